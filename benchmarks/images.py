@@ -26,8 +26,7 @@ from typing import Any
 import psutil
 
 from llmb_installer.images import BuildSettings
-from llmb_installer.images.flatten import header, padded
-from llmb_installer.images.tar import FILE, Attributes
+from llmb_installer.images.tar_headers import FILE, Attributes, header, padded
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made
 

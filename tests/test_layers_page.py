@@ -51,7 +51,9 @@ def test_what_a_plugin_imports_is_loaded_from_layers_below(layers: ModuleType) -
 def test_a_layer_that_moves_and_a_package_without_a_row_are_reported(layers: ModuleType) -> None:
     page, found = layers.PAGE.read_text("utf-8"), layers.contracts()
     moved = {**found, "llmb": [*found["llmb"][1:], found["llmb"][0]]}
-    assert layers.faults(page, moved) == ["a diagram is out of date: run `python docs/layers.py`"]
+    (fault,) = layers.faults(page, moved)
+    assert "docs/layers.py" in fault
     assert layers.faults(layers.drawn(page, moved), moved) == []
     grown = {**found, "llmb": [["gui"], *found["llmb"]]}
-    assert layers.faults(layers.drawn(page, grown), grown) == ["no row for gui of llmb"]
+    (fault,) = layers.faults(layers.drawn(page, grown), grown)
+    assert "gui of llmb" in fault

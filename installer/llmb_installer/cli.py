@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
-import importlib
 import signal
 import sys
 from pathlib import Path
@@ -11,50 +10,23 @@ import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
-from llmb_installer.commands import DRY_RUN, FILE, FOLDER, FORMAT, YES
-
-# Each is the object `command` of the module llmb_installer.commands.NAME; the text is its summary in --help.
-COMMANDS = {
-    "status": "Show what is installed.",
-    "verify": "Find what is missing, changed or out of date.",
-    "add": "Install more workloads.",
-    "remove": "Remove workloads.",
-    "doctor": "Find what this machine and its cluster lack.",
-    "image": "Build a single container image.",
-}
+from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
 
 
 class _Commands(click.Group):
-    """A group whose commands are known only by name until one is called."""
+    """A group that lists its commands in their own order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        found: click.Command = importlib.import_module(f"llmb_installer.commands.{cmd_name}").command
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items()])
+        return [*self.commands]
 
 
 @click.group(
     cls=_Commands,
+    commands=COMMANDS,
+    params=[*INSTALL_OPTIONS],
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.option("--config", "answers_file", type=FILE, help="The answers file.")
-@click.option("--install", type=FOLDER, help="The folder to install into; overrides the answers.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override an answer, such as slurm.qos=high."
-)
-@YES
-@DRY_RUN
-@FORMAT
-@click.option("--record", "record_file", type=FILE, help="Write the answers in effect to this file.")
 @click.version_option(package_name="llmb-installer", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -87,9 +59,9 @@ def cli(
         from llmb_installer.commands import remove, verify
 
         if wanted.action == "remove":
-            context.invoke(remove.command, workloads=wanted.workloads, install=wanted.install)
+            remove.run(wanted.workloads, unused=False, install=wanted.install, yes=False, dry_run=False)
         else:
-            context.invoke(verify.command, install=wanted.install, repair=True)
+            verify.run(wanted.install, deep=False, repair=True, yes=False, fmt="table")
         return
     for note in () if wanted.agreed else wanted.notes:
         console.echo(f"note: {note}", err=True)

@@ -11,22 +11,10 @@ from typing import Any, Literal
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
 from llmb.text import yamlfile
-from llmb_installer import fits, record
-from llmb_installer.answers import (
-    NOTHING,
-    given,
-    missing,
-    nested,
-    read_answers,
-    require_valid,
-    to_yaml,
-    value_at,
-    with_layer,
-)
+from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
-from llmb_installer.detect import detected as detection
-from llmb_installer.detect import scheduler, site
+from llmb_installer.detect import detected as detection, scheduler, site
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
 
@@ -54,7 +42,7 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
 
     Raises UsageError for an invalid setting.
     """
-    document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else NOTHING
+    document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
@@ -66,8 +54,8 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
                 value=setting,
             )
         option = f"--set {key.strip()}"
-        document = with_layer(document, nested(key.strip(), _value(value, option)), option)
-    return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
+        document = answers.with_layer(document, answers.nested(key.strip(), _value(value, option)), option)
+    return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
 def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
@@ -95,9 +83,9 @@ def _value(text: str, option: str) -> Any:
 def gather(
     answers_file: Path | None, install: Path | None, settings: Sequence[str], *, terminal: bool, dry_run: bool
 ) -> Gathered | Change:
-    """What the answers ask to install here; in a ``terminal`` the user is asked for missing answers.
+    """What the answers ask to install here; in a ``terminal`` the user is asked for answers.missing answers.
 
-    Writes nothing but typed secrets. Raises InputFaults with every missing key, LlmbError.
+    Writes nothing but typed secrets. Raises InputFaults with every answers.missing key, LlmbError.
     """
     offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
@@ -107,18 +95,18 @@ def gather(
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
         _print_notes([f"from the environment: {', '.join(used)}"] if used else [])
-    if not terminal or not missing(document.data):
+    if not terminal or not answers.missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
     try:
-        require_valid(document, offered.workloads)
+        answers.require_valid(document, offered.workloads)
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
-    from llmb_installer.wizard import ask
+    from llmb_installer.wizard.conversation import ask
 
     console.echo("Detecting this machine and its cluster ...", err=True)
     detected = detection.detect(os.environ, console.current_folder(), install)
-    if detected.damaged is not None and not given(document.data, "cluster_type"):
+    if detected.damaged is not None and not answers.given(document.data, "cluster_type"):
         raise detected.damaged.error
     if detected.slurm is not None:
         faults, notes = _check_given(document, detected.slurm)
@@ -137,7 +125,7 @@ def gather(
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = intent_of(read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        intent, notes = intent_of(answers.read_answers(document, known=offered.workloads, recorded=recorded), offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
@@ -154,7 +142,7 @@ def _with_cluster_faults(error: InputFaults, document: yamlfile.Document) -> Inp
 def _check_given(
     document: yamlfile.Document, found: scheduler.SlurmFound | None = None
 ) -> tuple[list[Fault], list[str]]:
-    if value_at(document.data, "cluster_type") not in (None, "slurm"):
+    if answers.value_at(document.data, "cluster_type") not in (None, "slurm"):
         return [], []
     faults, notes = site.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
@@ -167,7 +155,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _placed(fault: Fault, document: yamlfile.Document) -> Fault:
     """A fault at a key, placed at the layer that has the key: ``file:line`` for the file."""
-    if not given(document.data, fault.place):
+    if not answers.given(document.data, fault.place):
         return fault
     place = document.place(tuple(fault.place.split(".")))
     return replace(fault, place=place if place.endswith(fault.place) else f"{place}: {fault.place}")
@@ -178,8 +166,8 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     try:
-        folder = record.find_folder(install, os.environ, console.current_folder())
-    except UsageError:  # there is none: the missing keys are reported
+        folder = record.find_folder(install)
+    except UsageError:  # there is none: the answers.missing keys are reported
         return None
     return folder if record.answers_path(folder).is_file() else None
 
@@ -197,4 +185,4 @@ def _show_plan(document: yamlfile.Document, offered: Offered) -> None:
 
 def record_answers(intent: Intent, path: Path) -> None:
     """Write the answers in effect to a file that gives the same installation again."""
-    files.write_text(path, to_yaml(intent.asked))
+    files.write_text(path, answers.to_yaml(intent.asked))

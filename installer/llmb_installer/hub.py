@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from llmb.errors import Fault, LlmbError
 from llmb.system import http, secrets
 from llmb.workload import needs
-from llmb_installer.step import Context, Estimate, Facts, Step
+from llmb_installer.step import Context, Estimate, Facts, Step, sha256_of
 
 if TYPE_CHECKING:
     import httpx
@@ -44,12 +44,10 @@ class AssetStep(Step):
 
     @property
     def title(self) -> str:
-        """The files."""
         return f"{', '.join(self.need.files)} of {self.need.repository} from the model hub"
 
     @property
     def path(self) -> Path:
-        """The folder of the files."""
         return self.need.folder(self.install)
 
     def check(self, context: Context) -> Estimate:
@@ -72,13 +70,8 @@ class AssetStep(Step):
         return {
             "folder": str(self.path),
             "commit": next((file.commit for file in found.values()), ""),
-            "files": {name: _sha256(self.path / name) for name in found},
+            "files": {name: sha256_of(self.path / name) for name in found},
         }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _files(facts: Facts) -> dict[Path, Any]:
@@ -95,7 +88,7 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
     """The files that are missing or changed; as they are small, all are read, with ``deep`` or without."""
     found = _files(facts)
     missing = [path for path in found if not path.is_file()]
-    changed = [path for path in found if path not in missing and _sha256(path) != found[path]]
+    changed = [path for path in found if path not in missing and sha256_of(path) != found[path]]
     return [
         *(Fault(message=f"{path} is missing", code="file-missing", value=str(path)) for path in missing),
         *(Fault(message=f"{path} was changed", code="file-changed", value=str(path)) for path in changed),

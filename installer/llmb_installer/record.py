@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The install directory: where it is, its record of finished steps, and what killed installers left."""
 
+import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
-from llmb.system import files, locks, process
+from llmb.system import console, files, locks, process
 from llmb.text import typed, yamlfile
 
 FOLDER = ".llmb"
@@ -89,8 +90,9 @@ def save_answers(install: Path, text: str) -> None:
         files.write_text(path, text)
 
 
-def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def find_folder(option: Path | None) -> Path:
     """The install directory by ``find_install``, or one with only the installer's own files left. Raises UsageError."""
+    environ, cwd = os.environ, console.current_folder()
     try:
         return find_install(option, environ, cwd)
     except UsageError:
@@ -103,13 +105,13 @@ def find_folder(option: Path | None, environ: Mapping[str, str], cwd: Path) -> P
         raise
 
 
-def config_of(folder: Path, environ: Mapping[str, str]) -> ClusterConfig:
+def config_of(folder: Path) -> ClusterConfig:
     """The configuration of ``folder`` with every layer. Raises InputFaults with the command that repairs it."""
     if not (folder / CONFIG_FILE).is_file():
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
         raise UsageError(message, hint=unfinished_hint(folder))
     own_config(folder)
-    return load_config(folder, environ)[0]
+    return load_config(folder, os.environ)[0]
 
 
 def own_config(folder: Path) -> ClusterConfig:
@@ -121,13 +123,28 @@ def own_config(folder: Path) -> ClusterConfig:
     except UsageError as error:
         fix = f"correct it, or run: {repair_hint(folder)}"
         if isinstance(error.__cause__, PermissionError):
-            fix = f"ask its owner to run: chmod -R go+rX {shlex.quote(str(folder))}"
+            fix = readable_hint(folder)
         raise InputFaults([as_fault(error)], hint=fix) from error
+
+
+def option_of(folder: Path | None) -> str:
+    """The option of follow-up commands: `` --install DIR``, or nothing where none was given."""
+    return f" --install {shlex.quote(str(folder))}" if folder is not None else ""
 
 
 def repair_hint(folder: Path) -> str:
     """The command that replaces a missing or invalid configuration."""
-    return f"llmb-install verify --repair --install {shlex.quote(str(folder))} --yes"
+    return f"llmb-install verify --repair{option_of(folder)} --yes"
+
+
+def replace_hint(folder: Path) -> str:
+    """The fix of recorded answers that cannot be read."""
+    return f"to replace it, run: llmb-install --config answers.yaml{option_of(folder)}"
+
+
+def readable_hint(folder: Path) -> str:
+    """The fix of files that only their owner may read."""
+    return f"ask its owner to run: chmod -R go+rX {shlex.quote(str(folder))}"
 
 
 def unfinished_hint(folder: Path) -> str:

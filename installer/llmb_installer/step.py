@@ -2,17 +2,19 @@
 """The contract of installation steps: a value with an identity, its cost, and how to build it."""
 
 import abc
+import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from llmb.errors import Fault
+from llmb.errors import Fault, LlmbError
+from llmb.system import console, files, shell
 from llmb.text import typed
-from llmb_installer.execution.runner import Runner
+from llmb_installer.execution.runner import Runner, end_of, fix_for, full_disk
 
 Facts = dict[str, Any]
 
@@ -30,6 +32,20 @@ class Progress(Protocol):
         """Show what the step is doing, in a few words."""
 
 
+class Lines:
+    """Progress as a line on standard error for each stage."""
+
+    def total(self, bytes: int) -> None:
+        """Show nothing."""
+
+    def advance(self, bytes: int) -> None:
+        """Show nothing."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        console.echo(text, err=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Where and how a step is built; nothing in it changes the result.
@@ -44,6 +60,36 @@ class Context:
     progress: Progress
     runner: Runner
     stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """Runs the programs of one step, all with the same environment."""
+
+    context: Context
+    environ: Mapping[str, str] = field(repr=False)
+
+    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
+        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
+        log = self.context.log
+        files.create_text(log, "")  # with the mode of the install directory
+        before = log.stat().st_size
+        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
+        if code == 0:
+            return
+        printed = ""
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
+            stream.seek(before)
+            printed = end_of(stream.read().decode("utf-8", "replace"))
+        ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        fix = full_disk(log.parent, self.environ) or fix_for(printed)
+        raise LlmbError(
+            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
+        )
+
+    def read(self, argv: Sequence[str]) -> shell.Completed:
+        """Run one program that ends at once, whatever its exit code."""
+        return self.context.runner.read(argv, env=self.environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +170,9 @@ class Kind(Protocol):
 
     def describe(self, name: str, facts: Facts) -> str:
         """Its result in one line."""
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content in hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

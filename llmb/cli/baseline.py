@@ -7,8 +7,11 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import choice_options
+from llmb.cli.output import print_rows
+from llmb.cli.results import choice_of, choice_options, gather, judged
 from llmb.errors import UsageError
+from llmb.text.tables import Column
+from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_rejected
 
 
 @click.group("baseline", cls=options.Group)
@@ -36,9 +39,6 @@ def accept(
 
     Runs that failed, have not ended or are INVALID are skipped.
     """
-    from llmb.cli.results.judged import choice_of, gather, judged
-    from llmb.verdict.export import accept_baseline, why_rejected
-
     choice = choice_of(workloads, exclude_cancelled, window)
     results = judged(context, [result for _, result in gather(context, runs, choice)])
     good = [result for result in results if why_rejected(result) is None]
@@ -60,10 +60,6 @@ def accept(
 @pass_context
 def list_(context: Context, fmt: str) -> None:
     """Show the baselines of this install directory."""
-    from llmb.cli.output import print_rows
-    from llmb.text.tables import Column
-    from llmb.verdict.export import baseline_facts, baselines
-
     install = context.config.llmb_install
     rows = [baseline_facts(install, name) for name in baselines(install)]
     if not rows:

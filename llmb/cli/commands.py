@@ -1,34 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb's own commands, as a plugin: they use the same hook as commands of other plugins."""
 
-from __future__ import annotations
+from importlib import import_module
 
-from typing import TYPE_CHECKING
+import click
 
 from llmb.hookspecs import hookimpl
 
-if TYPE_CHECKING:
-    import click
+# The module of each command, the command there, and its summary in --help.
+_COMMANDS = {
+    "list": ("list_", "command", "Show the workloads, and which of them are installed."),
+    "single": ("submit.single", "command", "Submit one configuration."),
+    "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
+    "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
+    "jobs": ("jobs", "group", "List, follow, cancel and retry runs (default: list)."),
+    "results": ("results", "command", "Show results of RUNS (default: all runs), with verdicts."),
+    "parse": ("parse", "command", "Read logs and show what they measured."),
+    "compare": ("compare", "command", "Compare A (default: all runs) with B (default: published)."),
+    "explain": ("explain", "command", "Explain the figures of RUN, or why it failed and how to fix it."),
+    "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
+    "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
+    "plugins": ("plugins", "group", "List, check and create plugins."),
+    "config": ("config", "command", "Show the configuration in effect, as YAML."),
+}
+
+
+class Deferred(click.Command):
+    """A command of which only name and summary are known until it is called."""
+
+    def loaded(self) -> click.Command:
+        """The command itself; imports its module."""
+        module, name, _ = _COMMANDS[str(self.name)]
+        command: click.Command = getattr(import_module(f"llmb.cli.{module}"), name)
+        return command
 
 
 @hookimpl
 def llmb_commands() -> list[click.Command]:
-    """llmb's own commands; each imports what it needs when it runs."""
-    from llmb.cli import baseline, compare, config, explain, jobs, list_, parse, plugins, report, results
-    from llmb.cli.submit import single, submit_all
-
-    return [
-        list_.command,
-        single.command,
-        submit_all.command,
-        submit_all.bulk,
-        jobs.group,
-        results.command,
-        parse.command,
-        compare.command,
-        explain.command,
-        report.command,
-        baseline.group,
-        plugins.group,
-        config.command,
-    ]
+    """llmb's own commands."""
+    return [Deferred(name, short_help=summary) for name, (_, _, summary) in _COMMANDS.items()]

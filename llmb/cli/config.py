@@ -2,10 +2,12 @@
 """`llmb-run config`: the configuration with all layers applied."""
 
 import click
+import yaml
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
 from llmb.system import console
+from llmb.text.typed import to_data
 
 
 @click.command("config")
@@ -13,8 +15,4 @@ from llmb.system import console
 @pass_context
 def command(context: Context) -> None:
     """Show the configuration in effect, as YAML."""
-    import yaml
-
-    from llmb.text.typed import to_data
-
     console.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)

@@ -30,12 +30,17 @@ _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
 
 def say(text: str) -> None:
-    """Print a message on stderr; stdout is for data. Commands in it repeat ``--install`` where it was given."""
+    """Print a message on stderr; stdout is for data."""
+    console.echo(completed(text), err=True)
+
+
+def completed(text: str) -> str:
+    """``text`` with ``--install`` in its commands where it was given to the present one."""
     current = click.get_current_context(silent=True)
     context = current.find_object(Context) if current is not None else None
-    if current is not None and context is not None:
-        text = with_install(text, current.find_root().command, context.install_option)
-    console.echo(text, err=True)
+    if current is None or context is None:
+        return text
+    return with_install(text, current.find_root().command, context.install_option)
 
 
 def with_install(text: str, group: click.Command, install: Path | None) -> str:
@@ -43,16 +48,18 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
     if install is None or "llmb-run " not in text:
         return text
 
-    def completed(match: re.Match[str]) -> str:
+    def with_option(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
         taken = 0
-        while taken < len(words) and isinstance(command, click.Group) and words[taken] in command.commands:
-            command, taken = command.commands[words[taken]], taken + 1
+        while taken < len(words) and isinstance(command, click.Group):
+            if (found := command.get_command(click.Context(command), words[taken])) is None:
+                break
+            command, taken = found, taken + 1
         if not taken or not any("--install" in option.opts for option in command.params):
             return match[0]
         return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
 
-    return _COMMAND.sub(completed, text)
+    return _COMMAND.sub(with_option, text)
 
 
 class Context:
@@ -68,10 +75,6 @@ class Context:
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self._figures: dict[str, tuple[Figure, ...]] = {}
-
-    def warn(self, text: str) -> None:
-        """Print a warning, once in a command."""
-        console.warn_once(text)
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -130,7 +133,7 @@ class Context:
 
         runs, self.unreadable = store.all_runs(self.config)
         for one in self.unreadable:
-            self.warn(one.reason)
+            console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 

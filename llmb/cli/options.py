@@ -2,26 +2,27 @@
 """Options that several commands share."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from llmb.cli.commands import Deferred
 from llmb.cli.context import Context
 from llmb.config.slurm import long_name
 from llmb.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group(click.Group):
     """A command group whose help shows the whole summary of each command, wrapped, where click would cut it."""
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now if it is one of llmb's own."""
+        found = super().get_command(ctx, cmd_name)
+        return found.loaded() if isinstance(found, Deferred) else found
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command that is not hidden: its name and its summary."""
-        names = self.list_commands(ctx)
-        commands = {name: found for name in names if (found := self.get_command(ctx, name)) and not found.hidden}
+        commands = {name: found for name, found in sorted(self.commands.items()) if not found.hidden}
         if commands:
             with formatter.section("Commands"):
                 formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands.items()])
@@ -50,59 +51,40 @@ def slurm_arg_in_words(name: str, value: str | bool) -> str:
     return f"--slurm-arg {shlex.quote(text)}"
 
 
-def slurm_arg_option(command: F) -> F:
-    """``--slurm-arg KEY=VALUE``, may be repeated."""
-    return click.option(
-        "--slurm-arg",
-        multiple=True,
-        metavar="KEY=VALUE",
-        expose_value=False,
-        callback=_keep_slurm_args,
-        help="Add an sbatch option: qos=x; KEY=null removes one.",
-    )(command)
-
-
-def install_option(command: F) -> F:
-    """``--install DIR``: the install directory."""
-    return click.option(
-        "--install",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        expose_value=False,
-        callback=_keep_install,
-        help="Install directory (default: LLMB_INSTALL or a parent).",
-    )(command)
-
-
+# --slurm-arg KEY=VALUE, may be repeated
+slurm_arg_option = click.option(
+    "--slurm-arg",
+    multiple=True,
+    metavar="KEY=VALUE",
+    expose_value=False,
+    callback=_keep_slurm_args,
+    help="Add an sbatch option: qos=x; KEY=null removes one.",
+)
+install_option = click.option(
+    "--install",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    expose_value=False,
+    callback=_keep_install,
+    help="Install directory (default: LLMB_INSTALL or a parent).",
+)
 FORMATS = ("table", "json", "csv", "md")
-
-
-def format_option(command: F) -> F:
-    """``--format``: how a table is printed."""
-    return click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")(command)
-
-
-def format_or_junit_option(command: F) -> F:
-    """``--format`` with ``junit`` too, for results that pass or fail."""
-    formats = click.Choice([*FORMATS, "junit"])
-    return click.option("--format", "fmt", type=formats, default="table", help="Output format.")(command)
-
-
-def window_option(command: F) -> F:
-    """``--window``: the iterations that are measured."""
-    return click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")(command)
-
-
-def reference_option(command: F) -> F:
-    """``--reference RELEASE``: the release whose published figures to compare with."""
-    text = "Compare with this release (default: the newest)."
-    return click.option("--reference", metavar="RELEASE", help=text)(command)
-
-
-def retries_option(command: F) -> F:
-    """``--retries N``: how often a run is retried after a node failure or a preemption."""
-    text = "Retry a run up to N times after node failures."
-    return click.option("--retries", type=click.IntRange(min=0), default=0, metavar="N", help=text)(command)
+format_option = click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")
+# For results that pass or fail
+format_or_junit_option = click.option(
+    "--format", "fmt", type=click.Choice([*FORMATS, "junit"]), default="table", help="Output format."
+)
+window_option = click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")
+reference_option = click.option(
+    "--reference", metavar="RELEASE", help="Compare with this release (default: the newest)."
+)
+retries_option = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Retry a run up to N times after node failures.",
+)
 
 
 def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:

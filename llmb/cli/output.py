@@ -8,7 +8,8 @@ from typing import Any
 
 from llmb.cli.context import say
 from llmb.system import console
-from llmb.text.tables import Column, Row, fit, output_width, render, to_json
+from llmb.text.narrow import fit
+from llmb.text.tables import Column, Row, output_width, render, to_json
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 

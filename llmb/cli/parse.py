@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run parse`: what logs measured, also of runs that llmb did not submit."""
 
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
+from llmb.cli.context import Context, pass_context, say
+from llmb.cli.results import judged, own_flops, print_report, result_of, spec_of
+from llmb.errors import LlmbError, UsageError
+from llmb.logs.formats import ParseSpec
+from llmb.planning.select import split_name
+from llmb.results.find import log_of, logs_at, run_directory
+from llmb.results.foreign import Description
+from llmb.results.recorded import result_of_log
+from llmb.results.result import SUCCESS, Result
+from llmb.runs import record, store
+from llmb.runs.state import COMPLETED, UNKNOWN, JobState
+from llmb.stats.measure import Window, parse_window
+from llmb.system.shell import map_many
+from llmb.text.names import suggest
+from llmb.workload.gpus import peak_dtype
 
 _COUNT = click.IntRange(min=1)
+_STDIN = Path("-")
+_OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype", "gpus": "--scale", "gbs": "--gbs"}
 
 
 @click.command("parse")
@@ -42,8 +65,122 @@ def command(
     PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for standard input. Logs
     may be compressed with gzip. Options override what a log or its name says; llmb prints what they override.
     """
-    from llmb.cli.results import files
-
-    given = files.describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
+    given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
     logs = paths or (Path("experiments"),)
-    return files.print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
+    return print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
+
+
+def describe(
+    context: Context,
+    *,
+    gpu_type: str | None,
+    workload: str | None,
+    dtype: str | None,
+    scale: int | None,
+    gbs: int | None,
+) -> Description:
+    """What the options say of logs without a record. Raises UsageError with the nearest word."""
+    key, size = (None, None) if workload is None else split_name(workload, context.workloads)
+    _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
+    if key is not None and size is None:
+        sizes = ", ".join(f"{key}_{name}" for name in context.workloads[key].sizes)
+        message = f"--workload {workload} has no size"
+        raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload")
+    dtypes = sorted({own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops} | {"fp32"})
+    _check("--dtype", dtype, dtypes)
+    return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
+
+
+def _check(option: str, value: str | None, known: list[str]) -> None:
+    if value is not None and value not in known:
+        hint, code = suggest(value, known), "option-unknown-value"
+        raise UsageError(f"{option} {value} is unknown", hint=hint, code=code, key=option, value=value)
+
+
+def print_logs(
+    context: Context,
+    paths: Sequence[Path],
+    given: Description,
+    window: str | None,
+    reference: str | None,
+    fmt: str,
+    *,
+    full_names: bool,
+) -> int:
+    """Print the results of the logs at ``paths``; the exit code.
+
+    ``given``: what the user says of logs without a record, which never name their GPU type.
+    """
+    chosen = parse_window(window) if window is not None else None
+    unreadable = list[OSError]()
+    with tempfile.TemporaryDirectory() as folder:
+        logs = _logs(paths, folder, unreadable.append)
+        results = _results(context, logs, chosen, given)
+    results = [_without_copy(result, Path(folder)) for result in results]
+    # Print what the options override, each difference once.
+    found = Counter(one for result in results for one in result.identity.overridden if one.setting in _OPTION_OF)
+    for one, count in found.items():
+        which = "1 log" if count == 1 else f"{count} logs"
+        say(f"note: {_OPTION_OF[one.setting]} sets {one.setting} {one.given} for {which}, overriding {one.logged}")
+    code = print_report(judged(context, results, reference), fmt, full_names=full_names)
+    for error in unreadable:
+        say(f"warning: cannot read {error.filename}, so its logs are skipped: {error.strerror}")
+    return code or (LlmbError.exit_code if unreadable else 0)
+
+
+def _logs(paths: Sequence[Path], folder: str, unreadable: Callable[[OSError], None]) -> list[Path]:
+    """The logs at ``paths``; what comes through a pipe is copied to ``folder``, since a log is read twice."""
+    found: dict[Path, None] = {}
+    for number, path in enumerate(paths):
+        if path != _STDIN and not path.is_fifo():
+            found |= dict.fromkeys(logs_at(path, unreadable))
+            continue
+        copy = Path(folder) / ("log-stdin.out" if path == _STDIN else f"log-pipe{number}.out")
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer if path == _STDIN else path.open("rb"), file)
+        found[copy] = None
+    return list(found)
+
+
+def _without_copy(result: Result, folder: Path) -> Result:
+    """The result, with the path ``-`` where its log is a copy in ``folder``."""
+    if Path(result.identity.path).parent != folder:
+        return result
+    return replace(result, identity=replace(result.identity, path=str(_STDIN)))
+
+
+def _results(context: Context, logs: Sequence[Path], window: Window | None, given: Description) -> list[Result]:
+    """The results of logs: with the run's record for the log of its last attempt, else from the log alone."""
+    recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
+    foreign = [log for log in logs if log not in recorded]
+    read = partial(
+        result_of_log,
+        spec=ParseSpec(),
+        window=window,
+        workloads=context.workloads,
+        given=given,
+        flops=partial(own_flops, context),
+        types=context.plugins.gpu_types,
+    )
+    results = dict(zip(foreign, map_many(read, foreign), strict=True))
+    return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
+
+
+def _run_of(log: Path) -> record.RunRecord | None:
+    """The recorded run whose last attempt wrote ``log``; None with a warning where the record is damaged."""
+    directory = run_directory(log)
+    try:
+        run = record.load(directory) if directory is not None else None
+    except LlmbError as error:
+        say(f"warning: {error.message}; reading its log without the record")
+        return None
+    return run if run is not None and log_of(run).resolve() == log.resolve() else None
+
+
+def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window | None) -> Result:
+    """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
+    seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
+    if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
+        seen = JobState(state=COMPLETED)
+    known = context.plugins.gpu_types.get(run.job.gpu_type)
+    return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

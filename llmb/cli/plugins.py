@@ -7,9 +7,13 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.output import print_rows
 from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.plugins import scaffold
+from llmb.plugins.checkup import faults_of
 from llmb.system import console, files
 from llmb.text.names import squash_workload
+from llmb.text.tables import Column
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
@@ -26,9 +30,6 @@ def group(click_context: click.Context, fmt: str) -> None:
 @pass_context
 def list_(context: Context, fmt: str) -> None:
     """Show the plugins and the workload of each."""
-    from llmb.cli.output import print_rows
-    from llmb.text.tables import Column
-
     plugins = context.plugins
     by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
     refused = {problem.source: problem.reason for problem in plugins.problems}
@@ -54,8 +55,6 @@ def check(context: Context) -> int:
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
     hooks must answer.
     """
-    from llmb.plugins.checkup import faults_of
-
     plugins = context.plugins
     workloads = plugins.workloads()
     plugins.cluster_types()
@@ -84,8 +83,6 @@ def new(context: Context, name: str, folder: Path | None) -> None:
     The plugin is written to FOLDER (default: ./NAME). It is complete: its workload is a small llama for H100s and for
     this machine. Edit workload.yaml to make it yours.
     """
-    from llmb.plugins import scaffold
-
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
     for key in context.workloads:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.cli.context import Context, say
+from llmb.cli.context import Context, completed, say
 from llmb.errors import INTERRUPTED, LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
@@ -31,16 +31,6 @@ _NAMED = 4  # runs that fit in a line
 _WIDE = 100  # characters of a terminal from which on bars are wider and have a word after them
 _BAR, _WIDE_BAR = 10, 20
 _LEAST_NAME = 12  # characters: shorter names are omitted
-
-
-def follow_to_results(
-    context: Context, runs: Sequence[RunRecord], fmt: str, *, before: Sequence[RunRecord] = (), retries: int = 0
-) -> int:
-    """Wait for ``runs``, and print their results after those of ``before``; exit code 3 when one failed."""
-    from llmb.cli.results.judged import print_results
-
-    followed, _ = follow(context, runs, retries)
-    return print_results(context, [*before, *followed], fmt)
 
 
 def follow(
@@ -206,7 +196,7 @@ class _Bars(_Follower):
             super().changed(run, state)
 
     def line(self, text: str) -> None:
-        self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.bars.console.print(completed(text), markup=False, highlight=False, soft_wrap=True)
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         over = sum(state.is_over for state in states.values())

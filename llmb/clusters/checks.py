@@ -137,9 +137,9 @@ def faults_of_folders(config: ClusterConfig, digest: str, launches: Sequence[Lau
         yield Fault(message=message, hint="free some space there", code="disk-full", key=str(runs), value=free)
 
 
-def preview_stamp(launch: Launch, config: ClusterConfig) -> Stamp:
+def preview_stamp(launch: Launch, config: ClusterConfig, workload: str = "w") -> Stamp:
     """The stamp of a preview of ``launch``."""
-    root = config.experiments("w") / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
+    root = config.experiments(workload) / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
     return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
 
 

@@ -4,6 +4,8 @@
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmb.errors import KeyFaultError
@@ -27,84 +29,6 @@ NO_MPI = "none"  # for srun --mpi: newer releases accept it but do not list it
 PMIX = "pmix"  # the value that NVIDIA's launchers give srun --mpi
 _LIMIT = "write 'HH:MM:SS', or minutes; without it each job has the limit of its workload"
 
-# Options that llmb's scripts set themselves, or that would break how llmb follows its jobs.
-FIXED_SLURM_OPTIONS = frozenset(
-    {
-        "array",
-        "chdir",
-        "clusters",
-        "error",
-        "export",
-        "het-group",
-        "input",
-        "job-name",
-        "no-requeue",
-        "nodes",
-        "ntasks",
-        "ntasks-per-node",
-        "open-mode",
-        "output",
-        "parsable",
-        "requeue",
-        "test-only",
-        "uid",
-        "wait",
-        "wrap",
-    }
-)
-
-# The other sbatch options that are not keys of cluster_config.yaml, from Slurm 20.11 to 25.05.
-_FURTHER = """
-acctg-freq batch bb bbf begin cluster-constraint comment contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu
-cpus-per-task deadline delay-boot dependency distribution exclusive export-file extra extra-node-info get-user-env gid
-gpu-bind gpu-freq gpus-per-socket gpus-per-task gres-flags hint hold ignore-pbs immediate kill-on-invalid-dep licenses
-mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network no-kill nodefile ntasks-per-core
-ntasks-per-gpu ntasks-per-socket overcommit oversubscribe power prefer priority profile propagate quiet reboot signal
-sockets-per-node spread-job stepmgr switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task
-use-min-nodes verbose wait-all-nodes wckey
-"""
-
-_REMOVE = "remove it: llmb sets it for each job"
-_SIZE = (
-    "remove it: nodes and ranks follow from the job's scale (--scale N) and the GPUs of a node (gpus_per_node); "
-    "the command single also reads NUM_NODES=N"
-)
-_LOGS = "remove it: logs are in each run's folder (llmb-run jobs logs RUN), and experiments_root sets where runs are"
-_REQUEUE = "remove it: llmb-run jobs retry starts another attempt, and --wait --retries N does so automatically"
-_VARIABLES = "set variables outside of slurm, under environment or pass_environment; --env K=V sets one"
-_TIME_LIMIT = (
-    "--time-limit HH:MM:SS, or time_limit: in a job list; slurm: {args: {time: 'HH:MM:SS'}} is a limit for all jobs"
-)
-_ELSEWHERE = {
-    "time": _TIME_LIMIT,
-    "time-limit": _TIME_LIMIT,
-    "nodes": _SIZE,
-    "ntasks": _SIZE,
-    "ntasks-per-node": _SIZE,
-    "gpus": "gpus_per_node sets the GPUs of a node; the scale of a job is its number of GPUs",
-    "job-name": "remove it: llmb finds jobs by name, <experiment>.<run>; 'comment' in slurm.args marks jobs",
-    "output": _LOGS,
-    "error": _LOGS,
-    "chdir": _LOGS,
-    "open-mode": _LOGS,
-    "requeue": _REQUEUE,
-    "no-requeue": _REQUEUE,
-    "export": _VARIABLES,
-    "env": _VARIABLES,
-    "environment": _VARIABLES,
-    "pass-environment": _VARIABLES,
-    "array": "remove it: a job list, or --repeats N, submits many jobs",
-    "wait": "remove it: --wait waits for the jobs to end",
-    "clusters": "remove it: an install directory is for one cluster",
-    "container-image": "remove it: the workload sets the image; --image IMAGE, or image: in a job list, overrides it",
-    "container-mounts": "--mount A:B, or mounts: in a job list",
-    "container-readonly": "write container_writable: false",
-    "container-env": "remove it: llmb passes every variable of a job; environment in cluster_config.yaml adds more",
-    "container-workdir": "remove it: ranks start in the run's folder",
-    "container-name": "remove it: each run has its own container, which pyxis removes at the end",
-    "container-mount-home": "--mount HOME:HOME, or mounts: in a job list, mounts a folder; caches do not need it",
-    "no-container-mount-home": _REMOVE,
-}
 _TOP_LEVEL = ("args", "container", "container-writable", "mpi")  # keys of slurm itself, not of slurm.gpu and slurm.cpu
 
 
@@ -113,31 +37,27 @@ def long_name(key: str) -> str:
     return key.strip("-").replace("_", "-")
 
 
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    """The table of sbatch's options, read only where an option is checked."""
+    from llmb.text import yamlfile
+
+    table: dict[str, Any] = yamlfile.load(Path(__file__).with_name("sbatch_options.yaml")).data
+    return table
+
+
 def hint_for_key(key: str, keys: Collection[str]) -> str:
     """The hint for ``key``, which is not one of ``keys``: where it belongs, or the nearest key."""
-    name = long_name(key)
+    name, table = long_name(key), _table()
     own = name.replace("-", "_")
     if own in keys:
         return f"write {own}"
     if name in _TOP_LEVEL:
         return f"set it for all jobs: slurm: {{{name}: ...}}"
-    if name in _ELSEWHERE:
-        return _ELSEWHERE[name]
-    if name in FIXED_SLURM_OPTIONS:
-        return _REMOVE
-    if name in _FURTHER.split():
+    if name in table["further"]:
         return f"pass it to sbatch: slurm: {{args: {{{name}: ...}}}}"
-    return suggest(key, keys)
-
-
-def is_container_option(name: str) -> bool:
-    """Whether ``name`` is an option of pyxis, with which sbatch would start the batch script itself in a container."""
-    return name.removeprefix("no-").startswith("container-")
-
-
-def hint_for_fixed(name: str) -> str:
-    """The hint for the sbatch option ``name``, which llmb sets itself."""
-    return hint_for_key(name, _TOP_LEVEL) if is_container_option(name) else _ELSEWHERE.get(name, _REMOVE)
+    known: str | None = {**table["fixed"], **table["elsewhere"]}.get(name)
+    return known or suggest(key, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +97,9 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
             message, hint = f"'{key}' is not the name of an option", "write its long name, as in 'qos'"
             raise KeyFaultError(message, *path, key, hint=hint, code="key-invalid", value=key)
-        if name in FIXED_SLURM_OPTIONS or is_container_option(name):
-            message, hint = f"--{name} is set by llmb", hint_for_fixed(name)
+        # With an option of pyxis, sbatch would start the batch script itself in a container.
+        if name in _table()["fixed"] or name.removeprefix("no-").startswith("container-"):
+            message, hint = f"--{name} is set by llmb", hint_for_key(name, _TOP_LEVEL)
             raise KeyFaultError(message, *path, key, hint=hint, code="key-reserved", value=name)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the root cause of a failure in the logs of a run by the table of failures.yaml; groups many runs' failures."""
+"""Finds the root cause of a failure in the logs of a run by the table of failures.yaml."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
+from llmb.failures.causes import PYTHON, Cause, Signature, any_in, row_of, table
 from llmb.logs.reader import read_log
 from llmb.logs.scan import (
     AHEAD,
@@ -25,73 +26,17 @@ from llmb.logs.scan import (
     strip_escapes,
 )
 from llmb.runs.state import JobState
-from llmb.text import typed, yamlfile
 
 _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
-
-
-PYTHON = "Python"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """One row of the table: a line with any of ``text``, any of ``beside`` where given, and none of ``without``.
-
-    ``follows``: another rank's failure causes it as well. ``not_behind``: no cause after a line with any of these.
-    ``weak``: a cause only if the log has no other.
-    """
-
-    kind: str
-    text: tuple[str, ...]
-    beside: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    follows: bool = False
-    weak: bool = False
-    not_behind: tuple[str, ...] = ()
-
-    def fits(self, line: bytes) -> bool:
-        """Whether the row describes the line."""
-        return (
-            any_in(self.text, line)
-            and (not self.beside or any_in(self.beside, line))
-            and not (self.without and any_in(self.without, line))
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """The content of failures.yaml; ``fixes``: what to do next, for each class.
-
-    ``hard_ends``: states that explain a failure better than Python errors and rows with ``follows`` in the log.
-    """
-
-    causes: tuple[Signature, ...]
-    python: tuple[str, ...]
-    warnings: tuple[str, ...]
-    consequences: tuple[str, ...]
-    noise: tuple[str, ...]
-    states: dict[str, str]
-    hard_ends: tuple[str, ...]
-    exit_codes: dict[str, str]
-    fixes: dict[str, str]
-
-    def row(self, line: bytes) -> Signature | None:
-        """The first row that describes the line; remembered, as the same lines recur."""
-        return _row(line) if self is table() else self._row(line)
-
-    def _row(self, line: bytes) -> Signature | None:
-        return next((row for row in self.causes if row.fits(line)), None)
-
-
-@lru_cache(maxsize=256)
-def _row(line: bytes) -> Signature | None:
-    return table()._row(line)
-
-
-@lru_cache(maxsize=1)
-def table() -> Table:
-    """The table of failures, in order of precedence."""
-    return typed.read(Table, yamlfile.load(Path(__file__).with_name("failures.yaml")))
+_TRACEBACK = needle("Traceback (most recent call last)")
+_NCCL = b"nccl"  # its own errors begin so
+_TRACE = b" NCCL INFO "  # in no line that shows a cause; traces make logs of many GB
+_UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # not a line of the frame that rich draws
+_FILLED = rb"[ \t]*([^\s][^\r\n]*)"
+_LENGTHS = (8192, AHEAD)  # bytes: the first is enough for most tracebacks
+_MOST_TRACEBACKS = 20_000  # read to their ends: a few for each rank of the largest jobs
+_SAME_ERROR = 2048  # bytes: the text of an exception may have more lines
+_LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[^\r\n]*[\r\n]+([^\r\n]+)")
 
 
 @lru_cache(maxsize=1)
@@ -102,61 +47,10 @@ def needles() -> Sequence[Needle]:
     return [needle(text) for text in dict.fromkeys((*texts, *table().python))]
 
 
-def kind_of_end(state: JobState) -> str | None:
-    """The class of failure from the scheduler's state, its reason or the exit code; None where they do not show it."""
-    row = table().row(state.reason.encode("utf-8", "replace"))
-    return table().states.get(state.state) or (row and row.kind) or table().exit_codes.get(str(state.exit_code))
-
-
-def any_in(words: tuple[str, ...], line: bytes) -> bool:
-    """Whether ``line`` contains one of ``words``."""
-    return any(word in line for word in _encoded(words))
-
-
-@lru_cache(maxsize=1024)
-def _encoded(words: tuple[str, ...]) -> tuple[bytes, ...]:
-    return tuple(word.encode() for word in words)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """Why a run failed: the class of failure and the line of the log that shows it, safe to print.
-
-    ``rank``: from the line's prefix. ``log``: the name of the file, where several were read. ``advice``: a fix for this
-    failure alone, where one is known.
-    """
-
-    kind: str
-    line: str
-    rank: int | None = None
-    log: str | None = None
-    advice: str = ""
-
-    @property
-    def fix(self) -> str:
-        """What to do next."""
-        return self.advice or table().fixes.get(self.kind, "")
-
-    def __str__(self) -> str:
-        where = "" if self.rank is None else f" (rank {self.rank})"
-        return f"{self.kind}{where}: {self.line}"
-
-
 def rank_of(line: bytes) -> int | None:
     """The rank that a line's prefix names: ``[rank3]:`` of torch, ``3: `` of srun, ``[default3]:`` of torchrun."""
     found = [match for match in _RANK.finditer(line) if match.lastindex != 3] or list(_RANK.finditer(line))
     return int(next(group for group in found[0].groups() if group is not None)) if found else None
-
-
-_TRACEBACK = needle("Traceback (most recent call last)")
-_NCCL = b"nccl"  # its own errors begin so
-_TRACE = b" NCCL INFO "  # in no line that shows a cause; traces make logs of many GB
-_UNINDENTED = rb"(?![ \t]|\xe2[\x94\x95])([^\r\n]+)"  # not a line of the frame that rich draws
-_FILLED = rb"[ \t]*([^\s][^\r\n]*)"
-_LENGTHS = (8192, AHEAD)  # bytes: the first is enough for most tracebacks
-_MOST_TRACEBACKS = 20_000  # read to their ends: a few for each rank of the largest jobs
-_SAME_ERROR = 2048  # bytes: the text of an exception may have more lines
-_LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[^\r\n]*[\r\n]+([^\r\n]+)")
 
 
 class _Found(NamedTuple):
@@ -243,7 +137,7 @@ class _Search:
         if error is None:
             self.passed.add(hit.text)
             return None
-        row = table().row(error.line)
+        row = row_of(error.line)
         if any_in(table().noise, error.line) or (row is not None and self._is_behind(row)):
             return None
         if row is None:
@@ -294,11 +188,11 @@ def _error_at(hit: Hit) -> _Error | None:
     if hit.text == _TRACEBACK.text:
         return _last_of_traceback(hit, line)
     whole = strip_escapes(line.before + line.after)
-    known = table().row(whole) or any_in(table().python, whole)
+    known = row_of(whole) or any_in(table().python, whole)
     if not known:  # a row with `beside` is found by a word that alone proves nothing
         return None
     last = _LAST_ERROR.match(hit.block.behind(hit.at, _SAME_ERROR)) if hit.text.startswith(_NCCL) else None
-    if last is not None and table().row(strip_escapes(last[1])) is not None:
+    if last is not None and row_of(strip_escapes(last[1])) is not None:
         return _Error(hit.offset + last.start(1), strip_escapes(last[1]), b"")
     return _Error(hit.offset, whole, b"")
 
@@ -324,34 +218,5 @@ def _with_next_line(error: bytes, rest: bytes, prefix: bytes) -> bytes:
         return error
     match = re.search(rb"^" + re.escape(prefix) + _FILLED, rest, re.MULTILINE)
     line = strip_escapes(match[1]) if match else b""
-    known = table().row(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
+    known = row_of(line) or any_in((*table().consequences, *table().noise), line) or _TRACEBACK.text in line
     return error if known or rank_of(line) is not None else error.rstrip() + b" " + line
-
-
-CANCELLED_KIND = "cancelled"  # as in failures.yaml
-_VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)  # what differs between two messages of the same error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Runs that failed for the same reason: their names, and the cause of the first of them."""
-
-    cause: Cause
-    runs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        count = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
-        return f"{count}: {self.cause}"
-
-
-def group_failures(failures: Iterable[tuple[str, Cause]]) -> list[Group]:
-    """The runs and their causes, grouped by class: the largest group first, cancelled runs last.
-
-    Python errors are grouped by their text, and causes with ``advice`` by that.
-    """
-    groups: dict[tuple[str, str], list[tuple[str, Cause]]] = {}
-    for run, cause in failures:
-        text = _VARYING.sub("#", cause.line) if cause.kind == PYTHON else cause.advice
-        groups.setdefault((cause.kind, text), []).append((run, cause))
-    made = [Group(cause=members[0][1], runs=tuple(run for run, _ in members)) for members in groups.values()]
-    return sorted(made, key=lambda group: (group.cause.kind == CANCELLED_KIND, -len(group.runs)))

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from llmb.failures.find import Cause
+from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, CheckpointTime, LogFacts, in_words
 from llmb.results.result import (
     FAILED,

@@ -12,9 +12,15 @@ from llmb.logs.samples import Environment, Samples
 from llmb.logs.scan import open_log, plain
 from llmb.results.facts import Checkpoints
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
-from llmb.runs.state import CANCELLED, COMPLETED, TIMEOUT, WAITING, JobState
-from llmb.runs.state import RUNNING as ACTIVE_STATE
-from llmb.runs.state import UNKNOWN as UNKNOWN_STATE
+from llmb.runs.state import (
+    CANCELLED,
+    COMPLETED,
+    RUNNING as ACTIVE_STATE,
+    TIMEOUT,
+    UNKNOWN as UNKNOWN_STATE,
+    WAITING,
+    JobState,
+)
 from llmb.stats.measure import steps_in
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}

@@ -13,8 +13,7 @@ from llmb.logs.formats import MEGATRON_NAME, ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.results import facts, find, foreign, reason
-from llmb.results import result as status_of
+from llmb.results import facts, find, foreign, reason, result as status_of
 from llmb.results.foreign import Description
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord

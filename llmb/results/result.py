@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from llmb.failures.find import Cause
+from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
@@ -56,6 +56,12 @@ class Configuration:
     vboost: bool | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal configurations."""
+        values = (getattr(self, own.name) for own in fields(self))
+        return tuple(tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values)
 
 
 def configuration_of(job: Job) -> Configuration:

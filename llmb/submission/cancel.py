@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from llmb.clusters.base import Cluster
 from llmb.errors import LlmbError
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, NOT_SUBMITTED, JobState
 from llmb.submission.follow import poll
 from llmb.submission.submit import submission_lock
@@ -18,16 +17,16 @@ from llmb.submission.submit import submission_lock
 class CancelResult:
     """Runs being cancelled, runs that had ended before, and runs not cancelled, each with the reason."""
 
-    cancelling: list[RunRecord] = field(default_factory=list)
-    ended: list[tuple[RunRecord, JobState]] = field(default_factory=list)
-    not_cancelled: list[tuple[RunRecord, str]] = field(default_factory=list)
+    cancelling: list[record.RunRecord] = field(default_factory=list)
+    ended: list[tuple[record.RunRecord, JobState]] = field(default_factory=list)
+    not_cancelled: list[tuple[record.RunRecord, str]] = field(default_factory=list)
 
 
-def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> CancelResult:
+def cancel(cluster: Cluster, runs: Sequence[record.RunRecord]) -> CancelResult:
     """Cancel these runs. Raises LlmbError."""
     states = poll(cluster, runs)
     found = CancelResult()
-    sent: list[RunRecord] = []
+    sent: list[record.RunRecord] = []
     for run in runs:
         now, state = record.load(run.directory), states[run.id]
         if state.is_end:
@@ -45,7 +44,7 @@ def cancel(cluster: Cluster, runs: Sequence[RunRecord]) -> CancelResult:
     return found
 
 
-def _withdraw(run: RunRecord, found: CancelResult) -> None:
+def _withdraw(run: record.RunRecord, found: CancelResult) -> None:
     """Cancel a run that no process is submitting, unless one starts to at this moment."""
     try:
         with submission_lock(run):

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace, elsewhere
+from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace
 from llmb.errors import LlmbError
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, RETRIABLE, UNKNOWN, JobState, confirm_lost, may_be_retried
-from llmb.submission.reconcile import recover
+from llmb.submission.reconcile import recover, unless_elsewhere
 from llmb.submission.retry import retry
 from llmb.submission.submit import SubmitResult
 
@@ -28,9 +28,9 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     """
     states = {run.id: seen for run in runs if (seen := store.seen_state(run)) is not None and seen.is_final}
     live = [run for run in runs if run.id not in states]
-    recovered = recover(cluster, [run for run in live if run.scheduler_id is None])
-    states |= recovered.states
-    sent = [*(run for run in live if run.scheduler_id is not None), *recovered.sent]
+    recovered, others = recover(cluster, [run for run in live if run.scheduler_id is None])
+    states |= others
+    sent = [*(run for run in live if run.scheduler_id is not None), *recovered]
     polled = cluster.poll(sent) if sent else {}
     for run in sent:
         states[run.id] = _kept(cluster, run, polled.get(run.id, JobState(state=UNKNOWN)))
@@ -40,7 +40,7 @@ def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
 def _kept(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
     """The resulting state, stored where possible; a doubtful one is not stored."""
     if state.state == LOST and not state.certain and not state.is_doubtful:
-        state = _missing(cluster, run, state)
+        state = unless_elsewhere(cluster, run, state, last_seen(run))
     if state.is_doubtful:
         return state
     state = confirm_lost(store.seen_state(run), state, time.time())
@@ -50,14 +50,9 @@ def _kept(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
         return state
 
 
-def _missing(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
-    """``state`` of a run that ``cluster`` does not know; the last one where the run is on another cluster."""
-    before = store.seen_state(run) or JobState(state=UNKNOWN)
-    try:
-        where = elsewhere(cluster, run)
-    except LlmbError as error:
-        return before.unanswered(error.message)
-    return state if where is None else before.elsewhere(where)
+def last_seen(run: RunRecord) -> JobState:
+    """The state that an earlier poll stored."""
+    return store.seen_state(run) or JobState(state=UNKNOWN)
 
 
 def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobState], LlmbError | None]:
@@ -65,7 +60,7 @@ def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobStat
     try:
         return poll(cluster, runs), None
     except LlmbError as error:
-        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}, error
+        return {run.id: last_seen(run) for run in runs}, error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
+from llmb.clusters.checks import preview_stamp
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.planning.plan import Plan, make_plan
 from llmb.plugins.loader import Plugins
 from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Site, Stamp
+from llmb.runs.launch import Launch, Site
 from llmb.workload.spec import Workload
 
 NO_ARGS: Mapping[str, str | bool] = {}
@@ -70,10 +71,7 @@ def preview(item: Prepared, cluster: Cluster | None, config: ClusterConfig) -> s
     """The script that would be sent, with placeholders for what only a submission knows."""
     if cluster is None or item.launch is None:
         return None
-    name = item.launch.name
-    directory = config.experiments(item.job.workload) / name / f"{name}_{PREVIEW_TIMESTAMP}"
-    stamp = Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(directory))
-    return cluster.render(item.launch, stamp)
+    return cluster.render(item.launch, preview_stamp(item.launch, config, item.job.workload))
 
 
 def check(items: Sequence[Prepared], cluster: Cluster) -> None:

@@ -4,12 +4,11 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission.submit import (
     SubmitResult,
@@ -28,19 +27,14 @@ _LOOK = 0.2  # seconds
 FIX = "its submission was interrupted; llmb-run jobs reconcile submits it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    """Runs that had no scheduler's id: those that have one now (``sent``), and the states of the others."""
+def recover(cluster: Cluster, runs: Sequence[record.RunRecord]) -> tuple[list[record.RunRecord], dict[str, JobState]]:
+    """Look for recorded runs without a scheduler's id: those that have one now, and the states of the others.
 
-    sent: tuple[RunRecord, ...]
-    states: dict[str, JobState]
-
-
-def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> Recovered:
-    """Look for recorded runs without a scheduler's id; those of a living submitter are PENDING."""
-    sent: list[RunRecord] = []
+    Those of a living submitter are PENDING.
+    """
+    sent: list[record.RunRecord] = []
     states: dict[str, JobState] = {}
-    abandoned: list[RunRecord] = []
+    abandoned: list[record.RunRecord] = []
     for run in runs:
         if (submitter := submitter_of(run)) is not None:
             states[run.id] = JobState(state=PENDING, reason=f"it is being submitted by {_name(submitter)}")
@@ -56,17 +50,17 @@ def recover(cluster: Cluster, runs: Sequence[RunRecord]) -> Recovered:
             (abandoned if now.scheduler_id is None else sent).append(now)
     if abandoned:
         _find_abandoned(cluster, abandoned, sent, states)
-    return Recovered(sent=tuple(sent), states=states)
+    return sent, states
 
 
-def _reload(run: RunRecord) -> tuple[RunRecord, JobState | None]:
+def _reload(run: record.RunRecord) -> tuple[record.RunRecord, JobState | None]:
     """The record and the last state, read again. Raises LlmbError."""
     now = record.load(run.directory)
     return now, store.seen_state(now)
 
 
 def _find_abandoned(
-    cluster: Cluster, runs: Sequence[RunRecord], sent: list[RunRecord], states: dict[str, JobState]
+    cluster: Cluster, runs: Sequence[record.RunRecord], sent: list[record.RunRecord], states: dict[str, JobState]
 ) -> None:
     try:
         found = cluster.find(runs)
@@ -77,21 +71,20 @@ def _find_abandoned(
         if run.id in found:
             sent.append(_store_found(run, found[run.id]))
         else:
-            states[run.id] = _not_found(cluster, run)
+            missing = JobState(state=NOT_SUBMITTED, reason=FIX)
+            states[run.id] = unless_elsewhere(cluster, run, missing, JobState(state=UNKNOWN))
 
 
-def _not_found(cluster: Cluster, run: RunRecord) -> JobState:
-    """The state of a run that ``cluster`` does not know: NOT_SUBMITTED, unless the run is on another cluster."""
+def unless_elsewhere(cluster: Cluster, run: record.RunRecord, state: JobState, before: JobState) -> JobState:
+    """``state`` of a run that ``cluster`` does not know; ``before`` where the run is on another cluster, or unclear."""
     try:
         where = elsewhere(cluster, run)
     except LlmbError as error:
-        return JobState(state=UNKNOWN).unanswered(error.message)
-    if where is not None:
-        return JobState(state=UNKNOWN).elsewhere(where)
-    return JobState(state=NOT_SUBMITTED, reason=FIX)
+        return before.unanswered(error.message)
+    return state if where is None else before.elsewhere(where)
 
 
-def _store_found(run: RunRecord, scheduler_id: str) -> RunRecord:
+def _store_found(run: record.RunRecord, scheduler_id: str) -> record.RunRecord:
     """The record with its id, which is written to disk unless another process does so or it is another user's run."""
     with contextlib.suppress(LlmbError), submission_lock(run):  # else the next command finds it too
         now = record.load(run.directory)
@@ -102,7 +95,7 @@ def _store_found(run: RunRecord, scheduler_id: str) -> RunRecord:
 
 def resubmit(
     cluster: Cluster,
-    runs: Sequence[RunRecord],
+    runs: Sequence[record.RunRecord],
     *,
     on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_settle: Callable[[float], None] = lambda seconds: None,
@@ -124,7 +117,7 @@ def resubmit(
     )
 
 
-def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[float], None]) -> None:
+def _settle(cluster: Cluster, runs: Sequence[record.RunRecord], on_settle: Callable[[float], None]) -> None:
     """Wait until no earlier submission of these runs can arrive."""
     pace = cluster.pace
     # Relative to the run's folder, which several paths may lead to.
@@ -150,7 +143,7 @@ def _settle(cluster: Cluster, runs: Sequence[RunRecord], on_settle: Callable[[fl
     time.sleep(pace.arrive)
 
 
-def _written(run: RunRecord) -> float:
+def _written(run: record.RunRecord) -> float:
     """When the record was last written, in seconds since the epoch; 0 where it is missing."""
     try:
         return (run.directory / record.RECORD).stat().st_mtime
@@ -158,7 +151,7 @@ def _written(run: RunRecord) -> float:
         return 0.0
 
 
-def _submit_again(run: RunRecord, cluster: Cluster) -> SubmitResult:
+def _submit_again(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     try:
         with submission_lock(run):
             now, seen = _reload(run)

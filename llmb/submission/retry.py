@@ -8,7 +8,6 @@ from dataclasses import replace
 from llmb.clusters.base import Cluster
 from llmb.errors import LlmbError
 from llmb.runs import record, store
-from llmb.runs.record import RunRecord
 from llmb.runs.state import RETRY_AFTER, JobState, may_be_retried
 from llmb.submission.prepare import NO_ARGS
 from llmb.submission.submit import SubmitResult, check_is_here, start_attempt, submission_lock, submit_each
@@ -17,11 +16,10 @@ from llmb.system.process import ProcessId
 
 def retry(
     cluster: Cluster,
-    runs: Sequence[RunRecord],
+    runs: Sequence[record.RunRecord],
     *,
     time_limit: int | None = None,
     slurm_args: Mapping[str, str | bool] = NO_ARGS,
-    keep_going: bool = True,
     on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> tuple[list[SubmitResult], bool]:
@@ -33,13 +31,15 @@ def retry(
         iter(runs),
         lambda run: _attempt(run, cluster, time_limit, slurm_args),
         cluster,
-        keep_going=keep_going,
+        keep_going=True,
         on_result=on_result,
         on_interrupt=on_interrupt,
     )
 
 
-def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str | bool] = NO_ARGS) -> RunRecord:
+def changed(
+    run: record.RunRecord, time_limit: int | None, slurm_args: Mapping[str, str | bool] = NO_ARGS
+) -> record.RunRecord:
     """The run with another time limit and further options of sbatch; the limit overrides an earlier ``time``."""
     kept = {name: value for name, value in run.launch.slurm_args.items() if time_limit is None or name != "time"}
     launch = replace(run.launch, slurm_args={**kept, **slurm_args})
@@ -48,7 +48,7 @@ def changed(run: RunRecord, time_limit: int | None, slurm_args: Mapping[str, str
     return replace(run, job=replace(run.job, time_limit=time_limit), launch=replace(launch, time_limit=time_limit))
 
 
-def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
+def _check_over(cluster: Cluster, run: record.RunRecord, end: JobState) -> None:
     """Raise LlmbError for a lost run that may reappear: two attempts would then run at once."""
     if end.is_final:
         return
@@ -63,7 +63,7 @@ def _check_over(cluster: Cluster, run: RunRecord, end: JobState) -> None:
 
 
 def _attempt(
-    run: RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]
+    run: record.RunRecord, cluster: Cluster, time_limit: int | None, slurm_args: Mapping[str, str | bool]
 ) -> SubmitResult:
     try:
         with submission_lock(run):
@@ -71,7 +71,7 @@ def _attempt(
             end = store.seen_state(now)
             if now.attempt != run.attempt or end is None or not end.is_end:
                 message = f"{run.id} is already being retried"
-                raise LlmbError(message, hint="llmb-run jobs list shows it", code="run-being-retried")
+                raise LlmbError(message, hint="llmb-run jobs list shows it", code="run-being-retried", value=run.id)
             _check_over(cluster, now, end)
             again = now.next_attempt(end, ProcessId.current(), time.time())
             return start_attempt(changed(again, time_limit, slurm_args), cluster)

@@ -15,7 +15,6 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
-from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
 from llmb.submission.prepare import Prepared, launches_of
 from llmb.system import files, locks
@@ -31,7 +30,7 @@ T = TypeVar("T")
 class SubmitResult:
     """A run given to a cluster; ``error``: why it was refused, or that this is not known (UnclearError)."""
 
-    run: RunRecord
+    run: record.RunRecord
     error: LlmbError | None = None
 
     @property
@@ -40,36 +39,39 @@ class SubmitResult:
         return (self.run.directory / record.RECORD).is_file()
 
 
-def submission_lock(run: RunRecord) -> contextlib.AbstractContextManager[None]:
+def submission_lock(run: record.RunRecord) -> contextlib.AbstractContextManager[None]:
     """The lock of a run; only its holder may submit the run. Raises LockHeldError or LlmbError."""
     return locks.hold(run.directory, LOCK)
 
 
-def submitter_of(run: RunRecord) -> ProcessId | None:
+def submitter_of(run: record.RunRecord) -> ProcessId | None:
     """The process that is submitting the run now; None without one."""
     return locks.holder(run.directory, LOCK)
 
 
-def check_is_here(cluster: Cluster, run: RunRecord) -> None:
+def check_is_here(cluster: Cluster, run: record.RunRecord) -> None:
     """Raise LlmbError for a run that another cluster has, and where this one does not answer."""
     if (where := elsewhere(cluster, run)) is not None:
         raise LlmbError(f"{run.id} is elsewhere: {where}", hint=HINT_ELSEWHERE, code="run-elsewhere", value=run.id)
 
 
-def start_attempt(run: RunRecord, cluster: Cluster) -> SubmitResult:
+def start_attempt(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     """Write the record and the script of a new attempt, and submit it. The caller holds the run's lock."""
     try:
-        run = replace(run, cluster=_identity(cluster))
+        run = replace(run, cluster=_answer(lambda: identity_of(cluster)))  # else the submission reports it
         files.make_folder(run.place)
         record.save(run)
         for folder in run.directory.parents[:2]:  # the folders that contain the run's new one
             files.sync_folder(folder)
-    except (OSError, LlmbError) as error:
-        return SubmitResult(run=run, error=error if isinstance(error, LlmbError) else _cannot_make(run, error))
+    except LlmbError as error:
+        return SubmitResult(run=run, error=error)
+    except OSError as error:
+        message, hint = f"cannot create {run.place}: {error.strerror}", "free space there, or fix its permissions"
+        return SubmitResult(run=run, error=LlmbError(message, hint=hint, code="run-folder"))
     return submit_recorded(run, cluster)
 
 
-def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
+def submit_recorded(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     """Submit a run whose record is on disk. The caller holds the run's lock.
 
     A run that is refused ends with that reason. Where the answer is unclear, ``reconcile`` settles it later.
@@ -80,7 +82,7 @@ def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
         )  # not durable: it can be rendered again
         scheduler_id = cluster.submit(run)
     except UnclearError as error:
-        found = _found(run, cluster)
+        found = _answer(lambda: cluster.find([run]).get(run.id))
         if found is None:
             return SubmitResult(run=run, error=error)
         scheduler_id = found
@@ -89,7 +91,7 @@ def submit_recorded(run: RunRecord, cluster: Cluster) -> SubmitResult:
     return store_id(run, scheduler_id)
 
 
-def store_id(run: RunRecord, scheduler_id: str) -> SubmitResult:
+def store_id(run: record.RunRecord, scheduler_id: str) -> SubmitResult:
     """Write the scheduler's id into the record; where that fails, on a full disk, the run is found again later."""
     sent = run.submitted(scheduler_id)
     with contextlib.suppress(LlmbError):
@@ -122,29 +124,15 @@ def submit_each(
         return results, interrupted()
 
 
-def _identity(cluster: Cluster) -> str | None:
+def _answer(ask: Callable[[], str | None]) -> str | None:
+    """What a cluster answers; None where it does not."""
     try:
-        return identity_of(cluster)
-    except LlmbError:  # it does not answer: the submission reports that
+        return ask()
+    except LlmbError:
         return None
 
 
-def _found(run: RunRecord, cluster: Cluster) -> str | None:
-    try:
-        return cluster.find([run]).get(run.id)
-    except LlmbError:  # the scheduler does not answer this either
-        return None
-
-
-def _cannot_make(run: RunRecord, error: OSError) -> LlmbError:
-    return LlmbError(
-        f"cannot create {run.place}: {error.strerror}",
-        hint="free space there, or fix its permissions",
-        code="run-folder",
-    )
-
-
-def _refused(run: RunRecord, error: LlmbError) -> SubmitResult:
+def _refused(run: record.RunRecord, error: LlmbError) -> SubmitResult:
     reason = f"{REFUSED}{error.message}"
     end = JobState(state=FAILED, code=REFUSED_CODE, reason=reason, ended=time.time(), fix=error.hint or "")
     with contextlib.suppress(LlmbError):  # on a full disk the record stays as NOT_SUBMITTED
@@ -163,13 +151,13 @@ def remove_leftovers(experiments: Iterable[Path]) -> None:
     for folder in experiments:
         with contextlib.suppress(OSError, LlmbError):
             for directory in folder.iterdir():
-                if directory.is_dir() and not (directory / RECORD).exists():
+                if directory.is_dir() and not (directory / record.RECORD).exists():
                     _remove(directory)
 
 
-def remove_parts(run: RunRecord) -> None:
+def remove_parts(run: record.RunRecord) -> None:
     """Remove half-written files of a run. The caller holds the run's lock."""
-    for path in (run.directory / RECORD, run.script):
+    for path in (run.directory / record.RECORD, run.script):
         for part in path.parent.glob(f".{path.name}.*.part"):
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -193,7 +181,7 @@ def _is_left_over(path: Path) -> bool:
 class Outcome:
     """The outcome of a submission: the runs submitted and those refused, in order, and the jobs not tried."""
 
-    submitted: tuple[RunRecord, ...] = ()
+    submitted: tuple[record.RunRecord, ...] = ()
     refused: tuple[SubmitResult, ...] = ()
     left: tuple[Job, ...] = ()
     interrupted: bool = False
@@ -220,16 +208,16 @@ def submit(
     remove_leftovers(
         {config.experiments(item.job.workload) / launch.name for item, launch in zip(items, launches, strict=True)}
     )
-    begun: list[RunRecord] = []
+    begun: list[record.RunRecord] = []
     free: dict[str, int] = {}  # the next timestamp that may be free: repeats need not try the earlier ones
 
-    def new() -> Iterator[RunRecord]:
+    def new() -> Iterator[record.RunRecord]:
         for item, launch in zip(items, launches, strict=True):
             begun.append(_new_run(item.job, launch, config, version, after=free.get(launch.name, 0)))
             free[launch.name] = int(begun[-1].stamp.timestamp) + 1
             yield begun[-1]
 
-    def work(run: RunRecord) -> SubmitResult:
+    def work(run: record.RunRecord) -> SubmitResult:
         try:
             with submission_lock(run):
                 one = start_attempt(run, cluster)
@@ -252,11 +240,11 @@ def submit(
     )
 
 
-def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> RunRecord:
+def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> record.RunRecord:
     """The record of a new run, whose directory was just created."""
     now = time.time()
     stamp = store.new_directory(config.experiments(job.workload), launch.name, max(int(now), after))
-    return RunRecord(
+    return record.RunRecord(
         id=stamp.id,
         created=now,
         llmb_version=version,

@@ -35,10 +35,6 @@ _PART = re.compile(
 _LEAST_WIDTH = 30
 
 
-class OutputError(LlmbError):
-    """Standard output cannot be written."""
-
-
 def prepare() -> None:
     """Prepare the standard streams of this process.
 
@@ -139,7 +135,7 @@ def _stderr_width() -> int:
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """Print ``text`` on standard output, or on standard error, without escape sequences.
 
-    On a terminal, the messages on standard error are wrapped at words. Raises OutputError where standard output cannot
+    On a terminal, the messages on standard error are wrapped at words. Raises LlmbError where standard output cannot
     be written; an error of standard error is ignored.
     """
     shown = printable(str(text))
@@ -153,7 +149,7 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
 
 
 def flush() -> None:
-    """Flush standard output. Raises OutputError, BrokenPipeError."""
+    """Flush standard output. Raises LlmbError, BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -192,9 +188,9 @@ def _to_nowhere(stream: TextIO) -> None:
         return
 
 
-def _output_error(error: OSError) -> OutputError:
+def _output_error(error: OSError) -> LlmbError:
     message = f"standard output cannot be written: {error.strerror or error}"
-    return OutputError(message, hint="write to another file or disk", code="output-failed")
+    return LlmbError(message, hint="write to another file or disk", code="output-failed")
 
 
 def _show_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

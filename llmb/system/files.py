@@ -99,15 +99,14 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
         return False
-    try:
+    with contextlib.suppress(OSError):
         try:
             if old is not None and (len(old) != len(new) or os.pread(descriptor, len(old), at) != old):
                 return False
             return os.pwrite(descriptor, new, at) == len(new)
         finally:
             os.close(descriptor)  # NFS reports a full disk here
-    except OSError:
-        return False
+    return False
 
 
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
@@ -117,11 +116,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
     part = _part(path)
     try:
         # In parallel: syncing many files takes hardly longer than syncing one.
-        run_bounded(
-            iter(texts.items()),
-            lambda item: _write_new(part / item[0], item[1], MODE),
-            workers=_WRITERS,
-        )
+        run_bounded(texts.items(), lambda item: _write_new(part / item[0], item[1], MODE), workers=_WRITERS)
         part.rename(path)
     except OSError as error:
         if not path.is_dir():  # else another process has written it
@@ -148,13 +143,11 @@ def read_json(path: Path) -> Any | None:
         return None
     except PermissionError as error:
         message, hint = f"{path} cannot be read: {error.strerror}", "ask its owner for read permission"
-        raise LlmbError(message, hint=hint, code="file-unreadable") from error
-    except RecursionError as error:
-        message, hint = f"{path} cannot be read: nested too deeply", "it is damaged; move it away"
-        raise LlmbError(message, hint=hint, code="file-damaged") from error
-    except (OSError, ValueError) as error:
-        message, hint = f"{path} cannot be read: {error}", "it is damaged; move it away"
-        raise LlmbError(message, hint=hint, code="file-damaged") from error
+        raise LlmbError(message, hint=hint, code="file-unreadable", value=str(path)) from error
+    except (OSError, ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        message, hint = f"{path} cannot be read: {why}", "it is damaged; move it away"
+        raise LlmbError(message, hint=hint, code="file-damaged", value=str(path)) from error
 
 
 def read_text(path: Path, *, name: str | None = None) -> str:
@@ -275,19 +268,13 @@ def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        return _create_in_place(path, text, mode)
-    return True
-
-
-def _create_in_place(path: Path, text: str, mode: int) -> bool:
-    """Create the file on a file system without hard links: a reader may see it empty for a moment."""
-    try:
-        _write_new(path, text, mode)
-    except FileExistsError:
-        return False
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
+        try:  # without hard links, a reader may see the file empty for a moment
+            _write_new(path, text, mode)
+        except FileExistsError:
+            return False
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
     return True
 
 
@@ -314,4 +301,4 @@ def check_space(folder: Path) -> None:
 def _cannot_write(path: Path, error: OSError) -> LlmbError:
     kind, code = (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
     message, hint = f"{path} cannot be written: {error.strerror}", "check free space and permissions there"
-    return kind(message, hint=hint, code=code)
+    return kind(message, hint=hint, code=code, value=str(path))

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix.
-
-Importing this module is cheap: httpx is imported when a client is made.
-"""
+"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix."""
 
 from __future__ import annotations
 
@@ -22,10 +19,11 @@ from urllib.parse import urlsplit
 from llmb.errors import LlmbError, UsageError
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx  # takes long, so functions import it
 
 T = TypeVar("T")
 Pause = Callable[[float, str], None]  # seconds, and why
+Hints = Mapping[str, str] | None
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 30.0
 BUSY = frozenset({408, 429, 500, 502, 503, 504})  # answers after which a later attempt may succeed
@@ -43,8 +41,6 @@ _HINTS = {
     "dns": f"check the spelling of the name, {NETWORK}",
     "refused": f"check the host, the port, {NETWORK}",
     "certificate": "set SSL_CERT_FILE to your site's certificates",
-    "busy": "try again later",
-    "limited": "try again later",
     "other": f"check {NETWORK}",
 }
 
@@ -192,7 +188,7 @@ def send(
     *,
     known: bool,
     name: str = "",
-    hints: Mapping[str, str] | None = None,
+    hints: Hints = None,
     busy: Collection[int] = BUSY,
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
@@ -209,7 +205,7 @@ def send(
         return response
     discard(response)
     reason, text = ("limited", "receives too many requests") if status == 429 else ("busy", "has a problem")
-    hint = {**_HINTS, **(hints or {})}[reason]
+    hint = (hints or {}).get(reason, "try again later")
     fault = LlmbError(f"{name} {text} (HTTP {status})", hint=hint, code="host-busy", key=name, value=status)
     raise AskAgain(fault, retry_after(response.headers.get("Retry-After")))
 
@@ -245,7 +241,7 @@ def read_all(response: httpx.Response, name: str = "") -> Answer:
 
 
 @contextlib.contextmanager
-def raises(url: httpx.URL, *, known: bool, name: str = "", hints: Mapping[str, str] | None = None) -> Iterator[None]:
+def raises(url: httpx.URL, *, known: bool, name: str = "", hints: Hints = None) -> Iterator[None]:
     """Raise failures of the connection to ``url`` as LlmbError, or as AskAgain where another attempt may succeed."""
     import httpx
 
@@ -265,24 +261,14 @@ def may_pass(error: httpx.TransportError, *, known: bool) -> bool:
     return known and not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
 
 
-def unreachable(
-    error: httpx.TransportError, url: httpx.URL, *, name: str = "", hints: Mapping[str, str] | None = None
-) -> LlmbError:
+def unreachable(error: httpx.TransportError, url: httpx.URL, *, name: str = "", hints: Hints = None) -> LlmbError:
     """The error ``host-unreachable``: the host by ``name``, the proxy where one is used, the reason and the fix.
 
     ``value`` is the reason: dns, refused, certificate, tls, timeout, cut or other. ``hints`` maps reasons to fixes.
     """
-    name = name or url.netloc.decode()
-    reason, text = _reason(error)
-    known = {**_HINTS, **(hints or {})}
-    hint = known.get(reason, known["other"])
-    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
-    return LlmbError(message, hint=hint, code="host-unreachable", key=name, value=reason)
-
-
-def _reason(error: httpx.TransportError) -> tuple[str, str]:
     import httpx
 
+    name = name or url.netloc.decode()
     reason, text = "other", str(error) or type(error).__name__
     for cause in _causes(error):
         if isinstance(cause, gaierror):
@@ -294,10 +280,12 @@ def _reason(error: httpx.TransportError) -> tuple[str, str]:
         elif isinstance(cause, ssl.SSLError):
             reason, text = "tls", f"TLS fails: {cause.reason or cause}"
     if isinstance(error, httpx.TimeoutException):
-        return "timeout", "no answer in time"
-    if isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
-        return "cut", f"the connection was cut: {text}"
-    return reason, text
+        reason, text = "timeout", "no answer in time"
+    elif isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
+        reason, text = "cut", f"the connection was cut: {text}"
+    known = {**_HINTS, **(hints or {})}
+    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
+    return LlmbError(message, hint=known.get(reason, known["other"]), code="host-unreachable", key=name, value=reason)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

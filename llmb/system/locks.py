@@ -23,6 +23,7 @@ from llmb.system import files, process
 STALE_AFTER = 300.0  # seconds without a heartbeat from another host
 HEARTBEAT = 30.0
 _RELEASED = "released"
+_UNKNOWN = process.ProcessId(host="another host", pid=0, start=0.0, boot="")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
@@ -54,12 +55,12 @@ def _holder_of(path: Path) -> process.ProcessId | None:
     except FileNotFoundError:
         return None
     except OSError:  # another user's, not readable: only its heartbeat is known
-        return _unknown() if _now_at(path.parent) - heartbeat < STALE_AFTER else None
+        return _UNKNOWN if _now_at(path.parent) - heartbeat < STALE_AFTER else None
     try:
         owner = process.ProcessId.from_data(json.loads(text))
     except (ValueError, RecursionError):  # released, or, without hard links, not yet written
         is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - heartbeat > HEARTBEAT
-        return None if is_free else _unknown()
+        return None if is_free else _UNKNOWN
     if owner.is_here and not owner.is_hidden:
         return owner if owner.is_alive() else None
     return owner if _now_at(path.parent) - heartbeat < STALE_AFTER else None
@@ -76,10 +77,6 @@ def _now_at(folder: Path) -> float:
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-
-
-def _unknown() -> process.ProcessId:
-    return process.ProcessId(host="another host", pid=0, start=0.0, boot="")
 
 
 def _try_acquire(folder: Path, name: str) -> Path | None:

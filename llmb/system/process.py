@@ -90,17 +90,7 @@ class ProcessId:
             return False
         except PermissionError:
             return None
-        return not ended and abs(start - self.start) < _tolerance()
-
-    def find(self) -> psutil.Process | None:
-        """The process to signal; None if it has ended or another process has its number."""
-        import psutil
-
-        try:
-            process = psutil.Process(self.pid)
-        except psutil.NoSuchProcess:
-            return None
-        return process if self.is_alive() else None
+        return not ended and abs(start - self.start) < (1e-6 if _has_proc() else _SAME_START)
 
 
 def is_at_work(program: str, endings: tuple[str, ...]) -> bool:
@@ -139,10 +129,6 @@ def _look_without_proc(pid: int) -> tuple[float, bool]:
         raise ProcessLookupError(pid) from error
 
 
-def _tolerance() -> float:
-    return 1e-6 if _has_proc() else _SAME_START
-
-
 @lru_cache(maxsize=1)
 def _this_process(pid: int) -> ProcessId:
     return ProcessId.of(pid)  # cached by number, because a fork has another number
@@ -179,26 +165,17 @@ def kill_marked(name: str, value: str) -> int:
 
     deadline = time.monotonic() + _SWEEP
     killed: set[int] = set()
-    while left := _marked(name, value):
-        for process in left:
-            killed.add(process.pid)
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+    while True:
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
+                if process.pid != os.getpid() and _environment_of(process).get(name) == value:
+                    left.append(process)
+                    process.kill()
+        killed |= {process.pid for process in left}
+        if not left or time.monotonic() > deadline:
+            return len(killed)
         psutil.wait_procs(left, timeout=0.1)
-        if time.monotonic() > deadline:
-            break
-    return len(killed)
-
-
-def _marked(name: str, value: str) -> list[psutil.Process]:
-    import psutil
-
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):  # another user's, or one that has just ended
-            if process.pid != os.getpid() and _environment_of(process).get(name) == value:
-                found.append(process)
-    return found
 
 
 def _environment_of(process: psutil.Process) -> dict[str, str]:

@@ -77,7 +77,7 @@ def _read_file(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             message = f"{path}:{number} is not of the form NAME=value"
-            raise LlmbError(message, hint="write one secret on each line", code="secret-invalid")
+            raise LlmbError(message, hint="write one secret on each line", code="secret-invalid", value=number)
         values[name.strip()] = _unquoted(value.strip())
     return values
 
@@ -89,7 +89,8 @@ def _lines(path: Path) -> list[str]:
         return data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise LlmbError(f"{path}:{line} is not UTF-8", hint="save the file as UTF-8", code="not-utf-8") from error
+        message, hint = f"{path}:{line} is not UTF-8", "save the file as UTF-8"
+        raise LlmbError(message, hint=hint, code="not-utf-8", value=line) from error
 
 
 def _name(line: str) -> str:

@@ -142,7 +142,8 @@ def spawn(
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
-        raise LlmbError(f"{log} cannot be written: {error.strerror}") from error
+        message = f"{log} cannot be written: {error.strerror}"
+        raise LlmbError(message, code="file-unwritable", value=str(log)) from error
     try:
         return subprocess.Popen(
             argv,

@@ -13,12 +13,11 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from llmb.text.names import apart, shorter
+from llmb.text.names import shorter
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,8 +29,6 @@ _ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
 _NARROWEST = 12  # characters: least width of text; numbers are never broken
 _WORDS = (32, 20, _NARROWEST)  # words up to this length are not broken, as far as the width allows
 GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
-_INDENT, _LEAST_BELOW = 4, 12  # characters before and in a line below a row
-_LEAST_NAME = 32  # characters of a name where nothing fits, and text is folded
 
 Row = Mapping[str, Any]
 
@@ -166,16 +163,14 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap:
     return "\n".join([line.format(*titles).rstrip(), " " + "─" * total, *drawn]).rstrip("\n") + "\n"
 
 
-def _table(
-    columns: Sequence[Column], rows: Sequence[Row], gap: int = GAPS[0], widths: Sequence[int] | None = None
-) -> Table:
+def _table(columns: Sequence[Column], rows: Sequence[Row], gap: int, widths: Sequence[int | None]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     # One blank of a gap is that of the box. Widths are explicit, as rich narrows columns without regard to words.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, int(gap > 1), 0, int(gap > 2)))
-    for column, wide in zip(columns, widths or itertools.repeat(None, len(columns)), strict=True):
+    for column, wide in zip(columns, widths, strict=True):
         # Text, not str: brackets in a str are rich's markup.
         justify: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(Text(column.title()), justify=justify, no_wrap=column.right, overflow="fold", width=wide)
@@ -216,24 +211,18 @@ def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> li
 
 
 def _markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    from rich import box
+    from rich.cells import cell_len
 
-    shown = [replace(column, heading=_piped(column.title()), show=_pipes_shown(column)) for column in columns]
-    table = _table(shown, rows)
-    table.box, table.pad_edge = box.MARKDOWN, True
-    head, rule, *body = _print(table, ANY_WIDTH).splitlines(keepends=True)
-    marks = [
-        mark[:-1] + ":" if column.right else mark for mark, column in zip(rule.split("|")[1:-1], columns, strict=True)
-    ]
-    return "".join([head, "|" + "|".join(marks) + "|\n", *body])
-
-
-def _pipes_shown(column: Column) -> Callable[[Any], str]:
-    return lambda value: _piped(column.show(value))
-
-
-def _piped(text: str) -> str:
-    return as_markdown(text).replace("|", r"\|")
+    cells = [[column.title() for column in columns], *([column.cell(row) for column in columns] for row in rows)]
+    texts = [[as_markdown(text).replace("|", r"\|") for text in line] for line in cells]
+    widths = [max(map(cell_len, own)) for own in zip(*texts, strict=True)]
+    lines = []
+    for line in texts:
+        blanks = [" " * (wide - cell_len(text)) for text, wide in zip(line, widths, strict=True)]
+        parts = zip(columns, line, blanks, strict=True)
+        lines.append(" | ".join(blank + text if column.right else text + blank for column, text, blank in parts))
+    rule = "|".join("-" * (wide + 1) + "-:"[column.right] for column, wide in zip(columns, widths, strict=True))
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])]) + "\n"
 
 
 def _print(table: Table, width: int) -> str:
@@ -243,86 +232,3 @@ def _print(table: Table, width: int) -> str:
     Console(file=stream, width=width, color_system=None, legacy_windows=False).print(table)
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     return "\n".join(lines).strip("\n") + "\n"
-
-
-def fit(
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    width: int,
-    *,
-    name: str = "experiment",
-    below: str = "reason",
-    longest: int | None = None,
-) -> tuple[str, tuple[str, ...]]:
-    """The table of ``rows`` in ``width`` characters, and the titles of the columns that it omits.
-
-    Optional columns are omitted from the right until each row fits on one line; the text of column ``below`` may go
-    on lines of its own. Names of experiments (column ``name``) have at most ``longest`` characters, and different ones
-    stay different (``names.apart``). Where even that is too wide, names are shortened in the middle, and without space
-    for them cells are folded. Where ``longest`` is None, names stay whole, and rows may be wider than ``width``.
-    """
-    optional = [column for column in columns if column.optional]
-    for count in range(len(optional), -1, -1):
-        shown = [column for column in columns if not column.optional or column in optional[:count]]
-        named = _named(shown, rows, width, name, below, longest)
-        if named is not None and (text := _drawn(shown, named, width, below)) is not None:
-            break
-    else:
-        text = _squeezed(shown, rows, width, name, below, longest)
-    return text, tuple(column.title() for column in columns if column not in shown)
-
-
-def _squeezed(
-    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
-) -> str:
-    """The table where no choice of columns fits: names lose their middle, or the rows go beyond ``width``."""
-    if longest is None:
-        return _drawn(columns, rows, width, below, beyond=True) or render(columns, rows, "table", width=width)
-    space = min(longest, _space_for_names(columns, rows, width, name, below))
-    rows = [{**row, name: shorten(row[name], max(space, min(_LEAST_NAME, longest)))} for row in rows]
-    text = _drawn(columns, rows, width, below) if space >= _LEAST_NAME else None
-    return text or render(columns, rows, "table", width=width)
-
-
-def _named(
-    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
-) -> Sequence[Row] | None:
-    """The rows with names that fit next to the other columns, different ones still different; None without space."""
-    if longest is None:
-        return rows
-    names = apart([row[name] for row in rows], min(longest, _space_for_names(columns, rows, width, name, below)))
-    return None if names is None else [{**row, name: shown} for row, shown in zip(rows, names, strict=True)]
-
-
-def _space_for_names(columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str) -> int:
-    """The characters that the other columns leave for names."""
-    others = [column for column in columns if column.key not in (name, below)]
-    wide = [max([len(column.title()), *(len(column.cell(row)) for row in rows)]) for column in others]
-    return width - 2 - sum(wide) - GAPS[-1] * len(wide)
-
-
-def _drawn(
-    columns: Sequence[Column], rows: Sequence[Row], width: int, below: str, *, beyond: bool = False
-) -> str | None:
-    """The table with each row on one line; where needed, the text of ``below`` on lines of its own.
-
-    None where the rows are wider than ``width``, unless they may go ``beyond``.
-    """
-    for gap in GAPS:
-        if (text := plain_table(columns, rows, width, gap)) is not None:
-            return text
-    under = next((column for column in columns if column.key == below), None)
-    head = [column for column in columns if column is not under]
-    widths = [(width, gap) for gap in GAPS] + [(ANY_WIDTH, GAPS[-1])] * beyond
-    text = next((text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None), None)
-    if text is None or under is None:
-        return text
-    title, rule, *lines = text.splitlines()
-    indent = " " * _INDENT
-    wrapper = textwrap.TextWrapper(
-        max(width - 1, _LEAST_BELOW), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
-    found = [title, rule]
-    for line, row in zip(lines, rows, strict=True):
-        found += [line, *wrapper.wrap(under.cell(row))]
-    return "\n".join(found) + "\n"

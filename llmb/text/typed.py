@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from llmb.errors import Fault, InputFaults, LlmbError
-from llmb.errors import KeyFaultError as KeyFaultError
+from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
+from llmb.system import files
 from llmb.text import scalars
 from llmb.text.names import listed, nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
@@ -44,6 +44,12 @@ def read(cls: type[T], document: Document, path: KeyPath = (), **internal: objec
     if reader.faults:
         raise InputFaults(reader.faults)
     return cast(T, result)
+
+
+def read_json(cls: type[T], path: Path) -> T | None:
+    """The dataclass ``cls`` from a JSON file; None if it does not exist. Raises LlmbError."""
+    data = files.read_json(path)
+    return None if data is None else read(cls, Document(name=str(path), data=data))
 
 
 def read_own(cls: type[T], path: Path, data: Any) -> T:

@@ -7,8 +7,8 @@ are the throughput of all runs together (the harmonic mean of the single through
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from llmb.results.facts import PROFILED
@@ -175,9 +175,7 @@ def pool_key(result: Result) -> Hashable:
     own, metrics = result.identity, result.metrics
     if own.configuration is None:
         return (own.experiment, metrics.window, metrics.steps)
-    values = [getattr(own.configuration, setting.name) for setting in fields(Configuration)]
-    settings = [tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values]
-    return (*settings, metrics.window, metrics.steps)
+    return (own.configuration.key, metrics.window, metrics.steps)
 
 
 def find_reference(

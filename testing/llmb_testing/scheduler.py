@@ -123,7 +123,7 @@ class Scheduler:
     def _require_up(self) -> Behaviour:
         does = self.behaviour
         if does.down:
-            raise DownError("the scheduler does not answer", hint="try again")
+            raise DownError("the scheduler does not answer", hint="try again", code="scheduler-down")
         return does
 
     def _add(self, name: str, folder: Path, does: Behaviour) -> FakeJob:

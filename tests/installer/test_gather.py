@@ -103,7 +103,7 @@ def test_settings_override_the_variables(run_install: Install, tmp_path: Path, w
     named = {"BASE_URL": "http://h", "PROJECT_NAME": "theirs", "CUSTOM_MOUNT": "w:/w:c", "PVC_DIR": "/w"}
     done = run_install(*options, "--dry-run", **named)
     assert done.returncode == 2
-    assert "error: BASE_URL: runai.base_url: " in done.stderr
+    assert "error: BASE_URL: runai.base_url:" in done.stderr
     assert "runai.project" not in done.stderr
     done = run_install(*options, "--dry-run", **{**named, "BASE_URL": "https://h/api/v1", "CUSTOM_MOUNT": "w:c"})
     assert done.returncode == 2
@@ -121,7 +121,7 @@ def test_a_duplicate_key_hides_no_other_fault(tmp_path: Path) -> None:
 
 def test_a_faulty_file_is_reported_before_the_first_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a terminal too: no answer to a question could fix it."""
-    monkeypatch.setattr("llmb_installer.wizard.ask", None)
+    monkeypatch.setattr("llmb_installer.wizard.conversation.ask", None)
     path = tmp_path / "answers.yaml"
     path.write_text("gpu_typ: h100\nworkloads: [lama]\n")
     with pytest.raises(InputFaults) as caught:
@@ -168,7 +168,7 @@ def test_given_answers_are_compared_with_the_cluster_before_the_first_question(
     """Also where the cluster type itself is not given."""
     here = Detected(home=home, cwd=tmp_path, machine=find_machine(), slurm=SLURM)
     monkeypatch.setattr("llmb_installer.detect.detected.detect", lambda *_: here)
-    monkeypatch.setattr("llmb_installer.wizard.ask", None)
+    monkeypatch.setattr("llmb_installer.wizard.conversation.ask", None)
     given = ("slurm.gpu.partition=btch", "slurm.account=teem")
     with pytest.raises(InputFaults) as caught:
         gather.gather(None, None, given, terminal=True, dry_run=True)

@@ -56,7 +56,9 @@ def statuses(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return {row["run"]: row["status"] for row in json.loads(done.stdout)["results"]}
 
 
-def test_one_word_for_each_state_in_every_format(run: Command, every: dict[str, Path], tmp_path: Path) -> None:
+def test_one_word_for_each_state_in_every_format(
+    run: Command, every: dict[str, Path], tmp_path: Path, wording: Callable[..., None]
+) -> None:
     expected = {run_id: status for run_id, (_, _, status) in STATES.items()}
     done = run("results", "--format", "json")
     assert statuses(done) == expected
@@ -76,7 +78,7 @@ def test_one_word_for_each_state_in_every_format(run: Command, every: dict[str, 
     page = run("report", "-o", str(tmp_path / "r.md"))
     assert page.returncode == 3, page.stderr
     text = (tmp_path / "r.md").read_text()
-    assert "2 succeeded, 2 failed, 1 cancelled, 2 unknown, 1 not ended, 1 waiting" in text
+    wording("report", next(line for line in text.splitlines() if "succeeded" in line))
 
 
 def test_exports_of_earlier_releases_called_these_failed(tmp_path: Path) -> None:

@@ -392,6 +392,7 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
         for row in rows
         if (row["release"], row["model_size"], row["dtype"], row["scale"]) == ("24.11", "340b", "fp8", 512)
     )
+    source = "release 24.11, table of Nemotron4 340b on H100"
     assert row == {
         "workload": "pretrain_nemotron4",
         "release": "24.11",
@@ -412,7 +413,7 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
         "num_layers": 96,
         "model_flops": 1.01e16,
         "peak_tflops": None,
-        "source": "release 24.11, table of Nemotron4 340b on H100",
+        "source": source,
     }
     assert "99" in done.stderr  # all published figures
 

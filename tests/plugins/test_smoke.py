@@ -106,7 +106,7 @@ def test_nothing_published_is_comparable(workloads: Workloads, key: str) -> None
     for job in planned(workloads, key, "h100"):
         figure, reason = find_reference(configuration_of(job), figures)
         assert figure is None
-        assert reason.startswith("nothing is published for size smoke, only for size ")
+        assert "size smoke" in reason
 
 
 @pytest.mark.parametrize("gpu", ["h100", "b200", "cpu"])

@@ -43,4 +43,4 @@ def test_its_check_tells_a_stale_page(writer: ModuleType, capsys: pytest.Capture
     writer.PAGE.write_text(writer.PAGE.read_text("utf-8").replace("62.47", "62.48"), "utf-8")
     capsys.readouterr()
     assert writer.main(["--check"]) == 1
-    assert "is out of date" in capsys.readouterr().out
+    assert "out of date" in capsys.readouterr().out

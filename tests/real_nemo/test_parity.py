@@ -136,4 +136,5 @@ def test_an_entry_that_no_row_needs_is_reported(rows: Rows) -> None:
     one = Difference(rows=("nemotron4 *",), settings={"model.config.num_layers": [32, 33]}, reason="", source="")
     gone = replace(one, rows=("nemotron5 *",))
     assert len(faults(rows, (*listed(), one))) == len([label for label in rows if label.startswith("nemotron4 ")])
-    assert faults(rows, (*listed(), gone)) == ["no row is named nemotron5 *"]
+    (fault,) = faults(rows, (*listed(), gone))
+    assert "nemotron5 *" in fault

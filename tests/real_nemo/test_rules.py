@@ -38,7 +38,8 @@ def test_a100_is_configured_like_h100(ours: Mapping[str, Leaves], cases_by_label
     assert cases_by_label[one].exported == cases_by_label[other].exported
     larger = {"data.global_batch_size", "data.num_train_samples", "trainer.num_nodes"}
     for scale in (256, 512, 1024, 2048):
-        assert differing(ours[one], ours[f"nemotron4 340b a100 bf16 {scale} 24.11"]) == larger
+        label = f"nemotron4 340b a100 bf16 {scale} 24.11"
+        assert differing(ours[one], ours[label]) == larger
 
 
 @pytest.mark.parametrize("dtype", ["fp8", "bf16"])

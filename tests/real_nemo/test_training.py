@@ -13,7 +13,7 @@ import pytest
 
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
-from llmb.results.facts import invalid_because
+from llmb.results.facts import GRADIENT_NAN, invalid_because
 from llmb.stats.measure import Window
 from llmb_testing.ports import hold_port, number_of
 
@@ -127,7 +127,7 @@ def test_a_gradient_that_is_no_number_makes_the_run_invalid(run_nemo: Run, tmp_p
     samples = read_log(tmp_path / "log.out")
     assert [math.isnan(step.grad_norm or 0) for step in samples.steps] == [False, True, False]
     # The losses do not show it, and the window is only the last step.
-    assert invalid_because(samples, Window(2, 2)) == ("the gradient norm is not a number",)
+    assert invalid_because(samples, Window(2, 2)) == (GRADIENT_NAN,)
 
 
 def test_a_saved_checkpoint_is_where_and_as_the_published_pages_show_it(saved: tuple[Path, str, Samples]) -> None:

@@ -67,14 +67,15 @@ def test_cancel_ends_running_and_pending_jobs(site: Site, fake_python: Put) -> N
 
 
 def test_a_failure_has_its_exit_code_and_cause(site: Site, fake_python: Put) -> None:
-    fake_python("echo 'RuntimeError: CUDA out of memory. torch.OutOfMemoryError: CUDA out of memory'; exit 9")
+    printed = "RuntimeError: CUDA out of memory. torch.OutOfMemoryError: CUDA out of memory"
+    fake_python(f"echo '{printed}'; exit 9")
     done = site.llmb(*ONE, 2, "--wait", "--format", "json")
     assert done.returncode == 3, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert result["status"] == "Failed"
     (row,) = jobs(site)
     assert json.loads(site.llmb("jobs", "show", row["id"], "--format", "json").stdout)["exit_code"] == 9
-    assert "CUDA out of memory" in result["reason"]
+    assert printed in result["reason"]
 
 
 def change(site: Site, **slurm: Any) -> None:
@@ -177,7 +178,7 @@ def test_without_preflight_slurm_itself_refuses(site: Site, fake_python: Put) ->
     change(site, account="nobody")
     done = site.llmb(*ONE, 1, "--no-preflight")
     assert done.returncode == 1
-    assert "Invalid account or account/partition combination specified" in done.stderr
+    assert "account/partition combination" in done.stderr  # Slurm's own words
     assert "sacctmgr show assoc" in done.stderr
 
 

@@ -13,8 +13,7 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.slurm.commands import SilentError
 from llmb.clusters.slurm.partitions import NodeWait
 from llmb.errors import LlmbError, PreflightError, describe
-from llmb.runs import state as job_state
-from llmb.runs import store
+from llmb.runs import state as job_state, store
 from llmb.runs.state import ACTIVE, JobState
 from llmb.submission.follow import poll
 
@@ -120,7 +119,7 @@ def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
     bare_site: Site, unheard_nodes: Callable[[], None], wording: Wording
 ) -> None:
     """Until they register, `sbatch --test-only` fails for lack of nodes, although Slurm would take the job."""
-    with pytest.raises(LlmbError, match="Requested node configuration is not available"):
+    with pytest.raises(LlmbError, match="node configuration"):  # Slurm's own words
         bare_site.kit.run("sbatch", "--test-only", "--nodes=1", "--wrap=true")
     notes = []
 
@@ -205,7 +204,7 @@ def test_a_controller_that_is_down_takes_nothing(bare_site: Site) -> None:
     run = bare_site.record(bare_site.launch("print('once')"))
     bare_site.kit.stop_controller()
     try:
-        with pytest.raises(UnclearError, match="Unable to contact slurm controller"):
+        with pytest.raises(UnclearError, match="slurm controller"):  # Slurm's own words
             bare_site.cluster().submit(run)
     finally:
         bare_site.kit.start_controller()

@@ -2,6 +2,8 @@
 """Tests of vboost on a real Slurm: set once on each node before the training, with fake sudo and nvidia-smi."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ echo "$SLURMD_NODENAME $*" >> {calls}
 [[ $1 == -n ]] && shift && exec "$@"
 """
 NVIDIA_SMI = "#!/bin/bash\necho 'Boost slider set'\n"
-REFUSES = "echo 'a line before'; echo 'sudo: a password is required' >&2; exit 1"
+NO_PASSWORD = "sudo: a password is required"
+REFUSES = f"echo 'a line before'; echo '{NO_PASSWORD}' >&2; exit 1"
 
 
 @pytest.fixture
@@ -47,9 +50,16 @@ def trained(site: Site, path: str, nodes: int) -> list[str]:
     return text.splitlines()
 
 
+def set_on(line: str) -> tuple[int, int, str]:
+    """On how many nodes of how many it was set, and why not on the others."""
+    found = re.search(r"(\d+) of (\d+) nodes?(?:: (.*))?$", line)
+    assert found is not None, line
+    return int(found[1]), int(found[2]), found[3] or ""
+
+
 def test_it_is_set_once_on_each_node_before_the_training(site: Site, tmp_path: Path, calls: Path) -> None:
     log = trained(site, put(tmp_path / "bin", calls), 4)
-    assert log == ["llmb vboost: set on 4 of 4 nodes", *["trained"] * 4]
+    assert (set_on(log[0]), log[1:]) == ((4, 4, ""), ["trained"] * 4)
     asked = "-n nvidia-smi boost-slider --vboost 1"
     assert sorted(calls.read_text().splitlines()) == [f"n{number} {asked}" for number in (1, 2, 3, 4)]
 
@@ -57,7 +67,7 @@ def test_it_is_set_once_on_each_node_before_the_training(site: Site, tmp_path: P
 def test_a_node_that_refuses_is_named_and_the_training_continues(site: Site, tmp_path: Path, calls: Path) -> None:
     path = put(tmp_path / "bin", calls, f"[[ $SLURMD_NODENAME != n2 ]] || {{ {REFUSES}; }}")
     log = trained(site, path, 3)
-    assert log == ["llmb vboost: set on 2 of 3 nodes: n2: sudo: a password is required", *["trained"] * 3]
+    assert (set_on(log[0]), log[1:]) == ((2, 3, f"n2: {NO_PASSWORD}"), ["trained"] * 3)
 
 
 def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
@@ -81,18 +91,21 @@ def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
         (empty / name).symlink_to(f"/usr/bin/{name}" if Path(f"/usr/bin/{name}").exists() else f"/bin/{name}")
     (empty / "sbatch").symlink_to("/usr/bin/sbatch")
     log = trained(site, str(empty), 1)
-    assert log[0].startswith("llmb vboost: set on 0 of 1 node: n")
-    assert "sudo: command not found" in log[0]
+    found, nodes, why = set_on(log[0])
+    assert (found, nodes, why[0]) == (0, 1, "n")
+    assert "command not found" in why  # what bash says
     assert log[1:] == ["trained"]
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for(
-    site: Site, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(sbatch_script, "VBOOST_SECONDS", 3)
     path = put(tmp_path / "bin", calls, "[[ $SLURMD_NODENAME == n1 ]] || exec sleep 900")
     log = trained(site, path, 2)
-    assert log == ["llmb vboost: set on 1 of 2 nodes: no answer within 3 s", "trained", "trained"]
+    assert set_on(log[0])[:2] == (1, 2)
+    assert log[1:] == ["trained", "trained"]
+    wording("jobs logs", log[0])
 
 
 def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, fake_python: Any) -> None:
@@ -104,10 +117,9 @@ def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, fa
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert result["configuration"]["vboost"] is True
-    assert result["log"]["vboost"].startswith("set on 0 of 2 nodes: n")
-    explained = site.llmb("explain", result["run"]).stdout
-    assert "0 of 2 nodes" in explained
-    assert "sudo: a password is required" in explained
+    assert set_on(result["log"]["vboost"])[:2] == (0, 2)
+    assert result["log"]["vboost"] in site.llmb("explain", result["run"]).stdout
+    assert NO_PASSWORD in result["log"]["vboost"]
     calls.unlink()
     done = site.llmb(*words, "--wait", "--format", "json", PATH=path)
     assert json.loads(done.stdout)["results"][0]["log"]["vboost"] is None

@@ -60,10 +60,11 @@ def printed(library: Library) -> dict[str, Any]:
 
 
 def test_the_lowest_gpu_of_a_node_is_reported() -> None:
-    library = Library([("NVIDIA H100 80GB HBM3", 1980, 700_000)] * 7 + [("NVIDIA H100 80GB HBM3", 1755, 650_000)])
+    name = "NVIDIA H100 80GB HBM3"
+    library = Library([(name, 1980, 700_000)] * 7 + [(name, 1755, 650_000)])
     assert printed(library) == {
         "driver": "570.86.15",
-        "gpu": "NVIDIA H100 80GB HBM3",
+        "gpu": name,
         "gpus": 8,
         "max_sm_clock_mhz": 1755,
         "power_limit_w": 650.0,

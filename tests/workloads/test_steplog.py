@@ -57,21 +57,23 @@ def test_numbers_are_printed_as_nemo_does(value: float, text: str) -> None:
 
 
 def test_the_first_step_has_no_consumed_samples() -> None:
-    assert step_line(RECORD) == (
+    line = (
         "Training epoch 0, iteration 0/49 | lr: 0.0003 | global_batch_size: 8 | global_step: 0 | "
         "peak_memory_usage: 70833405952 | memory_allocated: 44271689728 | reduced_train_loss: 6.931 | "
         "train_step_timing in s: 0.1234 | TFLOPS_per_GPU: 0.01234"
     )
+    assert step_line(RECORD) == line
 
 
 def test_later_steps_have_consumed_samples() -> None:
-    assert step_line(dataclasses.replace(RECORD, step=1)).endswith(" | TFLOPS_per_GPU: 0.01234 | consumed_samples: 16")
+    keys = step_line(dataclasses.replace(RECORD, step=1)).split(" | ")
+    assert keys[-2:] == ["TFLOPS_per_GPU: 0.01234", "consumed_samples: 16"]
 
 
 def test_unknown_flops_leave_their_key_out() -> None:
-    line = step_line(dataclasses.replace(RECORD, step=49, tflops=None))
-    assert line.startswith("Training epoch 0, iteration 49/49 | ")
-    assert line.endswith(" | train_step_timing in s: 0.1234 | consumed_samples: 400")
+    first, *_, time, samples = step_line(dataclasses.replace(RECORD, step=49, tflops=None)).split(" | ")
+    assert first.split(", ") == ["Training epoch 0", "iteration 49/49"]
+    assert (time.split()[-1], samples) == ("0.1234", "consumed_samples: 400")
 
 
 def test_tflops_are_those_of_one_rank() -> None:
@@ -79,21 +81,25 @@ def test_tflops_are_those_of_one_rank() -> None:
 
 
 def test_the_end_is_reported() -> None:
-    assert end_line(50) == "`Trainer.fit` stopped: `max_steps=50` reached."
+    lightnings = "`Trainer.fit` stopped: `max_steps=50` reached."
+    assert end_line(50) == lightnings
 
 
 def test_a_checkpoint_is_reported_and_named() -> None:
     line = checkpoint_line(iteration=50, started=1744408121.1514, seconds=4.3891)
-    assert line.startswith("[NeMo I 2025-04-1")
-    assert line.endswith(
-        " nemo_logging:393] Global Checkpoint Save : Rank: 0 : Iteration: 50 : "
+    nemos = (
+        "nemo_logging:393] Global Checkpoint Save : Rank: 0 : Iteration: 50 : "
         "Start time: 1744408121.151s : Save duration: 4.389s"
     )
+    assert line.startswith("[NeMo I 2025-04-1")
+    assert line.endswith(f" {nemos}")
     name = "default--reduced_train_loss=11.9612-epoch=0-consumed_samples=400"
     assert checkpoint_name(11.96123, 400) == name
 
 
-def test_the_opening_says_what_runs_on_what(raw_recipe: Callable[..., dict[str, Any]]) -> None:
+def test_the_opening_says_what_runs_on_what(
+    raw_recipe: Callable[..., dict[str, Any]], wording: Callable[..., None]
+) -> None:
     recipe = parse_recipe(raw_recipe(dtype="bf16"))
     line = opening_line(recipe, Place(rank=0, world=2, local_rank=0), "CPU, torch 2", 1_312_000)
-    assert line == "torch_pretrain: llama of 1.31 M parameters in bf16, ranks: 2, CPU, torch 2"
+    wording("torch_pretrain", line)

@@ -134,25 +134,31 @@ def test_a_failing_rank_ends_the_run_with_its_traceback(
     assert "reached." not in first[1]
 
 
-def test_a_refusal_is_one_line_and_needs_no_torch(raw_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_refusal_is_one_line_and_needs_no_torch(
+    raw_recipe: MakeRecipe, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(raw_recipe(dtype="fp8")), encoding="utf-8")
     # This interpreter has no torch: the refusal comes before anybody asks for it.
     argv = [sys.executable, "-m", "llmb_workloads.torch_pretrain", str(file)]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr == "error: recipe.dtype: is 'fp8'; choose one of bf16, fp32\n"
+    wording("torch_pretrain", ended.stderr)
 
 
 def test_ranks_that_do_not_divide_the_batch_are_refused(
-    raw_recipe: MakeRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raw_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
 ) -> None:
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(raw_recipe(global_batch=6)), encoding="utf-8")
     for name, value in names_of(TORCHRUN_NAMES, "29500", 2)[0].items():
         monkeypatch.setenv(name, value)
     assert main([str(file)]) == 2
-    assert "recipe.global_batch: 6 is not a multiple of micro_batch 2 times 2 ranks" in capsys.readouterr().err
+    wording("torch_pretrain", capsys.readouterr().err)
 
 
 def test_without_a_recipe_the_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

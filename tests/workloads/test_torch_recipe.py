@@ -2,7 +2,9 @@
 """A recipe is read whole or refused in one line with its fix."""
 
 import dataclasses
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,11 +42,13 @@ def test_an_unknown_key_gets_the_nearest_word(raw_recipe: MakeRecipe) -> None:
         parse_recipe(raw_recipe() | {"micro_bacth": 1})
 
 
-def test_a_key_like_no_other_gets_the_list(raw_recipe: MakeRecipe) -> None:
+def test_a_key_like_no_other_gets_the_list(raw_recipe: MakeRecipe, wording: Callable[..., None]) -> None:
     raw = raw_recipe()
     raw["parallelism"]["zebra"] = 1
-    with pytest.raises(RefusedError, match=r"^recipe.parallelism: .*'zebra'.*cp, pp, tp, vp$"):
+    with pytest.raises(RefusedError) as refused:
         parse_recipe(raw)
+    assert refused.value.place == "recipe.parallelism"
+    wording("torch_pretrain", str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +81,9 @@ def test_an_error_shows_only_the_beginning_of_a_long_value() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"none.json: .*No such file or directory"):
+    with pytest.raises(RefusedError, match=os.strerror(errno.ENOENT)) as refused:
         read_recipe(tmp_path / "none.json")
+    assert refused.value.place == str(tmp_path / "none.json")
 
 
 def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import types
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +37,30 @@ def _optional(kind: Any) -> set[str]:
     """The fields with a default: files of earlier releases do not have them."""
     missing = dataclasses.MISSING
     return {own.name for own in dataclasses.fields(kind) if (own.default, own.default_factory) != (missing, missing)}
+
+
+Problem = tuple[str, str, str]  # of a recipe: the key, the cause and the fix
+
+
+def refuse(problems: Iterable[Problem], place: str) -> None:
+    """Raise RefusedError for the first problem; its place begins with `place`."""
+    for key, cause, fix in problems:
+        raise RefusedError(f"{place}.{key}", cause, fix)
+
+
+def below_one(part: Any, prefix: str = "") -> Iterator[Problem]:
+    """A problem for each number of the dataclass `part` that is below 1."""
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if type(value) in (int, float) and value < 1:
+            yield f"{prefix}{field.name}", f"is {value:g}", "write 1 or more"
+
+
+def outside(start_step: int, stop_step: int, max_steps: int) -> Iterator[Problem]:
+    """The problem of a profile whose steps are not within the run."""
+    if not 0 <= start_step < stop_step <= max_steps:
+        cause = f"steps {start_step} to {stop_step} are not within {max_steps} steps"
+        yield "profile", cause, "choose 0 <= start_step < stop_step <= max_steps"
 
 
 def read_json(path: Path) -> Any:

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     # Imported here: torch takes seconds, a refusal should not.
-    from llmb_workloads.train import train
+    from llmb_workloads.torch_train import train
 
     try:
         trainer = train(recipe, place, plan)

@@ -168,6 +168,11 @@ def _wrong(
                 yield path, as_fault(error)
 
 
+def _at(key: str, message: str, hint: str, code: str, value: object = None) -> Located:
+    """A fault at a dotted key."""
+    return tuple(key.split(".")), Fault(message=message, hint=hint, code=code, value=value)
+
+
 def _types(known: Mapping[str, spec.Workload]) -> gpus.GpuTypes:
     """Every known GPU type, those of plugins included."""
     return gpus.all_types(workload.gpu_types for workload in known.values())
@@ -198,12 +203,10 @@ def _wrong_gpus(answers: Answers, types: gpus.GpuTypes) -> Iterator[Located]:
     name, names = answers.gpu_type, [AUTO, *types, *answers.gpu_types]
     if name not in names:
         hint = f"{suggest(name, names)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
-        fault = Fault(message=f"gpu_type '{name}' is unknown", hint=hint, code="gpu-type-unknown", value=name)
-        yield ("gpu_type",), fault
+        yield _at("gpu_type", f"gpu_type '{name}' is unknown", hint, "gpu-type-unknown", name)
     if answers.cluster_type == "runai" and name == AUTO:
         hint = f"one of {', '.join(types)}"
-        message = "gpu_type cannot be detected on Run:ai; set it"
-        yield ("gpu_type",), Fault(message=message, hint=hint, code="gpu-type-undetected")
+        yield _at("gpu_type", "gpu_type cannot be detected on Run:ai; set it", hint, "gpu-type-undetected")
 
 
 def _wrong_folders(answers: Answers) -> Iterator[Located]:
@@ -211,7 +214,7 @@ def _wrong_folders(answers: Answers) -> Iterator[Located]:
         folder = getattr(answers, key)
         if folder is not None and (found := _folder_fault(key, folder)) is not None:
             code, message, hint = found
-            yield (key,), Fault(message=f"{key}: {message}", hint=hint, code=code, value=str(folder))
+            yield _at(key, f"{key}: {message}", hint, code, str(folder))
 
 
 def _folder_fault(key: str, folder: Path) -> tuple[str, str, str] | None:
@@ -249,16 +252,11 @@ def _file_at(folder: Path) -> Path | None:
 def _wrong_images(answers: Answers) -> Iterator[Located]:
     images = answers.images
     if images.processors is not None and images.processors < 1:
-        fault = Fault(
-            message=f"images.processors: {images.processors} is less than 1",
-            hint="omit it to use all",
-            code="processors-invalid",
-            value=images.processors,
-        )
-        yield ("images", "processors"), fault
+        message = f"images.processors: {images.processors} is less than 1"
+        yield _at("images.processors", message, "omit it to use all", "processors-invalid", images.processors)
     if images.level is not None and (reason := level_fault(images.compression, images.level)) is not None:
-        message, hint = f"images.level: {reason}", "omit it to use the default"
-        yield ("images", "level"), Fault(message=message, hint=hint, code="level-invalid", value=images.level)
+        hint = "omit it to use the default"
+        yield _at("images.level", f"images.level: {reason}", hint, "level-invalid", images.level)
 
 
 def _wrong_for_type(answers: Answers) -> Iterator[Located]:
@@ -266,18 +264,17 @@ def _wrong_for_type(answers: Answers) -> Iterator[Located]:
     for section in ("slurm", "runai"):
         if getattr(answers, section) is not None and kind != section:
             message = f"{section} is for cluster_type {section}, but cluster_type is {kind}"
-            yield (section,), Fault(message=message, hint=f"omit {section}", code="section-misplaced")
+            yield _at(section, message, f"omit {section}", "section-misplaced")
     if answers.method != "here" and kind != "slurm":
         message = f"method {answers.method} is for cluster_type slurm"
-        fault = Fault(message=message, hint="omit it, or write 'here'", code="method-misplaced", value=answers.method)
-        yield ("method",), fault
+        yield _at("method", message, "omit it, or write 'here'", "method-misplaced", answers.method)
     if kind == "local" and answers.node_architecture not in (AUTO, machine):
         message = f"node_architecture: a local installation is for this machine, which is {machine}"
         hint = f"omit it, or install on a machine of type {answers.node_architecture}"
-        yield ("node_architecture",), Fault(message=message, hint=hint, code="architecture-not-local")
+        yield _at("node_architecture", message, hint, "architecture-not-local")
     if kind == "slurm" and answers.gpu_type == gpus.CPU and answers.uses_images:
         message = "there are no container images for gpu_type cpu"
-        yield ("gpu_type",), Fault(message=message, hint="add 'slurm: {container: none}'", code="cpu-without-images")
+        yield _at("gpu_type", message, "add 'slurm: {container: none}'", "cpu-without-images")
 
 
 def to_yaml(answers: Answers) -> str:

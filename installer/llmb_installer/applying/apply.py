@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import console, files, locks, parallel
+from llmb.system import files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
-from llmb_installer.execution.runner import Runner
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
-from llmb_installer.record import InstallRecord, StepRecord
+from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
@@ -36,7 +35,7 @@ class Outcome:
     ``lacking`` are the other workloads, each with the steps that it lacks.
     """
 
-    record: InstallRecord
+    record: record.InstallRecord
     notes: tuple[str, ...]
     ready: tuple[str, ...]
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -59,31 +58,16 @@ class Results:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-class StderrProgress:
-    """Progress as lines on standard error, for checks before the installation starts."""
-
-    def total(self, bytes: int) -> None:
-        """Ignore it."""
-
-    def advance(self, bytes: int) -> None:
-        """Ignore it."""
-
-    def say(self, text: str) -> None:
-        """Print it."""
-        console.echo(text, err=True)
-
-
 def context_for(intent: Intent, stop: threading.Event) -> Context:
     """Where and how the steps of ``intent`` are built."""
     install = intent.site.install
-    runner: Runner = runner_for(intent.answers, install)
     return Context(
         install=install,
         environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
-        progress=StderrProgress(),
-        runner=runner,
+        progress=Lines(),
+        runner=runner_for(intent.answers, install),
         stop=stop,
     )
 
@@ -132,7 +116,7 @@ def _build_all(plan: Plan, workers: int) -> Results:
     def note(step: Step, facts: Facts) -> None:
         nonlocal found
         users = _users(step, found, plan.intent)
-        found = found.finished(step.key, StepRecord(digest=step.digest, facts=facts, workloads=users))
+        found = found.finished(step.key, record.StepRecord(digest=step.digest, facts=facts, workloads=users))
         record.save(plan.install, found)
 
     with Display(stop) as display:
@@ -190,14 +174,14 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     return Outcome(record=now, notes=tuple(notes), ready=ready, lacking=lacking, faults=faults)
 
 
-def _users(step: Step, found: InstallRecord, intent: Intent) -> tuple[str, ...]:
+def _users(step: Step, found: record.InstallRecord, intent: Intent) -> tuple[str, ...]:
     """The workloads of a step: the requested ones, and recorded ones whose plugin is missing here."""
     before = found.steps[step.key].workloads if step.key in found.steps else ()
     gone = unoffered(intent, found)
     return (*step.workloads, *(key for key in before if key in gone))
 
 
-def _with_workloads(found: InstallRecord, intent: Intent) -> dict[str, StepRecord]:
+def _with_workloads(found: record.InstallRecord, intent: Intent) -> dict[str, record.StepRecord]:
     """The recorded steps with their present workloads."""
     now = {step.key: _users(step, found, intent) for step in intent.steps}
     return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}

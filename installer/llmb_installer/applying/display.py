@@ -77,19 +77,16 @@ class StepProgress:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def total(self, bytes: int) -> None:
-        """Set the total of bytes."""
         self.of = bytes
         self._update(total=bytes or None)
 
     def advance(self, bytes: int) -> None:
-        """Add finished bytes."""
         with self.lock:
             self.bytes += bytes
         shown = {"status": f"{size(self.bytes)} of {size(self.of)}"} if bytes and self.of else {}
         self._update(advance=bytes, **shown)
 
     def say(self, text: str) -> None:
-        """Show what the step is doing."""
         self._update(status=shorten(text, _STATUS))
 
     def _update(self, **fields: Any) -> None:

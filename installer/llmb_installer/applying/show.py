@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts and data about a plan, its outcome and the finished steps."""
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from llmb_installer.applying.apply import Outcome
 from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
-from llmb_installer.record import InstallRecord
+from llmb_installer.record import InstallRecord, option_of
 from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
@@ -149,11 +148,11 @@ def summary(
     """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
-    place = f"--install {shlex.quote(str(install))}"
-    image = "--image IMAGE " if imageless else ""
-    next_ = f"llmb-run submit-all --min-scale {image}{place} --wait" if ready else f"llmb-install add WORKLOAD {place}"
+    place = option_of(install)
+    image = " --image IMAGE" if imageless else ""
+    next_ = f"llmb-run submit-all --min-scale{image}{place} --wait" if ready else f"llmb-install add WORKLOAD{place}"
     if first := [key for key in ready if key in smoke]:
-        next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1 {place} --wait"
+        next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
     lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
     lines.append(f"Next: {next_}")
     return "\n".join(lines)
@@ -191,16 +190,17 @@ def steps_text(install: Path, record: InstallRecord) -> list[str]:
     ]
 
 
-def notes_on(status: InstallStatus, place: str) -> list[str]:
-    """Optional actions on a complete installation; ``place`` is the option that names its folder."""
+def notes_on(status: InstallStatus, folder: Path) -> list[str]:
+    """Optional actions on the complete installation in ``folder``."""
+    place = option_of(folder)
     notes = [status.note] if status.note is not None else []
-    notes += [f"{key} is available but not installed: llmb-install add {key} {place}" for key in status.new]
+    notes += [f"{key} is available but not installed: llmb-install add {key}{place}" for key in status.new]
     notes += [
         f"{key} is installed, but no plugin offers it here: llmb-run plugins shows more" for key in status.unoffered
     ]
     if status.unused and not status.outdated:
         steps = ", ".join(status.unused)
-        notes.append(f"no installed workload needs {steps}: llmb-install remove --unused {place}")
+        notes.append(f"no installed workload needs {steps}: llmb-install remove --unused{place}")
     return notes
 
 

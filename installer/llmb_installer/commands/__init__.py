@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sub-commands of llmb-install, and the options they share.
+"""The options of llmb-install and of its sub-commands.
 
-Each module here has one command, called `command`; cli.COMMANDS lists them.
+A sub-command is the function ``run`` of the module of its name here, which is imported when the command starts: help
+imports none of them.
 """
 
-import shlex
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,134 @@ class _NonEmptyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class _Command(click.Command):
+    """A sub-command that is imported when it starts."""
+
+    def invoke(self, ctx: click.Context) -> None:
+        importlib.import_module(f"{__name__}.{self.name}").run(**ctx.params)
+
+
+def _flag(*names: str, help: str) -> click.Option:
+    return click.Option(names, is_flag=True, help=help)
+
+
+def _choice(*names: str, of: str, help: str, **more: Any) -> click.Option:
+    """An option with one of the words ``of``."""
+    return click.Option(names, type=click.Choice(of.split()), help=help, **more)
+
+
+def _many(*names: str, metavar: str, help: str) -> click.Option:
+    """An option that may be given several times."""
+    return click.Option(names, multiple=True, metavar=metavar, help=help)
+
+
 FILE = _NonEmptyPath(path_type=Path, dir_okay=False)
 FOLDER = _NonEmptyPath(path_type=Path, file_okay=False)
 
-INSTALLED = click.option("--install", type=FOLDER, help="Install directory (default: LLMB_INSTALL, or this folder).")
-YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-DRY_RUN = click.option("--dry-run", "-d", is_flag=True, help="Show the steps and do nothing.")
-FORMAT = click.option(
-    "--format", "fmt", type=click.Choice(["table", "json"]), default="table", help="Output format: table or json."
+_INSTALLED = click.Option(["--install"], type=FOLDER, help="Install directory (default: LLMB_INSTALL, or this folder).")
+_YES = _flag("--yes", help="Do not ask for confirmation.")
+_DRY_RUN = _flag("--dry-run", "-d", help="Show the steps and do nothing.")
+_FORMAT = _choice("--format", "fmt", of="table json", default="table", help="Output format: table or json.")
+
+INSTALL_OPTIONS = (
+    click.Option(["--config", "answers_file"], type=FILE, help="The answers file."),
+    click.Option(["--install"], type=FOLDER, help="The folder to install into; overrides the answers."),
+    _many("--set", "settings", metavar="KEY=VALUE", help="Override an answer, such as slurm.qos=high."),
+    _YES,
+    _DRY_RUN,
+    _FORMAT,
+    click.Option(["--record", "record_file"], type=FILE, help="Write the answers in effect to this file."),
 )
 
+_IMAGE = """Build the container image REF as a squashfs file for enroot and pyxis.
 
-def option_of(install: Path | None) -> str:
-    """The option of follow-up commands: `` --install DIR``, or nothing where none was given."""
-    return f" --install {shlex.quote(str(install))}" if install is not None else ""
+An existing, complete image is kept.
+
+\b
+llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
+llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
+"""
+
+COMMANDS = [
+    _Command("status", help="Show what is installed.", params=[_INSTALLED, _FORMAT]),
+    _Command(
+        "verify",
+        help="Find what is missing, changed or out of date.",
+        params=[
+            _INSTALLED,
+            _flag("--deep", help="Also read the contents of every file (slower)."),
+            _flag("--repair", help="Repair what is missing, changed or out of date."),
+            _YES,
+            _FORMAT,
+        ],
+    ),
+    _Command(
+        "add",
+        short_help="Install more workloads.",
+        help="Install WORKLOADS too.",
+        params=[click.Argument(["workloads"], nargs=-1, required=True), _INSTALLED, _YES, _DRY_RUN, _FORMAT],
+    ),
+    _Command(
+        "remove",
+        short_help="Remove workloads.",
+        help="Remove WORKLOADS; their runs are kept.",
+        params=[
+            click.Argument(["workloads"], nargs=-1),
+            _flag("--unused", help="Remove what no installed workload needs any more."),
+            _INSTALLED,
+            _YES,
+            _DRY_RUN,
+        ],
+    ),
+    _Command(
+        "doctor",
+        short_help="Find what this machine and its cluster lack.",
+        help="Find what this machine and its cluster lack, with fixes.",
+        params=[
+            _INSTALLED,
+            _choice(
+                "--cluster-type",
+                of="local slurm runai",
+                help="Cluster type to check (default: that of the installation).",
+            ),
+            _flag("--registries", help="Also ask the registries for the workloads' images."),
+            _FORMAT,
+        ],
+    ),
+    _Command(
+        "image",
+        short_help="Build a single container image.",
+        help=_IMAGE,
+        params=[
+            click.Argument(["reference"], metavar="REF"),
+            click.Option(["-o", "--output"], type=FILE, help="The file (default: in the image folder, or here)."),
+            click.Option(["--arch"], help="Node architecture: x86_64 or aarch64 (default: --install's)."),
+            click.Option(["--install"], type=FOLDER, help="Use the image folder and architecture of this directory."),
+            _flag("--check", help="Verify the existing image; build nothing."),
+            _flag("--update", help="Rebuild it if the registry has a newer image."),
+            _choice(
+                "--builder",
+                of="auto stream enroot",
+                default="auto",
+                help="stream: mksquashfs >= 4.5; auto: the first available.",
+            ),
+            _choice("--via", of="here srun", default="here", help="Where enroot runs."),
+            _many("--srun-arg", "srun_args", metavar="ARG", help="An option for srun, such as --partition=cpu."),
+            _choice(
+                "--compression",
+                of="zstd lz4 gzip lzo xz",
+                default="zstd",
+                show_default=True,
+                help="How the image is compressed.",
+            ),
+            click.Option(["--level"], type=int, help="Compression level (default: 3 for zstd)."),
+            click.Option(["--processors"], type=click.IntRange(1), help="Number of processors (default: all)."),
+            click.Option(["--cache"], type=FOLDER, help="Folder for layers (default: .layers next to the file)."),
+            _flag("--keep-layers", help="Keep the layers."),
+            _flag("--keep-devices", "devices", help="Keep device nodes; only root can unpack the image."),
+            _many("--insecure", "insecure", metavar="HOST", help="A registry to use without TLS."),
+            _many("--mirror", "mirrors", metavar="HOST=HOST/PATH", help="A mirror to use for a registry."),
+            click.Option(["--ca-bundle"], type=FILE, help="Certificates to trust in addition to the system's."),
+        ],
+    ),
+]

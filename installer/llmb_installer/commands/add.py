@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install add: installs more workloads, by the recorded answers of the install directory."""
 
-import os
-import shlex
 from dataclasses import replace
 from pathlib import Path
-
-import click
 
 from llmb.config import CONFIG_FILE
 from llmb.errors import InputFaults
@@ -15,26 +11,19 @@ from llmb.text.names import as_keys, find_workload
 from llmb_installer import fits, record
 from llmb_installer.answers import ARCHITECTURES
 from llmb_installer.applying.install import carry_out
-from llmb_installer.commands import DRY_RUN, FORMAT, INSTALLED, YES
 from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
 from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers
 
 
-@click.command("add")
-@click.argument("workloads", nargs=-1, required=True)
-@INSTALLED
-@YES
-@DRY_RUN
-@FORMAT
-def command(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
+def run(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
     """Install WORKLOADS too."""
-    folder = record.find_folder(install, os.environ, console.current_folder())
+    folder = record.find_folder(install)
     offered = load_offered()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     try:
         asked = recorded_answers(folder, offered)
         if asked.workloads is None:
-            there = record.config_of(folder, os.environ).workloads.installed or ()
+            there = record.config_of(folder).workloads.installed or ()
             asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
         asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
         intent, notes = intent_of(asked, offered, before=record.load(folder).config)
@@ -51,13 +40,13 @@ def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFau
     undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]
     if not undetected:
         return error
-    option = f"--install {shlex.quote(str(folder))}"
+    option = record.option_of(folder)
     if record.answers_path(folder).is_file():
         settings = " ".join(f"--set {key}={value}" for key, value in undetected)
-        first = f"set it, such as by: llmb-install {settings} {option} --yes"
+        first = f"set it, such as by: llmb-install {settings}{option} --yes"
     else:
         keys_there = {"node_architecture": "install: {node_architecture: %s}", "gpu_type": "gpu_type: %s"}
         texts = " and ".join(f"'{keys_there[key] % value}'" for key, value in undetected)
         first = f"add it to {folder / CONFIG_FILE}, such as {texts}"
     faults = [replace(fault, hint=None) if fault.code in examples else fault for fault in error.faults]
-    return InputFaults(faults, hint=f"{first}; then run again: llmb-install add {' '.join(keys)} {option}")
+    return InputFaults(faults, hint=f"{first}; then run again: llmb-install add {' '.join(keys)}{option}")

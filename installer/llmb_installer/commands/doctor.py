@@ -8,21 +8,11 @@ import click
 
 from llmb.system import console
 from llmb.text import tables, typed
-from llmb_installer.commands import FORMAT, INSTALLED
 from llmb_installer.detect.detected import detect
 from llmb_installer.doctor import ALL, examine
 
 
-@click.command("doctor")
-@INSTALLED
-@click.option(
-    "--cluster-type",
-    type=click.Choice(["local", "slurm", "runai"]),
-    help="Cluster type to check (default: that of the installation).",
-)
-@click.option("--registries", is_flag=True, help="Also ask the registries for the workloads' images.")
-@FORMAT
-def command(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
+def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
     """Find what this machine and its cluster lack, with fixes."""
     detected = detect(os.environ, console.current_folder(), install)
     found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)

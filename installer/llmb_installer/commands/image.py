@@ -1,59 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install image: builds a single container image as a squashfs file."""
 
+import contextlib
 import os
 import platform
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from llmb.config import find_install, load_config
-from llmb.config import images as image_names
+from llmb.config import find_install, images as image_names, load_config
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
-from llmb_installer.commands import FILE, FOLDER
-from llmb_installer.images.progress import shown
 from llmb_installer.registry import architecture_name, check_image, machine_name, size
+from llmb_installer.step import Lines, Progress
+
+if TYPE_CHECKING:
+    import rich.progress
 
 
-@click.command("image")
-@click.argument("reference", metavar="REF")
-@click.option("-o", "--output", type=FILE, help="The file (default: in the image folder, or here).")
-@click.option("--arch", help="Node architecture: x86_64 or aarch64 (default: --install's).")
-@click.option("--install", type=FOLDER, help="Use the image folder and architecture of this directory.")
-@click.option("--check", is_flag=True, help="Verify the existing image; build nothing.")
-@click.option("--update", is_flag=True, help="Rebuild it if the registry has a newer image.")
-@click.option(
-    "--builder",
-    type=click.Choice(["auto", "stream", "enroot"]),
-    default="auto",
-    help="stream: mksquashfs >= 4.5; auto: the first available.",
-)
-@click.option("--via", type=click.Choice(["here", "srun"]), default="here", help="Where enroot runs.")
-@click.option(
-    "--srun-arg", "srun_args", multiple=True, metavar="ARG", help="An option for srun, such as --partition=cpu."
-)
-@click.option(
-    "--compression",
-    type=click.Choice(["zstd", "lz4", "gzip", "lzo", "xz"]),
-    default="zstd",
-    show_default=True,
-    help="How the image is compressed.",
-)
-@click.option("--level", type=int, help="Compression level (default: 3 for zstd).")
-@click.option("--processors", type=click.IntRange(1), help="Number of processors (default: all).")
-@click.option("--cache", type=FOLDER, help="Folder for layers (default: .layers next to the file).")
-@click.option("--keep-layers", is_flag=True, help="Keep the layers.")
-@click.option("--keep-devices", "devices", is_flag=True, help="Keep device nodes; only root can unpack the image.")
-@click.option("--insecure", "insecure", multiple=True, metavar="HOST", help="A registry to use without TLS.")
-@click.option("--mirror", "mirrors", multiple=True, metavar="HOST=HOST/PATH", help="A mirror to use for a registry.")
-@click.option("--ca-bundle", type=FILE, help="Certificates to trust in addition to the system's.")
-def command(
+def run(
     reference: str,
     output: Path | None,
     arch: str | None,
@@ -64,15 +33,7 @@ def command(
     mirrors: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Build the container image REF as a squashfs file for enroot and pyxis.
-
-    An existing, complete image is kept.
-
-    \b
-    llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
-    llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
-    """
-
+    """Build the container image ``reference``, or ``check`` it; ``given`` are fields of BuildSettings."""
     _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
     settings = images.BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
@@ -84,7 +45,6 @@ def command(
 
 def _require(arch: str | None, given: Mapping[str, Any]) -> None:
     """Raise UsageError for an unknown architecture or level."""
-
     if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
         hint = f"one of {', '.join(ARCHITECTURES)}"
         raise UsageError(f"--arch {arch} is unknown", hint=hint, code="architecture-unknown", key="--arch", value=arch)
@@ -96,7 +56,6 @@ def _require(arch: str | None, given: Mapping[str, Any]) -> None:
 
 def _mirror(text: str) -> tuple[str, str]:
     """The registry of ``HOST=HOST/PATH`` and its mirror. Raises UsageError."""
-
     registry, _, mirror = text.partition("=")
     if not registry or not mirror:
         hint = "such as --mirror docker.io=mirror.example.org/hub"
@@ -106,7 +65,6 @@ def _mirror(text: str) -> tuple[str, str]:
 
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
     """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
-
     try:
         config, _ = load_config(find_install(install, os.environ, console.current_folder()), os.environ)
     except UsageError:
@@ -119,9 +77,8 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
 
 
 def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
-
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
-    with shown() as progress:
+    with _progress() as progress:
         facts = images.build(
             reference,
             architecture,
@@ -141,7 +98,6 @@ def _build(reference: str, architecture: str, target: Path, settings: images.Bui
 
 def _facts(target: Path) -> images.ImageFacts | None:
     """The record of an existing image at ``target``."""
-
     try:
         return images.read_facts(target)
     except LlmbError:  # a damaged record will be rewritten
@@ -150,7 +106,6 @@ def _facts(target: Path) -> images.ImageFacts | None:
 
 def _check(reference: str, architecture: str, target: Path, settings: images.BuildSettings) -> None:
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
-
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
     if (fault := images.check(target, deep=True)) is not None:
         hint = f"build it, or adopt it where possible: {again}"
@@ -169,3 +124,41 @@ def _check(reference: str, architecture: str, target: Path, settings: images.Bui
         hint = f"rebuild it: {again} --update"
         raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
     console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """Progress on standard error."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+
+    import rich.console
+    import rich.progress
+
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TimeElapsedColumn(),
+    )
+    with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar)
+
+
+class _Bar:
+    """Progress as a bar, below the lines."""
+
+    def __init__(self, bar: "rich.progress.Progress") -> None:
+        self._bar = bar
+        self._task = bar.add_task("image", total=None)
+
+    def total(self, bytes: int) -> None:
+        self._bar.update(self._task, total=bytes)
+
+    def advance(self, bytes: int) -> None:
+        self._bar.update(self._task, advance=bytes)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install remove: removes workloads, with what no other workload uses."""
 
-import os
-import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import click
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console, locks
@@ -16,7 +12,6 @@ from llmb.text.names import as_keys, find_workload
 from llmb_installer import record
 from llmb_installer.answers import Answers, to_yaml
 from llmb_installer.applying.install import ask
-from llmb_installer.commands import DRY_RUN, INSTALLED, YES, option_of
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers
 from llmb_installer.planning.status import find_status
@@ -35,25 +30,19 @@ class Removal:
     kept: tuple[str, ...]
 
 
-@click.command("remove")
-@click.argument("workloads", nargs=-1)
-@click.option("--unused", is_flag=True, help="Remove what no installed workload needs any more.")
-@INSTALLED
-@YES
-@DRY_RUN
-def command(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
+def run(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
     """Remove WORKLOADS; their runs are kept."""
     if bool(workloads) == unused:
         message = "--unused cannot be combined with workloads" if unused else "no workload is named"
-        option = option_of(install)
+        option = record.option_of(install)
         hint = f"llmb-install remove WORKLOAD{option}, or llmb-install remove --unused{option}"
         raise UsageError(message, hint=hint, code="unused-with-workloads" if unused else "workload-missing")
-    folder = record.find_folder(install, os.environ, console.current_folder())
+    folder = record.find_folder(install)
     if unused:
         _remove_unused(folder, yes=yes, dry_run=dry_run)
         return
     offered = load_offered()
-    configured = record.config_of(folder, os.environ)
+    configured = record.config_of(folder)
     found = record.load(folder)
     built = [key for done in found.steps.values() for key in done.workloads]
     installed = as_keys(configured.workloads.installed or (), [*built, *offered.workloads])
@@ -99,7 +88,7 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
         console.echo(f"{folder} has no unused steps")
         return
     console.echo(f"To remove from {folder}, as no installed workload needs them: {', '.join(status.unused)}")
-    console.echo(f"  jobs submitted earlier may still need them: llmb-run jobs --install {shlex.quote(str(folder))}")
+    console.echo(f"  jobs submitted earlier may still need them: llmb-run jobs{record.option_of(folder)}")
     if dry_run:
         return
     if not yes:

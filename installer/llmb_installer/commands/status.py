@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install status: what an install directory has."""
 
-import os
-import shlex
 from pathlib import Path
-
-import click
 
 import llmb
 from llmb.config import CONFIG_FILE
@@ -13,17 +9,13 @@ from llmb.system import console
 from llmb.text.tables import to_json
 from llmb_installer import record
 from llmb_installer.applying import show
-from llmb_installer.commands import FORMAT, INSTALLED
 from llmb_installer.planning.status import find_status
 
 
-@click.command("status")
-@INSTALLED
-@FORMAT
-def command(install: Path | None, fmt: str) -> None:
+def run(install: Path | None, fmt: str) -> None:
     """Show what is installed."""
-    folder = record.find_folder(install, os.environ, console.current_folder())
-    config = record.config_of(folder, os.environ)
+    folder = record.find_folder(install)
+    config = record.config_of(folder)
     found = record.load(folder)
     status = find_status(folder, found)
     named = config.workloads.installed
@@ -41,7 +33,6 @@ def command(install: Path | None, fmt: str) -> None:
         }
         console.echo(to_json(data), nl=False)
         return
-    option = f"--install {shlex.quote(str(folder))}"
     nothing = "none" if named is not None else f"all that plugins offer ({CONFIG_FILE} names none)"
     console.echo(f"{folder}: cluster type {config.cluster_type}, GPU type {config.gpu_type}")
     console.echo(f"workloads: {', '.join(named or ()) or nothing}")
@@ -49,15 +40,14 @@ def command(install: Path | None, fmt: str) -> None:
         console.echo(line)
     if not found.steps:
         console.echo("steps: none; llmb-install has installed nothing here")
-        console.echo(
-            f"hint: llmb-install add {' '.join(named or ()) or 'WORKLOAD'} {option} installs workloads", err=True
-        )
+        again = f"llmb-install add {' '.join(named or ()) or 'WORKLOAD'}{record.option_of(folder)}"
+        console.echo(f"hint: {again} installs workloads", err=True)
     if status.outdated:
         console.echo(f"out of date for llmb {llmb.__version__}:")
         for fault in status.outdated:
             console.echo(f"  {fault}")
         console.echo(f"hint: {record.repair_hint(folder)} brings it up to date", err=True)
-    for note in show.notes_on(status, option):
+    for note in show.notes_on(status, folder):
         console.echo(f"note: {note}", err=True)
     if not all(row["there"] for row in rows):
         console.echo(f"hint: {record.repair_hint(folder)} rebuilds what is missing", err=True)

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install verify: find and repair what is missing, changed or out of date."""
 
-import os
-import shlex
 from pathlib import Path
-
-import click
 
 from llmb.config import CONFIG_FILE
 from llmb.errors import UsageError
@@ -14,28 +10,20 @@ from llmb.text.tables import to_json
 from llmb_installer import record
 from llmb_installer.applying import apply, show
 from llmb_installer.applying.install import ask, carry_out
-from llmb_installer.commands import FORMAT, INSTALLED, YES
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent
 from llmb_installer.planning.status import find_faults, find_status, unreadable
 
 
-@click.command("verify")
-@INSTALLED
-@click.option("--deep", is_flag=True, help="Also read the contents of every file (slower).")
-@click.option("--repair", is_flag=True, help="Repair what is missing, changed or out of date.")
-@YES
-@FORMAT
-def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
+def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
     """Find what is missing, changed or out of date."""
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
-    folder = record.find_folder(install, os.environ, console.current_folder())
+    folder = record.find_folder(install)
     found = record.load(folder)
     status = find_status(folder, found, required=repair)
     damaged = find_faults(folder, found, status.wanted, deep=deep)
     faults = [*damaged, *status.outdated]
-    place = f"--install {shlex.quote(str(folder))}"
     if fmt == "json":
         data = {
             "install": str(folder),
@@ -45,7 +33,7 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
             "unused": [*status.unused],
         }
         console.echo(to_json(data), nl=False)
-    for note in show.notes_on(status, place) if fmt == "table" else ():
+    for note in show.notes_on(status, folder) if fmt == "table" else ():
         console.echo(f"note: {note}", err=True)
     if not faults:
         how = "all contents read" if deep else "contents not read (--deep reads them)"
@@ -57,7 +45,9 @@ def command(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str)
     if status.intent is None or not repair:
         if (who := record.running_installer(folder)) is not None:
             raise apply.StepsFailed(faults, hint=f"{who}: wait until it has finished")
-        again = f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair {place} --yes"
+        again = (
+            f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair{record.option_of(folder)} --yes"
+        )
         raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
     for fault in faults:
         console.echo(f"found: {fault}", err=True)

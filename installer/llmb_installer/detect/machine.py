@@ -10,40 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.system import shell
+from llmb.text import yamlfile
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import AUTO
+from llmb_installer.registry import existing
 
 OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
 ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off
-
-# Types of file systems that other machines can see.
-_SHARED = {
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "daos",
-    "fuse.ceph",
-    "fuse.glusterfs",
-    "fuse.juicefs",
-    "fuse.sshfs",
-    "gfs2",
-    "glusterfs",
-    "gpfs",
-    "lustre",
-    "nfs",
-    "nfs4",
-    "ocfs2",
-    "orangefs",
-    "panfs",
-    "pvfs2",
-    "quobyte",
-    "smb3",
-    "virtiofs",
-    "wekafs",
-}
-_LOCAL = {"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +124,7 @@ class FolderFound:
 def find_folder(path: Path) -> FolderFound:
     """Examine ``path``, which need not exist."""
     path = path.expanduser().absolute()
-    nearest = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    nearest = existing(path)
     mount, kind = file_system_of(nearest.resolve(), _mounts())
     return FolderFound(
         path=path,
@@ -166,7 +139,8 @@ def find_folder(path: Path) -> FolderFound:
 
 def is_shared(file_system: str) -> bool | None:
     """Whether other machines can see a file system of this type; None where that is unknown."""
-    return True if file_system in _SHARED else False if file_system in _LOCAL else None
+    types = yamlfile.load(Path(__file__).with_name("file_systems.yaml")).data
+    return True if file_system in types["shared"] else False if file_system in types["local"] else None
 
 
 def file_system_of(path: Path, mounts: Iterable[tuple[str, str]]) -> tuple[Path, str]:

@@ -17,6 +17,7 @@ from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, value_at, without_nulls
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, likeliest
+from llmb_installer.record import option_of
 
 GPU_UNDETECTED, ARCHITECTURE_UNDETECTED = "gpu-type-undetected", "node-architecture-undetected"
 _ARM = ("gb200", "gb300")  # GPU types whose nodes have NVIDIA's Arm processor
@@ -79,7 +80,7 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
             )
         else:
             reason = f"Slurm has {', '.join(types)}" if types else found.fault or "Slurm has no GPU type there"
-            faults.append(_undetected(GPU_UNDETECTED, "gpu_type", reason, "gpu_type: h100", found))
+            faults.append(_undetected(answers, GPU_UNDETECTED, "gpu_type", reason, "gpu_type: h100", found))
     if answers.node_architecture == AUTO:
         machine = found.architecture_of(partition)
         if machine is not None:
@@ -87,7 +88,7 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
         else:
             reason = found.fault or "no node there reports it"
             answer = f"node_architecture: {' or '.join(ARCHITECTURES)}"
-            faults.append(_undetected(ARCHITECTURE_UNDETECTED, "node_architecture", reason, answer, found))
+            faults.append(_undetected(answers, ARCHITECTURE_UNDETECTED, "node_architecture", reason, answer, found))
     if faults:
         raise InputFaults(faults)
     answers, notes = with_gres(answers, found)
@@ -98,9 +99,13 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
     return answers, notes
 
 
-def _undetected(code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:
+def _doctor(answers: Answers) -> str:
+    return f"llmb-install doctor{option_of(answers.install)}"
+
+
+def _undetected(answers: Answers, code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:
     """The fault of a key that has to be given; where Slurm does not answer, the hint also names the doctor."""
-    hint = f"write '{answer}'; llmb-install doctor shows why Slurm does not answer" if found.fault else answer
+    hint = f"write '{answer}'; {_doctor(answers)} shows why Slurm does not answer" if found.fault else answer
     return Fault(place=key, message=f"cannot be detected ({reason}); set it", hint=hint, code=code, key=key)
 
 
@@ -144,7 +149,7 @@ def check_slurm(answers: Answers) -> list[str]:
     found = scheduler.find_slurm()
     if found.fault:
         cause = found.fault if "sinfo" in found.commands else "there is no sinfo here"
-        return [f"Slurm does not answer, so jobs cannot be submitted from here: {cause} (see: llmb-install doctor)"]
+        return [f"Slurm does not answer, so jobs cannot be submitted from here: {cause} (see: {_doctor(answers)})"]
     if faults := partition_faults(answers, found):
         raise InputFaults(faults)
     return [*notes_on(answers, found)]

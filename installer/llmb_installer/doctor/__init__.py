@@ -32,11 +32,7 @@ def wrong(check: str, error: LlmbError, needed_by: tuple[str, ...]) -> Finding:
     faults = getattr(error, "faults", None) or [Fault(message=error.message)]
     fixes = dict.fromkeys(hint for hint in (*(fault.hint for fault in faults), error.hint) if hint)
     return Finding(
-        check=check,
-        state="wrong",
-        found="; ".join(map(str, faults)),
-        needed_by=needed_by,
-        fix="; ".join(fixes) or None,
+        check=check, state="wrong", found="; ".join(map(str, faults)), needed_by=needed_by, fix="; ".join(fixes) or None
     )
 
 

@@ -10,7 +10,6 @@ from llmb.system import secrets, shell
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.images import enroot, squash
-from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry import size
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments
@@ -64,7 +63,7 @@ def _pip(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 def _image_tools(*, containers: bool) -> Iterator[Finding]:
     """Either of the two image builders is enough."""
-    settings = BuildSettings()
+    settings = squash.BuildSettings()
     errors = {"mksquashfs": squash.squash_fault(settings), "enroot": enroot.enroot_fault(settings)}
     is_enough = None in errors.values()
     for name, error in errors.items():

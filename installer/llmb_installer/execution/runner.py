@@ -1,25 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
 
-from __future__ import annotations
-
-import contextlib
 import re
+import shutil
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
-
-if TYPE_CHECKING:
-    from llmb_installer.step import Context
-import shutil
-from collections.abc import Iterator
-
+from llmb.text import yamlfile
 from llmb_installer.registry import size
 
 _MINUTES = 120  # time limit of a job on a node
@@ -72,7 +64,6 @@ class Srun(Runner):
         return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program on a node, and collect its output."""
         return _answered(shell.run(self._argv(argv), env=env))
 
 
@@ -100,7 +91,6 @@ class Sbatch(Runner):
             raise
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program as a batch job, and collect its output."""
         files.make_folder(self.folder)
         name = uuid.uuid4().hex[:8]
         out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
@@ -121,17 +111,8 @@ class Sbatch(Runner):
             )
             files.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
-        return [
-            "sbatch",
-            "--wait",
-            "--quiet",
-            *job,
-            f"--output={out}",
-            f"--error={err}",
-            *self.options,
-            str(script),
-            *argv,
-        ]
+        logs = (f"--output={out}", f"--error={err}")
+        return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]
 
 
 def _answered(done: shell.Completed) -> shell.Completed:
@@ -142,76 +123,9 @@ def _answered(done: shell.Completed) -> shell.Completed:
     return done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commands:
-    """Runs the programs of one step, all with the same environment."""
-
-    context: Context
-    environ: Mapping[str, str] = field(repr=False)
-
-    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
-        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
-        log = self.context.log
-        files.create_text(log, "")  # with the mode of the install directory
-        before = log.stat().st_size
-        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
-        if code == 0:
-            return
-        printed = ""
-        with contextlib.suppress(FileNotFoundError), log.open("rb") as stream:
-            stream.seek(before)
-            printed = end_of(stream.read().decode("utf-8", "replace"))
-        ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
-        fix = full_disk(log.parent, self.environ) or fix_for(printed)
-        raise LlmbError(
-            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
-        )
-
-    def read(self, argv: Sequence[str]) -> shell.Completed:
-        """Run one program that ends at once, whatever its exit code."""
-        return self.context.runner.read(argv, env=self.environ)
-
-
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 FULL = 20_000_000  # free bytes below which a disk is taken for full
 
-# What pip, uv, git and Slurm print for a known cause, and its fix.
-_FIXES = (
-    (
-        ("<urlopen error",),
-        "the build from source needs a network: build on this machine ('method: here' in the answers), "
-        "or set HTTPS_PROXY",
-    ),
-    (
-        ("THESE PACKAGES DO NOT MATCH THE HASHES", "Hash mismatch"),
-        "a package differs from the lock file: if you trust the index, delete the file in .llmb/locks, "
-        "and versions are chosen again",
-    ),
-    (
-        ("CUDA_HOME", "nvcc"),
-        "the build from source needs the CUDA compiler: load its module, or set CUDA_HOME",
-    ),
-    (
-        ("Retrying (", "error sending request"),
-        "check the network, pip's index and proxy (pip config list), torch_index and torch_cpu_index",
-    ),
-    (
-        ("No matching distribution", "No solution found"),
-        "check 'versions' in the answers, and pip's indexes (pip config list)",
-    ),
-    (("ResolutionImpossible",), "'versions' in the answers conflict: change one"),
-    (("No space left",), "free space there and in TMPDIR, where pip unpacks packages"),
-    (("File too large",), "raise the limit of a file's size (ulimit -f)"),
-    (
-        ("quota",),
-        "your quota on that file system is used up: delete files, or choose another folder with --install DIR",
-    ),
-    (("ensurepip",), "install the venv module (Debian: apt-get install python3-venv), or set 'python' in the answers"),
-    (("Invalid account",), "set slurm.account and slurm.partition in the answers to ones that you may use"),
-    (("Invalid partition",), "set slurm.partition in the answers; sinfo lists the partitions"),
-    (("CERTIFICATE", "SSL"), "give pip your site's certificates: pip config set global.cert FILE"),
-    (("401",), "the index requires a user and password: put them into ~/.netrc or pip's configuration"),
-)
 # How uv and pip name the package that they cannot build; and a warning of Python's, or the call it quotes below.
 _BUILT = re.compile(
     r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
@@ -230,7 +144,10 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 def fix_for(output: str) -> str:
     """The fix for the output of a failed program."""
-    return next((fix for texts, fix in _FIXES if any(text in output for text in texts)), "correct what it reports")
+    rows = yamlfile.load(Path(__file__).with_name("fixes.yaml")).data["fixes"]
+    return next(
+        (row["fix"] for row in rows if any(text in output for text in row["printed"])), "correct what it reports"
+    )
 
 
 def end_of(output: str) -> str:

@@ -36,7 +36,6 @@ class ImageStep(Step):
 
     @property
     def name(self) -> str:
-        """The reference."""
         return self.reference
 
     @property
@@ -48,7 +47,6 @@ class ImageStep(Step):
 
     @property
     def path(self) -> Path | None:
-        """The file, if any."""
         return self.target
 
     @property
@@ -88,11 +86,7 @@ class ImageStep(Step):
         """The digest of the reference; a note if the registry denies it to this machine, as pods may still get it."""
         try:
             checked = registry.check_image(
-                self.reference,
-                self.architecture,
-                environ=context.environ,
-                home=context.home,
-                settings=self.settings,
+                self.reference, self.architecture, environ=context.environ, home=context.home, settings=self.settings
             )
         except LlmbError as error:
             return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
@@ -106,11 +100,7 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
         found = registry.check_images(
-            wanted,
-            environ=context.environ,
-            home=context.home,
-            settings=steps[0].settings,
-            say=context.progress.say,
+            wanted, environ=context.environ, home=context.home, settings=steps[0].settings, say=context.progress.say
         )
     except PreflightError as error:
         return [], error.faults

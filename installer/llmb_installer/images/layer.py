@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
 from llmb.system import parallel, shell
-from llmb_installer.images.tar import BLOCK, Attributes, NotTarError, Stream, attributes, entries
+from llmb_installer.images.tar_headers import BLOCK, Attributes, NotTarError, attributes
+from llmb_installer.images.tar_stream import Stream, entries
 from llmb_installer.images.tree import RefusedError, clean
 from llmb_installer.registry import Descriptor, Manifest, Registry
 from llmb_installer.step import Progress

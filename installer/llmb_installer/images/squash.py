@@ -17,9 +17,9 @@ from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb_installer import registry as registries
 from llmb_installer.answers.schema import ImageAnswers
-from llmb_installer.images.flatten import RC, ExtraFile, etc_files, working_folder, write_image
+from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_folder, write_image
 from llmb_installer.images.layer import Layer, Names, layer_fault, layers_of, missing_bytes
-from llmb_installer.images.tar import BLOCK, DEVICES, FILE, Attributes
+from llmb_installer.images.tar_headers import BLOCK, DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
 from llmb_installer.step import Progress
 

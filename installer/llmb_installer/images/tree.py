@@ -8,7 +8,7 @@ follows the image's symbolic links on the path to a name.
 from collections.abc import Iterator, Sequence
 
 from llmb.errors import LlmbError
-from llmb_installer.images.tar import FOLDER, HARD, SYMLINK
+from llmb_installer.images.tar_headers import FOLDER, HARD, SYMLINK
 
 NOWHERE = -1  # the layer of a folder that no layer has an entry for
 _MAX_LINKS = 40

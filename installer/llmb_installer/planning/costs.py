@@ -11,7 +11,7 @@ from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system.parallel import run_bounded
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.registry import size
+from llmb_installer.registry import existing, size
 from llmb_installer.steps import Context, Estimate, Step
 
 _CHECKS = 4  # steps that are checked at a time
@@ -56,19 +56,10 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
     _, doubtful = check_all(by_reference, context) if by_reference else ([], [])
     estimates = {step.key: Estimate(fetch=0, disk=0) for step in by_reference}
     estimates |= {step.key: estimate for step, estimate in found}
-    answers: dict[str, Estimate | Fault] = {}
-
-    def keep(checked: tuple[str, Estimate | Fault]) -> bool:
-        answers.update([checked])
-        return True
-
-    run_bounded(others, lambda step: (step.key, _check(step, context)), keep, workers=_CHECKS)
-    for key in (step.key for step in others):
-        answer = answers[key]
-        if isinstance(answer, Fault):
-            faults.append(answer)
-        else:
-            estimates[key] = answer
+    checked: dict[str, Estimate | Fault] = {}
+    run_bounded(others, lambda step: checked.update({step.key: _check(step, context)}), workers=_CHECKS)
+    faults += [fault for step in others if isinstance(fault := checked[step.key], Fault)]
+    estimates |= {key: estimate for key, estimate in checked.items() if isinstance(estimate, Estimate)}
     disks = _disks(steps, estimates, install)
     return Costs(
         estimates=estimates,
@@ -98,11 +89,6 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
         Disk(folder=folders[device], needed=total, free=shutil.disk_usage(existing(folders[device])).free)
         for device, total in needed.items()
     )
-
-
-def existing(path: Path) -> Path:
-    """``path`` or its nearest parent that is a folder."""
-    return next(parent for parent in (path, *path.parents) if parent.is_dir())
 
 
 def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:

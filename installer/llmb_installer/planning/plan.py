@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of an installation: steps to do, finished steps, and the change of the configuration."""
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +19,6 @@ from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.site import settle, site_of, with_gres_of
 from llmb_installer.planning import config
-from llmb_installer.planning.config import ConfigChange
-from llmb_installer.record import InstallRecord
 from llmb_installer.steps import Plugins, Step, add_workload, is_finished, programs_step
 
 SMOKE = "smoke"  # the size for the first run on a cluster
@@ -51,10 +48,10 @@ class Plan:
     """What is still to do for an intent, by ``record`` and the files that exist."""
 
     intent: Intent
-    record: InstallRecord
+    record: record.InstallRecord
     todo: tuple[Step, ...]
     done: tuple[Step, ...]
-    config: ConfigChange
+    config: config.ConfigChange
     own_config: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -119,7 +116,7 @@ def look(intent: Intent) -> Plan:
     )
 
 
-def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
+def written_before(intent: Intent, found: record.InstallRecord, now: Mapping[str, Any]) -> Mapping[str, Any]:
     """The installer's own part of the configuration ``now``: what it wrote last, or adopts."""
     if found.config or not intent.adopts:
         return found.config
@@ -127,7 +124,7 @@ def written_before(intent: Intent, found: InstallRecord, now: Mapping[str, Any])
 
 
 def own_config(
-    intent: Intent, workloads: tuple[str, ...], found: InstallRecord, without: Collection[str] = ()
+    intent: Intent, workloads: tuple[str, ...], found: record.InstallRecord, without: Collection[str] = ()
 ) -> dict[str, object]:
     """The installer's part of cluster_config.yaml with ``workloads`` installed.
 
@@ -140,7 +137,7 @@ def own_config(
     return config.with_entries(own, found.config, [key for key in unoffered(intent, found) if key not in without])
 
 
-def unoffered(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def unoffered(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
     """The installed workloads that no plugin offers here."""
     installed = found.config.get("workloads", {}).get("installed") or ()
     return tuple(key for key in installed if key not in intent.known) if intent.known else ()
@@ -216,8 +213,7 @@ def recorded_answers(install: Path, offered: Offered) -> Answers:
     try:
         document = yamlfile.load(path)
     except UsageError as error:
-        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
-        raise InputFaults([replace(as_fault(error), hint=None)], hint=hint) from error
+        raise InputFaults([replace(as_fault(error), hint=None)], hint=record.replace_hint(install)) from error
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
 
 

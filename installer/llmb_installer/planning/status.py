@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import Any
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.text import typed, yamlfile
-from llmb.text.names import as_keys
+from llmb.text.names import as_keys, listed
+from llmb_installer import record
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
-from llmb_installer.record import InstallRecord, StepRecord, answers_path
 from llmb_installer.steps import Step, VenvStep, kind_of, programs
 from llmb_installer.venv.lock import normalized
 
@@ -45,7 +44,7 @@ class InstallStatus:
         return tuple(step.key for step in self.intent.steps if step.key not in older) if self.intent is not None else ()
 
 
-def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -> InstallStatus:
+def find_status(folder: Path, found: record.InstallRecord, *, required: bool = False) -> InstallStatus:
     """Compare the record ``found`` of ``folder`` with its answers.
 
     Raises LlmbError where these do not apply here and are ``required``.
@@ -74,7 +73,7 @@ def find_status(folder: Path, found: InstallRecord, *, required: bool = False) -
 _SHOWN = 3  # items that a message shows
 
 
-def outdated(intent: Intent, found: InstallRecord) -> list[Fault]:
+def outdated(intent: Intent, found: record.InstallRecord) -> list[Fault]:
     """A fault for each finished step that the answers now ask for with other content; its place is the step's key."""
     faults = []
     for step in intent.steps:
@@ -84,7 +83,7 @@ def outdated(intent: Intent, found: InstallRecord) -> list[Fault]:
     return faults
 
 
-def outdated_config(intent: Intent, found: InstallRecord) -> list[Fault]:
+def outdated_config(intent: Intent, found: record.InstallRecord) -> list[Fault]:
     """A fault where the configuration differs from the answers. Raises LlmbError where it cannot be read."""
     written = found.config.get("workloads", {}).get("installed", [])
     own = own_config(intent, tuple(key for key in intent.workloads if key in written), found)
@@ -94,8 +93,7 @@ def outdated_config(intent: Intent, found: InstallRecord) -> list[Fault]:
     differing = [*_differences(now, config.plan_config(found.config, now, own).data)]
     if not differing:
         return []
-    more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-    message = f"{CONFIG_FILE} is out of date ({', '.join(differing[:_SHOWN])}{more})"
+    message = f"{CONFIG_FILE} is out of date ({listed(differing, _SHOWN)})"
     return [Fault(place="config", message=message, code="config-outdated", value=tuple(differing))]
 
 
@@ -114,7 +112,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else str(value)
 
 
-def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def unused(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
     """The keys of finished steps that no workload needs; programs are kept, since runs may still need them."""
     wanted, gone = {step.key for step in intent.steps}, {*unoffered(intent, found)}
     return tuple(
@@ -124,7 +122,7 @@ def unused(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
     )
 
 
-def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
+def _replaces(step: Step, intent: Intent, found: record.InstallRecord) -> Fault | None:
     """A fault for an image that replaces another of the same workload."""
     if not isinstance(step, ImageStep):
         return None
@@ -138,7 +136,7 @@ def _replaces(step: Step, intent: Intent, found: InstallRecord) -> Fault | None:
     return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
 
 
-def _differs(step: Step, done: StepRecord) -> Fault | None:
+def _differs(step: Step, done: record.StepRecord) -> Fault | None:
     if done.digest == step.digest:
         return None
     if isinstance(step, programs.ProgramsStep) and done.facts.get("digest") != step.content:
@@ -150,7 +148,7 @@ def _differs(step: Step, done: StepRecord) -> Fault | None:
     return Fault(message="is out of date (made for other requirements or answers)", code="step-outdated")
 
 
-def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
+def _other_versions(step: VenvStep, done: record.StepRecord) -> Iterator[str]:
     """Each package of which another version is required: ``torch 2.7.0, expected 2.8.0``."""
     installed = {normalized(name): version for name, version in done.facts.get("packages", {}).items()}
     for line in step.need.requirements:
@@ -164,7 +162,7 @@ def _other_versions(step: VenvStep, done: StepRecord) -> Iterator[str]:
             yield f"{pinned[1]} {found}, expected {pinned[2]}"
 
 
-def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
+def find_faults(install: Path, found: record.InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
     """What is missing or damaged, with the step's key as place; ``deep`` reads the contents of every file.
 
     ``wanted`` are the keys of the steps that the answers ask for.
@@ -182,22 +180,20 @@ def find_faults(install: Path, found: InstallRecord, wanted: Iterable[str] = (),
     return [*faults, *_answers_faults(install), *_config_faults(install, found)]
 
 
-def _step_faults(key: str, done: StepRecord, install: Path, *, deep: bool) -> list[Fault]:
+def _step_faults(key: str, done: record.StepRecord, install: Path, *, deep: bool) -> list[Fault]:
     kind, name = kind_of(key)
     try:
         return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
     except PermissionError as error:
         where = os.path.realpath(error.filename or install)
-        hint = (
-            f"ask its owner to run: chmod -R go+rX {shlex.quote(str(install))}; "
-            "if it is a Python in a home folder, 'python' in the answers names another"
-        )
+        home = "if it is a Python in a home folder, 'python' in the answers names another"
+        hint = f"{record.readable_hint(install)}; {home}"
         return [Fault(place=key, message=f"you may not read {where}", hint=hint, code="not-readable", value=where)]
     except LlmbError as error:
         return [as_fault(error, key)]
 
 
-def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
+def came_later(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
     """The workloads whose plugins came after the installation, where the answers ask for all workloads.
 
     Such a workload is in no recorded step; one that failed to install is at least in that of the programs.
@@ -210,14 +206,13 @@ def came_later(intent: Intent, found: InstallRecord) -> tuple[str, ...]:
 
 def _answers_faults(install: Path) -> list[Fault]:
     """A fault where the recorded answers cannot be read: without them nothing can be added, removed or repaired."""
-    path = answers_path(install)
+    path = record.answers_path(install)
     if not path.is_file():
         return []
     try:
         yamlfile.load(path)
     except UsageError as error:
-        hint = f"to replace it, run: llmb-install --config answers.yaml --install {shlex.quote(str(install))}"
-        return [replace(as_fault(error, "answers"), hint=hint)]
+        return [replace(as_fault(error, "answers"), hint=record.replace_hint(install))]
     return []
 
 
@@ -232,7 +227,7 @@ def unreadable(install: Path) -> list[Fault]:
     return []
 
 
-def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
+def _config_faults(install: Path, found: record.InstallRecord) -> list[Fault]:
     """Why the configuration cannot be used, or which environments and workloads it names that are missing."""
     if faults := unreadable(install):
         return faults
@@ -247,6 +242,6 @@ def _config_faults(install: Path, found: InstallRecord) -> list[Fault]:
         has_own = own.venv_path is not None or own.venvs  # written by hand
         if found.steps and key not in built and not has_own:
             text = f"{CONFIG_FILE}: {key} is listed as installed, but nothing is installed for it"
-            hint = f"run: llmb-install add {key} --install {shlex.quote(str(install))}; or remove it from the list"
+            hint = f"run: llmb-install add {key}{record.option_of(install)}; or remove it from the list"
             faults.append(Fault(place="config", message=text, hint=hint, code="workload-not-installed", key=key))
     return faults

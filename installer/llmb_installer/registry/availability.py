@@ -121,10 +121,10 @@ def disk_faults(needed: Mapping[Path, int]) -> list[Fault]:
     """
     folders: dict[int, list[Path]] = {}
     for folder in needed:
-        folders.setdefault(_existing(folder).stat().st_dev, []).append(folder)
+        folders.setdefault(existing(folder).stat().st_dev, []).append(folder)
     faults = []
     for group in folders.values():
-        total, free = sum(needed[folder] for folder in group), shutil.disk_usage(_existing(group[0])).free
+        total, free = sum(needed[folder] for folder in group), shutil.disk_usage(existing(group[0])).free
         if total > free:
             message = f"{', '.join(map(str, group))}: needs {size(total)}, {size(free)} are free"
             hint = "free space there, or choose another folder"
@@ -140,6 +140,7 @@ def size(number: int) -> str:
     return f"{number} bytes"
 
 
-def _existing(folder: Path) -> Path:
+def existing(folder: Path) -> Path:
+    """``folder``, or the nearest folder above it that exists."""
     absolute = folder.expanduser().absolute()
-    return next(path for path in (absolute, *absolute.parents) if path.exists())
+    return next(path for path in (absolute, *absolute.parents) if path.is_dir())

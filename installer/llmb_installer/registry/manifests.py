@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmb.errors import LlmbError
-from llmb.text.names import nearest
+from llmb.text.names import listed, nearest
 from llmb_installer.registry.reference import Reference
 
 MEDIA_TYPES = (
@@ -176,12 +176,5 @@ def _missing_part(reference: Reference, version: str, tags: Callable[[], list[st
         message = f"{reference.name} lists the tag {version}, but its registry does not have it (HTTP 404)"
         return message, "the push may be unfinished: try again, else report it to its publisher"
     close = nearest(version, existing, str.lower)
-    hint = f"did you mean '{close}'?" if close else f"existing tags: {_listed(existing)}"
+    hint = f"did you mean '{close}'?" if close else f"existing tags: {listed(sorted(existing)[::-1], _SHOWN) or 'none'}"
     return f"{reference.name} has no tag {version}", hint
-
-
-def _listed(tags: list[str]) -> str:
-    if not tags:
-        return "none"
-    rest = f" and {len(tags) - _SHOWN} more" if len(tags) > _SHOWN else ""
-    return ", ".join(sorted(tags)[-_SHOWN:]) + rest

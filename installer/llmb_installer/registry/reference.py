@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """References to images, in all the spellings of docker, podman and enroot; and the host that a site asks for them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from llmb.errors import UsageError
 from llmb.system import http
@@ -28,7 +27,7 @@ class Reference:
     digest: str | None
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> Self:
         """Read ``nvcr.io/nvidia/nemo:25.04.01``, ``nvcr.io#nvidia/nemo:25.04.01``, ``docker://...``, ``...@DIGEST``.
 
         A name without a registry is on Docker Hub; one without tag and digest means ``latest``. Raises UsageError.

@@ -29,12 +29,10 @@ class ProgramsStep(Step):
 
     @property
     def title(self) -> str:
-        """Their description and content."""
         return f"The programs that compute nodes run ({self.content[:12]})"
 
     @property
     def path(self) -> Path:
-        """The folder of this content."""
         return programs.path(self.install, self.content)
 
     def check(self, context: Context) -> Estimate:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from llmb.errors import Fault, LlmbError
 from llmb.system import files, shell
 from llmb.workload import needs
-from llmb_installer.step import Context, Estimate, Facts, Step
+from llmb_installer.step import Commands, Context, Estimate, Facts, Step, sha256_of
 
 MANIFEST = "llmb-files.json"  # in .git: the files of the checkout, to verify them without git
 _SHORT = 12  # hex digits of a commit in a folder's name
@@ -33,12 +33,10 @@ class RepoStep(Step):
 
     @property
     def title(self) -> str:
-        """Its URL and commit."""
         return f"Repository {self.need.url} at {self.need.commit}"
 
     @property
     def path(self) -> Path:
-        """The working tree."""
         return self.folder / self.name
 
     def check(self, context: Context) -> Estimate:
@@ -53,8 +51,6 @@ class RepoStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Fetch the commit, or all commits where the server serves no single one, and check it out."""
-        from llmb_installer.execution.runner import Commands
-
         part = self.folder / f".{self.name}.part"
         shutil.rmtree(part, ignore_errors=True)
         files.make_folder(part)
@@ -133,8 +129,7 @@ def _manifest(folder: Path) -> dict[str, str]:
 def _sha256(path: Path) -> str:
     if path.is_symlink():
         return hashlib.sha256(str(path.readlink()).encode()).hexdigest()
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return sha256_of(path)
 
 
 def _changed(folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError
 from llmb.workload import needs
-from llmb_installer.step import Context, Estimate, Facts, Step
+from llmb_installer.step import Commands, Context, Estimate, Facts, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +20,10 @@ class TaskStep(Step):
 
     @property
     def name(self) -> str:
-        """The workload's name for it."""
         return self.need.name
 
     @property
     def title(self) -> str:
-        """The command."""
         return f"Run once: {' '.join(self.need.argv)}"
 
     @property
@@ -39,8 +37,6 @@ class TaskStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Run it. Raises LlmbError with the end of its output."""
-        from llmb_installer.execution.runner import Commands
-
         if not self.need.argv:
             raise LlmbError("its command is empty", hint="report it to the plugin's author")
         environ = {**context.environ, "LLMB_INSTALL": str(self.install)}

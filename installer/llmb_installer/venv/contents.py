@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.errors import Fault, LlmbError
+from llmb.text.names import listed
 from llmb_installer.step import Facts
 from llmb_installer.venv.lock import normalized
 
@@ -172,11 +173,10 @@ def _damage(key: str, package: str, text: str, paths: tuple[Any, ...]) -> Fault:
 
 
 def _named(paths: list[Path], word: str, folder: Path) -> str:
-    names = ", ".join(str(path.relative_to(folder)) for path in paths[:_SHOWN])
+    names = listed([str(path.relative_to(folder)) for path in paths], _SHOWN)
     if len(paths) < 2:
         return f"{names} {word}" if paths else ""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return f"{len(paths)} files: {names}{more} {word.replace('is ', 'are ').replace('was ', 'were ')}"
+    return f"{len(paths)} files: {names} {word.replace('is ', 'are ').replace('was ', 'were ')}"
 
 
 def _changes(info: Path, listed: dict[Path, set[str]], *, deep: bool) -> tuple[list[Path], list[Path]]:

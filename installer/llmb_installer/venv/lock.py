@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lock file of an environment: every package with its version and hashes, and the index that torch comes from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from llmb_installer.answers.schema import CPU_WHEELS
-
-if TYPE_CHECKING:
-    from llmb_installer.venv.venv_step import VenvStep
+from llmb_installer.venv.spec import TorchSource, VenvSpec
 
 _HEAD = """\
 # The packages of the environment {name}, as llmb-install chose them; a later installation takes the very same.
@@ -43,7 +39,7 @@ class Lock:
         """The normalized names of all packages."""
         return {package_of(line) for line in (*self.hashed, *self.plain, *self.torch)}
 
-    def only(self, names: Collection[str]) -> Lock:
+    def only(self, names: Collection[str]) -> Self:
         """The lock with the packages ``names`` alone."""
 
         def chosen(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,12 +58,12 @@ def package_of(line: str) -> str:
     return normalized(re.split(r"[\s@=<>!~;\[]", line.strip(), maxsplit=1)[0])
 
 
-def path_of(step: VenvStep, install: Path) -> Path:
+def path_of(step: VenvSpec, install: Path) -> Path:
     """The lock file of an environment."""
     return install / ".llmb" / "locks" / f"{step.name}.txt"
 
 
-def made_for(step: VenvStep, version: str) -> str:
+def made_for(step: VenvSpec, version: str) -> str:
     """The digest of everything that the choice of packages depends on; ``version`` is Python's, ``X.Y``."""
     need, torch = step.need, step.torch
     content = [need.requirements, need.constraints, torch.index, torch.cpu_index, version, step.architecture]
@@ -115,29 +111,13 @@ def from_text(text: str) -> Lock | None:
     )
 
 
-def find(step: VenvStep, install: Path, version: str) -> Lock | None:
+def find(step: VenvSpec, install: Path, version: str) -> Lock | None:
     """The lock of an earlier installation with the same requirements, if there is one."""
     try:
         lock = from_text(path_of(step, install).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return lock if lock is not None and lock.made_for == made_for(step, version) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchSource:
-    """Where torch comes from: ``index`` for torch alone, else pip's own indexes.
-
-    ``cpu_index`` replaces pip's indexes when they would install CUDA's libraries; None keeps pip's.
-    """
-
-    index: str | None = None
-    cpu_index: str | None = None
-
-
-def torch_line(requirements: Iterable[str]) -> str | None:
-    """The requirement line that asks for torch itself (not torchvision), if there is one."""
-    return next((line for line in requirements if re.match(r"torch(?![\w.-])", line.strip(), re.IGNORECASE)), None)
 
 
 def cuda_packages(report: dict[str, Any]) -> list[str]:

@@ -6,14 +6,11 @@ different in the environment is then replaced by an atomic rename. So there is n
 as there is in an uninstall and install, and a process that has mapped a library keeps the old file.
 """
 
-from __future__ import annotations
-
 import filecmp
 import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
@@ -21,10 +18,8 @@ from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
 from llmb_installer.venv import contents, lock
-from llmb_installer.venv.packages import Packages, Pip
-
-if TYPE_CHECKING:
-    from llmb_installer.venv.venv_step import VenvStep
+from llmb_installer.venv.pip_uv import Packages, Pip
+from llmb_installer.venv.spec import VenvSpec
 
 FACTS = "llmb.json"  # in the environment: what it is, for an installer that was killed before it recorded it
 _BUNDLED = (  # the folder of the wheels that Python brings: the system's (Debian), else ensurepip's own
@@ -33,7 +28,7 @@ _BUNDLED = (  # the folder of the wheels that Python brings: the system's (Debia
 )
 
 
-def facts_of(step: VenvStep, install: Path) -> Facts | None:
+def facts_of(step: VenvSpec, install: Path) -> Facts | None:
     """The facts of the environment in use, None where it is not the one that ``step`` would build."""
     try:
         note = files.read_json(step.folder / FACTS)
@@ -46,7 +41,7 @@ def facts_of(step: VenvStep, install: Path) -> Facts | None:
     return facts if note.get("digest") == step.digest else None
 
 
-def is_likely(step: VenvStep, install: Path) -> bool:
+def is_likely(step: VenvSpec, install: Path) -> bool:
     """Whether the environment in use needs reinstalled packages at most, as far as no file is read."""
     facts = facts_of(step, install)
     if facts is None:
@@ -54,7 +49,7 @@ def is_likely(step: VenvStep, install: Path) -> bool:
     return all(fault.code == contents.DAMAGED for fault in contents.verify(step.name, facts, install, deep=False))
 
 
-def repair(step: VenvStep, facts: Facts, packages: Packages, names: Collection[str]) -> Facts | None:
+def repair(step: VenvSpec, facts: Facts, packages: Packages, names: Collection[str]) -> Facts | None:
     """Reinstall the packages ``names`` of the environment in use; its facts, None where it must be built anew.
 
     ``packages`` installs into a prefix. Raises LlmbError.
@@ -110,7 +105,7 @@ def _bundled_pip(packages: Packages) -> Pip | None:
     )
 
 
-def _install_bundled(step: VenvStep, facts: Facts, pip: Pip, names: Collection[str]) -> bool:
+def _install_bundled(step: VenvSpec, facts: Facts, pip: Pip, names: Collection[str]) -> bool:
     """Install packages that came with the environment, such as pip, from Python's wheels; False where it cannot."""
     versions = {lock.normalized(name): version for name, version in facts["packages"].items()}
     wanted = tuple(f"{name}=={versions[name]}" for name in sorted(names))

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from llmb.errors import LlmbError
-from llmb_installer.execution.runner import Commands, NoNodeError
+from llmb_installer.execution.runner import NoNodeError
+from llmb_installer.step import Commands
 
 CONDAS = ("micromamba", "mamba", "conda")
 

@@ -1,69 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that makes a Python environment."""
+"""A step that makes an environment: keeps or repairs the one in use, or builds another and switches to it."""
 
+import platform
+import re
 import shutil
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
 
-from llmb.workload.needs import Venv
-from llmb_installer.step import Context, Estimate, Facts, Step, digest_of
-from llmb_installer.venv import contents, create, repair
-from llmb_installer.venv.lock import TorchSource, torch_line
+from llmb.errors import LlmbError
+from llmb.system import files
+from llmb.text import yamlfile
+from llmb_installer.step import Commands, Context, Estimate, Facts
+from llmb_installer.venv import contents, lock, pipconf, repair, tools
+from llmb_installer.venv.pip_uv import Packages, Pip, Uv
+from llmb_installer.venv.spec import VenvSpec
 
 # Packages whose versions a summary shows.
 SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")
-_NAMED = 4  # packages that a plan shows
-VenvType = Literal["auto", "uv", "venv", "conda"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenvStep(Step):
-    """Make the environment ``need`` at ``folder`` with ``python`` (None: the one that runs this).
-
-    ``tool`` auto is uv where it is installed, else venv. All packages come from the folder ``wheelhouse`` if given.
-    ``architecture`` is that of the machines that will use it. ``fetch_python`` lets uv download a missing Python.
-    """
-
-    kind: ClassVar[str] = "venv"
-    need: Venv
-    folder: Path
-    python: str | None
-    torch: TorchSource
-    tool: VenvType = "auto"
-    wheelhouse: Path | None = None
-    architecture: str = "x86_64"
-    fetch_python: bool = False
-
-    @property
-    def digest(self) -> str:
-        """Identifies the content: uv and venv make the same, and so do a wheelhouse and an index."""
-        tool: VenvType = "conda" if self.tool == "conda" else "auto"
-        return digest_of(replace(self, tool=tool, wheelhouse=None, fetch_python=False))
-
-    @property
-    def name(self) -> str:
-        """The environment's name."""
-        return self.need.name
-
-    @property
-    def title(self) -> str:
-        """Its packages, and the source of torch."""
-        source, torch = "", torch_line(self.need.requirements) is not None
-        if self.wheelhouse is not None:
-            source = f", all from {self.wheelhouse}"
-        elif torch and self.torch.index is not None:
-            source = f"; torch from {self.torch.index}"
-        elif torch and self.torch.cpu_index is not None:
-            source = "; torch for CPUs"
-        wanted = [*self.need.requirements, *self.need.from_source]
-        more = f" and {len(wanted) - _NAMED} more" if len(wanted) > _NAMED else ""
-        return f"Python environment with {', '.join(wanted[:_NAMED])}{more}{source}"
-
-    @property
-    def path(self) -> Path:
-        """The link to the environment in use."""
-        return self.folder
+class VenvStep(VenvSpec):
+    """Make, repair or keep the environment."""
 
     def is_whole(self, facts: Facts) -> bool:
         """Whether no file of a package is missing; contents are not read."""
@@ -75,12 +34,48 @@ class VenvStep(Step):
         return repair.is_likely(self, install)
 
     def check(self, context: Context) -> Estimate:
-        """Check for the tool and the Python; estimate the size of the packages. Raises LlmbError."""
-        return create.check(self, context)
+        """Check for the tool, the Python and the wheelhouse; estimate the size of the packages. Raises LlmbError.
+
+        The Python of a node is only checked there, when the step runs.
+        """
+        if not re.fullmatch(r"\w[\w.-]*", self.name):
+            raise LlmbError(f"'{self.name}' is not a folder's name", hint="report it to the plugin's author")
+        contents.require_ours(self.folder)
+        if self.wheelhouse is not None and not self.wheelhouse.is_dir():
+            message = f"the wheelhouse {self.wheelhouse} is not a folder"
+            raise LlmbError(message, hint="pip download -d DIR fills one", code="wheelhouse-missing")
+        here = context.runner.where == "here"
+        _check_architecture(self, here=here)
+        if not here:
+            program = context.runner.where.split()[0]
+            if shutil.which(program, path=context.environ.get("PATH")) is None:
+                hint = "run llmb-install on a login node of the cluster, or set 'method: here' in the answers"
+                raise LlmbError(f"{program} is not on PATH", hint=hint, code="no-slurm", key=program)
+        chosen = tools.choose(self.tool, context.environ, here=here)
+        if chosen.maker == "conda":
+            if self.python is not None and not tools.is_version(self.python):
+                message = f"conda needs a version of Python, not '{self.python}'"
+                raise LlmbError(message, hint="set 'python: \"3.12\"' in the answers")
+        elif here:
+            commands = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=True))
+            fetched = self.fetch_python and chosen.maker == "uv" and self.python is not None
+            python = _find(self, commands, fetched=fetched)
+            if python is not None and chosen.maker == "venv" and not python.has_venv:
+                raise tools.no_venv(python)
+        return Estimate() if repair.is_likely(self, context.install) else estimate(self)
 
     def build(self, context: Context) -> Facts:
-        """Repair the environment in use, or build another and switch to it. Raises LlmbError."""
-        return create.build(self, context)
+        """Have the environment of this step in use: kept, repaired, or built anew; its facts for the record.
+
+        The output of programs goes to the log. Raises LlmbError with its end; the environment in use is then unchanged.
+        """
+        link = self.folder
+        contents.sweep(link.parent, self.name)
+        facts = _keep(self, context)
+        if facts is None:
+            facts = _build_new(self, context)
+        contents.sweep(link.parent, self.name)
+        return facts
 
 
 is_there, verify = contents.is_there, contents.verify
@@ -102,3 +97,147 @@ def describe(name: str, facts: Facts) -> str:
     names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
     count = f"{len(packages)} package{'s' * (len(packages) != 1)}"
     return ", ".join([f"Python {facts.get('python')}", *names, count])
+
+
+def _build_new(step: VenvSpec, context: Context) -> Facts:
+    folder = contents.new_folder(step.folder)
+    files.make_folder(folder.parent)
+    files.write_text(context.log, f"{step.key}: {', '.join(step.need.requirements)} ({context.runner.where})\n")
+    try:
+        facts, text = _fill(step, folder, context)
+        files.write_json(folder / repair.FACTS, {"digest": step.digest, "facts": facts})
+        files.write_text(lock.path_of(step, context.install), text)
+        files.share_tree(folder)
+        contents.switch(step.folder, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return facts
+
+
+def _keep(step: VenvSpec, context: Context) -> Facts | None:
+    """The facts of the environment in use after any repair; None where it has to be built anew."""
+    facts = repair.facts_of(step, context.install)
+    if facts is None:
+        return None
+    faults = contents.verify(step.name, facts, context.install, deep=True)
+    if any(fault.code != contents.DAMAGED for fault in faults):
+        return None
+    if faults:
+        files.write_text(context.log, "".join(f"{step.key}: {fault.message}\n" for fault in faults))
+        context.progress.say(f"reinstalls {', '.join(fault.key for fault in faults)}")
+        folder = step.folder.with_name(str(facts["folder"]))  # programs name the folder of the build, not the link
+        scratch = contents.new_folder(step.folder)
+        try:
+            _, packages = _tools(step, folder, context, scratch=scratch)
+            if isinstance(packages, Pip) and "pip" not in facts["packages"]:
+                return None  # made by uv, which is not installed any more
+            prefixed = replace(packages, prefix=scratch / "prefix")
+            facts = repair.repair(step, facts, prefixed, [fault.key for fault in faults])
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if facts is None or contents.faults(folder, facts, deep=False):
+            return None
+    files.write_json(step.folder / repair.FACTS, {"digest": step.digest, "facts": facts})
+    return facts
+
+
+def _tools(step: VenvSpec, folder: Path, context: Context, *, scratch: Path) -> tuple[tools.Tools, Packages]:
+    """The tools for ``step``, and the one of them that installs packages into ``folder``."""
+    chosen = tools.choose(step.tool, context.environ, here=context.runner.where == "here")
+    offline = step.wheelhouse is not None
+    if chosen.uv is not None and chosen.maker != "venv":
+        commands = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=offline))
+        return chosen, Uv(uv=chosen.uv, folder=folder, commands=commands, scratch=scratch)
+    commands = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
+    return chosen, Pip(folder=folder, commands=commands, scratch=scratch)
+
+
+def _fill(step: VenvSpec, folder: Path, context: Context) -> tuple[Facts, str]:
+    """Make the environment in ``folder``; its facts, and the text of its lock file."""
+    chosen, packages = _tools(step, folder, context, scratch=folder)
+    context.progress.say("makes the environment")
+    version = _make(step, folder, chosen, context)
+    found = lock.find(step, context.install, version)
+    if found is None:
+        context.progress.say("chooses packages")
+        found = packages.resolve(step, lock.made_for(step, version))
+    context.progress.say(f"installs {len(found.names)} packages")
+    packages.install(step, found)
+    if step.need.from_source:
+        context.progress.say(f"builds {', '.join(step.need.from_source)}")
+        packages.build(step, step.need.from_source)
+    facts = {
+        "folder": folder.name,
+        "python": version,
+        "made_by": chosen.maker,
+        "where": context.runner.where,
+        **contents.inventory(folder),
+    }
+    if found.failed_index is not None:
+        facts["note"] = f"{found.failed_index} gave no torch: it comes from pip's own indexes, with CUDA's libraries"
+    text = lock.to_text(found, step.name, f"Python {version} on {step.architecture}")
+    return facts, text
+
+
+def _make(step: VenvSpec, folder: Path, chosen: tools.Tools, context: Context) -> str:
+    """Make an environment without packages; its Python's version ``X.Y``."""
+    offline = step.wheelhouse is not None
+    for_pip = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
+    for_uv = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=offline))
+    if chosen.maker == "conda":
+        assert chosen.program is not None
+        version = step.python or tools.own_version()
+        argv = [chosen.program, "create", "--yes", "--quiet", "--prefix", str(folder), f"python={version}", "pip"]
+        for_pip.run("conda create", argv)
+        asked = [str(folder / "bin" / "python"), "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        return for_pip.read(asked).out.strip()
+    python = tools.find(step.python, for_uv, fetch=step.fetch_python)
+    if chosen.maker == "uv":
+        assert chosen.program is not None
+        for_uv.run("uv venv", [chosen.program, "venv", "--quiet", "--python", python.program, str(folder)])
+    else:
+        if not python.has_venv:
+            raise tools.no_venv(python)
+        for_pip.run("python -m venv", [python.program, "-I", "-m", "venv", str(folder)])
+    return python.version
+
+
+def _find(step: VenvSpec, commands: Commands, *, fetched: bool) -> tools.Python | None:
+    """The Python; None where it will be downloaded."""
+    try:
+        return tools.find(step.python, commands, fetch=False)
+    except LlmbError:
+        if fetched:
+            return None
+        raise
+
+
+def _check_architecture(step: VenvSpec, *, here: bool) -> None:
+    """Raise LlmbError where the machine code of the environment cannot run here."""
+    own = platform.machine()
+    if here and step.architecture != own:
+        message = f"the nodes are {step.architecture} and this machine is {own}: it cannot make their environment"
+        hint = f"on Slurm set 'method: srun' in the answers; otherwise install on a machine that is {step.architecture}"
+        raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
+
+
+def estimate(step: VenvSpec) -> Estimate:
+    """A lower bound of bytes to fetch and on disk; unknown without a package that sizes.yaml lists."""
+    if step.wheelhouse is not None:
+        return Estimate(fetch=0, disk=None)
+    names = [lock.package_of(line) for line in step.need.requirements]
+    table = _table()
+    if "torch" in names and step.torch.cpu_index is not None:
+        names[names.index("torch")] = "torch-cpu"
+    known = [table[name] for name in names if name in table]
+    if not known:
+        return Estimate()
+    fetch, disk = (sum(entry[key] for entry in known) * 1_000_000 for key in ("fetch_mb", "disk_mb"))
+    return Estimate(fetch=fetch, disk=disk, rough=True)
+
+
+@cache
+def _table() -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = yamlfile.load(Path(__file__).with_name("sizes.yaml")).data
+    return table

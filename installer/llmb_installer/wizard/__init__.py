@@ -1,6 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wizard of llmb-install: what it asks in a terminal, in which order, and the answers."""
-
-from llmb_installer.wizard.conversation import Asked, ask
-
-__all__ = ["Asked", "ask"]

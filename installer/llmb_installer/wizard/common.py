@@ -11,7 +11,7 @@ from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import read_mount
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
 from llmb_installer.registry import size
-from llmb_installer.wizard.question import Option, Question, View
+from llmb_installer.wizard.question import Option, Question, View, row
 
 TINY = "tiny"
 _MOUNT = ("name", "path", "claim")
@@ -136,29 +136,16 @@ def _is_runai(view: View) -> bool:
 
 VENV_TITLES = {"uv": "uv: the fastest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
-CLUSTER_TYPE = Question(
-    key="cluster_type",
-    label="cluster type",
-    text="Which scheduler?",
-    kind="one",
-    options=_types,
-    default=lambda view: view.detected.cluster_type,
-)
+CLUSTER_TYPE = Question(**row("CLUSTER_TYPE"), options=_types, default=lambda view: view.detected.cluster_type)
 FOLDER = Question(
-    key="install",
-    label="install folder",
-    text="Install folder:",
-    kind="folder",
+    **row("FOLDER"),
     default=_default_folder,
     check=_check_folder,
     note=_folder_note,
     layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
 )
 BASE_URL = Question(
-    key="runai.base_url",
-    label="Run:ai API",
-    text="URL of Run:ai's API (https://HOST/api/v1):",
-    kind="text",
+    **row("BASE_URL"),
     default=lambda view: view.detected.runai.base_url or "",
     applies=_is_runai,
     check=lambda _, value: (
@@ -166,19 +153,13 @@ BASE_URL = Question(
     ),
 )
 PROJECT = Question(
-    key="runai.project",
-    label="project",
-    text="Run:ai project:",
-    kind="text",
+    **row("PROJECT"),
     applies=_is_runai,
     default=lambda view: view.detected.runai.project or "",
     check=lambda _, value: None if str(value).strip() else "write the project's name",
 )
 PVC = Question(
-    key="runai.pvc",
-    label="volume",
-    text="Persistent volume, as name:path:claim:",
-    kind="text",
+    **row("PVC"),
     applies=_is_runai,
     default=lambda view: ":".join(view.detected.runai.pvc or ()),
     check=lambda _, value: (
@@ -187,30 +168,10 @@ PVC = Question(
     layer=lambda _, value: {"runai": {"pvc": dict(zip(_MOUNT, read_mount(str(value)) or (), strict=False))}},
     value=lambda answer: ":".join(str(answer.get(key, "")) for key in _MOUNT) if isinstance(answer, dict) else "",
 )
-APP_ID = Question(
-    key="runai.app_id",
-    label="application",
-    text="ID of the client or application that signs in:",
-    kind="text",
-    default=lambda view: view.detected.runai.app_id or "",
-    applies=_is_runai,
-    layer=lambda _, value: {"runai": {"app_id": str(value).strip() or None}},
-)
-GPU_TYPE = Question(
-    key="gpu_type",
-    label="GPU type",
-    text="Which GPUs?",
-    kind="one",
-    options=_gpu_types,
-    default=_default_gpu,
-    clear=_gpu_is_clear,
-    layer=_gpu_layer,
-)
+APP_ID = Question(**row("APP_ID"), default=lambda view: view.detected.runai.app_id or "", applies=_is_runai)
+GPU_TYPE = Question(**row("GPU_TYPE"), options=_gpu_types, default=_default_gpu, clear=_gpu_is_clear, layer=_gpu_layer)
 LIKE = Question(
-    key="like",
-    label="its configurations",
-    kind="one",
-    text="llmb has no configurations for these GPUs. Use those of:",
+    **row("LIKE"),
     options=lambda view: [
         Option(name, name) for name in known_types() if name != CPU and view.has_configurations(name)
     ],
@@ -219,39 +180,27 @@ LIKE = Question(
     layer=lambda view, value: {"gpu_types": {str(view.at("gpu_type")): {"like": value}}},
 )
 ARCHITECTURE = Question(
-    key="node_architecture",
-    label="compute nodes are",
-    text="Which processors do the compute nodes have?",
-    kind="one",
+    **row("ARCHITECTURE"),
     options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, such as Grace")],
     default=_default_architecture,
     applies=lambda view: view.kind != "local",
     clear=lambda view: view.kind == "runai" or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES,
 )
 VENV_TYPE = Question(
-    key="venv_type",
-    label="environments",
-    text="Which tool creates the Python environments?",
-    kind="one",
+    **row("VENV_TYPE"),
     options=lambda view: [Option(kind, VENV_TITLES[kind]) for kind in view.detected.machine.venv_types],
     default=lambda view: view.detected.machine.venv_types[0],
     applies=lambda view: not view.uses_images,
     clear=lambda view: len(view.detected.machine.venv_types) == 1,
 )
 WORKLOADS = Question(
-    key="workloads",
-    label="workloads",
-    text="Which workloads?",
-    kind="many",
+    **row("WORKLOADS"),
     options=_workloads,
     default=lambda view: [option.value for option in _workloads(view) if not option.refused],
     check=lambda _, value: None if value else "select at least one (space bar)",
 )
 NAME = Question(
-    key="cluster_name",
-    label="cluster name",
-    text="Name of the cluster, for reports:",
-    kind="text",
+    **row("NAME"),
     default=lambda view: view.slurm.cluster or "slurm" if view.kind == "slurm" else view.kind,
     clear=lambda _: True,
     check=lambda _, value: None if str(value).strip() else "write any name",

@@ -3,8 +3,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Self
 
+from llmb.text import yamlfile
 from llmb.workload import gpus, spec
 from llmb_installer.answers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
@@ -75,8 +78,8 @@ class Question:
 
     ``applies``: whether the question is needed here; ``clear``: whether its default is used without asking (the review
     shows it, and it can be changed there); ``check``: the fault of a value, None without one; ``note``: printed after
-    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``; ``value``: the inverse of
-    ``layer``; ``empty``: how the review shows an empty value.
+    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``, with null for an empty text;
+    ``value``: the inverse of ``layer``; ``empty``: how the review shows an empty value.
     """
 
     key: str
@@ -96,7 +99,7 @@ class Question:
 
     def answers(self, view: View, value: Any) -> dict[str, Any]:
         """The layer of answers for ``value``."""
-        return self.layer(view, value) if self.layer is not None else nested(self.key, value)
+        return self.layer(view, value) if self.layer is not None else nested(self.key, None if value == "" else value)
 
     def is_given(self, view: View) -> bool:
         """Whether a file or an option answers the question."""
@@ -115,3 +118,15 @@ class Question:
         if isinstance(value, (list, tuple)):
             return ", ".join(str(item) for item in value) or self.empty
         return self.empty if value in (None, "") else str(value)
+
+
+def row(name: str) -> dict[str, Any]:
+    """What questions.yaml has for the question ``name``: key, label, text, kind, also, empty."""
+    own = _rows()[name]
+    return {**own, "also": tuple(own.get("also", ()))}
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = yamlfile.load(Path(__file__).with_name("questions.yaml")).data
+    return rows

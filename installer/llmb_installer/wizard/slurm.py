@@ -7,7 +7,7 @@ from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.detect import machine, scheduler
-from llmb_installer.wizard.question import Option, Question, View
+from llmb_installer.wizard.question import Option, Question, View, row
 
 
 def _is_slurm(view: View) -> bool:
@@ -138,32 +138,16 @@ def _method_options(view: View) -> list[Option]:
 
 
 PARTITION = Question(
-    key="slurm.gpu.partition",
-    also=("slurm.partition",),
-    label="GPU partition",
-    text="Partition for GPU jobs:",
-    kind="one",
+    **row("PARTITION"),
     options=lambda view: [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in _candidates(view)],
     default=_default_partition,
     layer=_partition_layer,
     applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
     clear=lambda view: len(_candidates(view)) == 1,
 )
-NAMED_PARTITION = Question(
-    key="slurm.partition",
-    also=("slurm.gpu.partition",),
-    label="partition",
-    text="Partition (empty: Slurm's default):",
-    kind="text",
-    layer=lambda _, value: {"slurm": {"partition": str(value).strip() or None}},
-    applies=lambda view: _is_slurm(view) and not _candidates(view),
-    empty="Slurm's default",
-)
+NAMED_PARTITION = Question(**row("NAMED_PARTITION"), applies=lambda view: _is_slurm(view) and not _candidates(view))
 OTHERS = Question(
-    key="gpu_types",
-    label="other GPU types",
-    text="Which other GPU types of this cluster to use?",
-    kind="many",
+    **row("OTHERS"),
     options=_other_options,
     default=lambda view: [kind.gpu_type for kind in _others(view)],
     layer=lambda view, value: {
@@ -173,32 +157,19 @@ OTHERS = Question(
     applies=lambda view: _is_slurm(view) and bool(_others(view)),
 )
 ACCOUNT = Question(
-    key="slurm.account",
-    also=("slurm.gpu.account",),
-    label="account",
-    text="Account for jobs:",
-    kind="one",
+    **row("ACCOUNT"),
     options=lambda view: [Option(name, name) for name in view.slurm.accounts],
     default=lambda view: view.slurm.accounts[0],
     applies=lambda view: _is_slurm(view) and bool(view.slurm.accounts),
     clear=lambda view: len(view.slurm.accounts) == 1,
 )
 NAMED_ACCOUNT = Question(
-    key="slurm.account",
-    also=("slurm.gpu.account",),
-    label="account",
-    text="Account for jobs (empty: none):",
-    kind="text",
-    layer=lambda _, value: {"slurm": {"account": str(value).strip() or None}},
+    **row("NAMED_ACCOUNT"),
     applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
     clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
 )
 CPU_PARTITION = Question(
-    key="slurm.cpu.partition",
-    also=("slurm.cpu",),
-    label="CPU partition",
-    text="Partition for jobs without GPUs:",
-    kind="one",
+    **row("CPU_PARTITION"),
     options=_cpu_options,
     default=_default_cpu,
     clear=lambda _: True,
@@ -207,32 +178,15 @@ CPU_PARTITION = Question(
     applies=lambda view: _is_slurm(view) and len(_cpu_options(view)) > 1,
 )
 CONTAINER = Question(
-    key="slurm.container",
-    label="containers",
-    text="Run jobs in containers (pyxis)?",
-    kind="one",
+    **row("CONTAINER"),
     options=_container_options,
     default=lambda view: "pyxis" if view.slurm.pyxis and view.at("gpu_type") != CPU else "none",
     applies=_is_slurm,
     clear=lambda view: not _may_have_pyxis(view),
 )
-MPI = Question(
-    key="slurm.mpi",
-    label="srun --mpi",
-    text="MPI type for srun (empty: llmb's default):",
-    kind="text",
-    default=_default_mpi,
-    applies=_is_slurm,
-    clear=lambda _: True,
-    empty="llmb's default",
-    layer=lambda _, value: {"slurm": {"mpi": str(value).strip() or None}},
-)
+MPI = Question(**row("MPI"), default=_default_mpi, applies=_is_slurm, clear=lambda _: True)
 GRES = Question(
-    key="slurm.gpu.gres",
-    also=("slurm.gres", "slurm.gpus_per_node", "slurm.gpu.gpus_per_node"),
-    label="GPUs per node",
-    text="GPUs per node to request from Slurm (GRES; empty: none):",
-    kind="text",
+    **row("GRES"),
     default=lambda view: (
         str(known.gpus_per_node) if (known := known_types().get(view.known_gpu_type)) is not None else ""
     ),
@@ -241,13 +195,9 @@ GRES = Question(
         "slurm": {"gpu": {"gres": int(text) if (text := str(value).strip()).isdecimal() else text or None}}
     },
     applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
-    empty="none requested",
 )
 METHOD = Question(
-    key="method",
-    label="fetch and build",
-    text="Where to fetch and build images and environments?",
-    kind="one",
+    **row("METHOD"),
     options=_method_options,
     default=lambda view: "here" if view.detected.machine.architecture == view.at("node_architecture") else "srun",
     applies=_is_slurm,

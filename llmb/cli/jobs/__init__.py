@@ -5,6 +5,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
+from llmb.cli.jobs import attempts, display
 from llmb.errors import UsageError
 
 
@@ -29,8 +30,6 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @pass_context
 def list_(context: Context, live: bool, fmt: str) -> None:
     """List every run and its state."""
-    from llmb.cli.jobs import display
-
     display.list_runs(context, fmt, live=live)
 
 
@@ -41,8 +40,6 @@ def list_(context: Context, live: bool, fmt: str) -> None:
 @pass_context
 def show(context: Context, run: str, fmt: str) -> None:
     """Show one run: its job, state, files and script."""
-    from llmb.cli.jobs import display
-
     display.show(context, run, fmt)
 
 
@@ -55,8 +52,6 @@ def show(context: Context, run: str, fmt: str) -> None:
 @pass_context
 def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | None) -> None:
     """Print the log of one run."""
-    from llmb.cli.jobs import display
-
     display.print_log(context, run, attempt, follows=follow_, batch=batch)
 
 
@@ -70,8 +65,6 @@ def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
 
     Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run failed.
     """
-    from llmb.cli.jobs import attempts
-
     return attempts.wait(context, runs, retries)
 
 
@@ -82,8 +75,6 @@ def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
 @pass_context
 def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
     """Cancel RUNS that are waiting or running."""
-    from llmb.cli.jobs import attempts
-
     if bool(runs) == all_:
         hint = "llmb-run jobs list --live shows them"
         raise UsageError("name the runs to cancel, or give --all", hint=hint, code="runs-missing", key="runs")
@@ -110,8 +101,6 @@ def retry(
     force: bool,
 ) -> int:
     """Retry failed RUNS as new attempts of the same runs."""
-    from llmb.cli.jobs import attempts
-
     if bool(runs) == failed:
         hint = "llmb-run results shows which runs failed"
         raise UsageError("name the runs to retry, or give --failed", hint=hint, code="runs-missing", key="runs")
@@ -129,6 +118,4 @@ def reconcile(context: Context) -> int:
 
     Finds its jobs on the cluster and submits the others, each exactly once.
     """
-    from llmb.cli.jobs import attempts
-
     return attempts.reconcile(context)

@@ -7,18 +7,15 @@ from llmb.cli import progress
 from llmb.cli.context import Context, say
 from llmb.cli.jobs.display import NO_RUN
 from llmb.cli.options import slurm_arg_in_words
-from llmb.cli.results.judged import results_of
+from llmb.cli.results import results_of
 from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit
 from llmb.cli.submit.options import seconds_of
 from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
-from llmb.runs.state import UNKNOWN as UNKNOWN_STATE
-from llmb.submission import cancel as cancelling
-from llmb.submission import retry as retrying
+from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, UNKNOWN as UNKNOWN_STATE
+from llmb.submission import cancel as cancelling, retry as retrying
 from llmb.submission.follow import poll
 from llmb.workload.switches import parse_clock
 
@@ -37,7 +34,7 @@ def wait(context: Context, names: tuple[str, ...], retries: int) -> int:
     return follow(context, found, retries)
 
 
-def follow(context: Context, runs: Sequence[RunRecord], retries: int) -> int:
+def follow(context: Context, runs: Sequence[record.RunRecord], retries: int) -> int:
     """Follow ``runs`` until they end; the exit code is RUN_FAILED where one failed."""
     _, states = progress.follow(context, runs, retries)
     gone = [run.id for run in runs if not run.directory.is_dir()]
@@ -82,7 +79,7 @@ def reconcile(context: Context) -> int:
     return LlmbError.exit_code if refused or any(state.state == UNKNOWN_STATE for state in states.values()) else 0
 
 
-def _choose(context: Context, runs: Sequence[RunRecord], *, named: bool) -> list[RunRecord]:
+def _choose(context: Context, runs: Sequence[record.RunRecord], *, named: bool) -> list[record.RunRecord]:
     """The failed runs; prints the reason of each. Raises UsageError for a ``named`` run that has not failed."""
     results = results_of(context, runs)
     wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
@@ -120,7 +117,9 @@ def _read_limit(context: Context, text: str | None) -> int | None:
     return seconds_of(given)
 
 
-def retry(context: Context, names: tuple[str, ...], limit: str | None, *, force: bool) -> tuple[list[RunRecord], int]:
+def retry(
+    context: Context, names: tuple[str, ...], limit: str | None, *, force: bool
+) -> tuple[list[record.RunRecord], int]:
     """Submit the next attempts of the runs ``names`` (default: all that failed), with another time ``limit`` if given.
 
     Where the pre-submission checks fail for one run, none is submitted if they were named, else the others are. Returns
@@ -129,7 +128,7 @@ def retry(context: Context, names: tuple[str, ...], limit: str | None, *, force:
     time_limit = _read_limit(context, limit)
     runs = _choose(context, context.runs(names), named=bool(names))
     cluster, args = context.need_cluster(), context.slurm_args
-    able: Sequence[RunRecord] = runs
+    able: Sequence[record.RunRecord] = runs
     if runs and not force:
         able = _able(context, runs, [retrying.changed(one, time_limit, args) for one in runs], named=bool(names))
     if time_limit is None:
@@ -146,8 +145,8 @@ def retry(context: Context, names: tuple[str, ...], limit: str | None, *, force:
 
 
 def _able(
-    context: Context, runs: Sequence[RunRecord], next_: Sequence[RunRecord], *, named: bool
-) -> Sequence[RunRecord]:
+    context: Context, runs: Sequence[record.RunRecord], next_: Sequence[record.RunRecord], *, named: bool
+) -> Sequence[record.RunRecord]:
     """The runs whose next attempts pass the pre-submission checks; prints the faults of the others.
 
     Raises PreflightError where none passes, or where one that is ``named`` does not.
@@ -174,7 +173,7 @@ def _able(
     return able
 
 
-def _warn_of_limits(runs: Sequence[RunRecord]) -> None:
+def _warn_of_limits(runs: Sequence[record.RunRecord]) -> None:
     """Warn of runs that their time limit ended: the next attempt has the same limit."""
     ended = [one.id for one in runs if (end := store.seen_state(one)) is not None and end.state == TIMEOUT]
     if ended:

@@ -14,7 +14,8 @@ import yaml
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_runs
-from llmb.cli.results.judged import states_of
+from llmb.cli.results import states_of
+from llmb.cli.submit.preview import job_data
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes
 from llmb.runs.record import RunRecord
@@ -86,8 +87,6 @@ def _columns(names: Sequence[str]) -> list[Column]:
 
 def show(context: Context, name: str, fmt: str) -> None:
     """Print one run: its job, state, files and environment."""
-    from llmb.cli.submit.preview import job_data
-
     found = context.runs((name,))[0]
     state = states_of(context, [found])[found.id]
     before = [

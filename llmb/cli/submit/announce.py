@@ -4,10 +4,12 @@
 from collections.abc import Sequence
 
 from llmb.cli.context import Context, say
+from llmb.cli.output import print_rows
 from llmb.clusters.base import UnclearError
 from llmb.errors import describe
 from llmb.runs.record import RunRecord
 from llmb.submission.submit import Outcome, SubmitResult
+from llmb.text.tables import Column
 
 _NAMED = 8  # runs that fit on a line
 
@@ -59,9 +61,6 @@ def print_submitted(runs: Sequence[RunRecord], fmt: str) -> None:
     """Print the submitted runs as data; with format table nothing, as each run was reported already."""
     if fmt == "table":
         return
-    from llmb.cli.output import print_rows
-    from llmb.text.tables import Column
-
     rows = [
         {
             "id": run.id,

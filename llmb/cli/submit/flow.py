@@ -6,7 +6,9 @@ from contextlib import contextmanager
 
 from llmb import __version__
 from llmb.cli.context import Context, say
-from llmb.cli.submit import announce, resume
+from llmb.cli.progress import follow
+from llmb.cli.results import judged, print_report, results_of
+from llmb.cli.submit import announce, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
@@ -15,6 +17,7 @@ from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared, check, prepare
 from llmb.submission.submit import Outcome, submit
+from llmb.system import console
 from llmb.workload.gpus import GpuType, nearest_type
 
 NO_PMIX = (
@@ -55,8 +58,6 @@ def run(
         return _submit(context, items, options, force=overrides.force, failed=bool(faults))
     if options.resume:
         items = list(resume.rest_of(context, items, dry_run=True).items)
-    from llmb.cli.submit import preview
-
     preview.show(context, items, options.fmt)
     return 1 if faults else 0
 
@@ -82,7 +83,7 @@ def _plan(
     has_pmix = config.cluster_type != "slurm" or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
-        context.warn(NO_PMIX)
+        console.warn_once(NO_PMIX)
     faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
@@ -130,10 +131,9 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0
-    from llmb.cli import progress
-
-    runs = [*under_way, *outcome.submitted]
-    code = progress.follow_to_results(context, runs, options.fmt, before=before, retries=options.retries)
+    followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
+    results = results_of(context, [*before, *followed])
+    code = print_report(judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
 
 

@@ -24,83 +24,70 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COUNT = click.IntRange(min=1)
-_STEP = click.IntRange(min=0)
 _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)  # a whole number from 1, written in another way
 _KEYS = " ".join([*sw.PARAMS, *sw.CHOICES])
+# What follows for an option from the type of its field.
+_OF_TYPE: dict[Any, dict[str, Any]] = {
+    bool: {"is_flag": True},
+    bool | None: {"default": None},
+    int: {"type": click.IntRange(min=1), "metavar": "N"},
+    int | None: {"type": click.IntRange(min=1), "metavar": "N"},
+    tuple[str, ...]: {"multiple": True},
+}
 
 
-def option(*names: str, **how: Any) -> Callable[[Any], Any]:
-    """A click option, for the annotation of a field."""
-    return click.option(*names, **how)
+class Option:
+    """The click option of a field: its help, and what does not follow from the field's name and type."""
+
+    def __init__(self, text: str, *flags: str, **how: Any) -> None:
+        self.text, self.flags, self.how = text, flags, how
+
+    def add(self, name: str, kind: Any, command: Callable[..., int]) -> Callable[..., int]:
+        """``command`` with the option of the field ``name`` of the type ``kind``."""
+        flags = self.flags or (f"--{name.replace('_', '-')}",)
+        return click.option(name, *flags, help=self.text, **{**_OF_TYPE.get(kind, {}), **self.how})(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
     """The options of every submitting command, as given; a field's name is the option's, and its switch's."""
 
-    dry_run: Annotated[bool, option("-d", "--dry-run", is_flag=True, help="Show the jobs and submit nothing.")]
-    wait: Annotated[bool, option("--wait", is_flag=True, help="Follow the jobs and show their results.")]
+    dry_run: Annotated[bool, Option("Show the jobs and submit nothing.", "-d", "--dry-run")]
+    wait: Annotated[bool, Option("Follow the jobs and show their results.")]
     retries: Annotated[int, common.retries_option]
-    resume: Annotated[bool, option("--resume", is_flag=True, help="Skip jobs that succeeded here or are under way.")]
-    env: Annotated[tuple[str, ...], option("--env", multiple=True, metavar="K=V", help="Set a variable in each job.")]
-    params: Annotated[
-        tuple[str, ...], option("--set", "params", multiple=True, metavar="KEY=VALUE", help=f"Set {_KEYS}.")
-    ]
-    max_steps: Annotated[int | None, option("--max-steps", type=COUNT, metavar="N", help="Steps of each run.")]
-    gbs: Annotated[int | None, option("--gbs", type=COUNT, metavar="N", help="Global batch in samples.")]
-    time_limit: Annotated[str | None, option("--time-limit", metavar="HH:MM:SS", help="Time limit of each job.")]
-    gpus_per_node: Annotated[
-        int | None, option("--gpus-per-node", type=COUNT, metavar="N", help="GPUs that a job uses on each node.")
-    ]
-    strong_scaling: Annotated[
-        bool, option("--strong-scaling", is_flag=True, help="Keep the global batch the same at every scale.")
-    ]
-    profile: Annotated[
-        bool, option("-p", "--profile", is_flag=True, help="Profile the release's steps (docs/jobs.md).")
-    ]
-    profile_start: Annotated[
-        int | None, option("--profile-start", type=_STEP, metavar="N", help="First profiled step.")
-    ]
-    profile_stop: Annotated[
-        int | None, option("--profile-stop", type=COUNT, metavar="N", help="Last profiled step; the run ends there.")
-    ]
-    profile_ranks: Annotated[
-        str | None, option("--profile-ranks", metavar="RANKS", help="Profiled ranks: 0-7 (default), 0,8 or all.")
-    ]
-    gpu_metrics: Annotated[bool, option("--gpu-metrics", is_flag=True, help="Sample GPU metrics in the profile.")]
-    nccl_trace: Annotated[bool, option("--nccl-trace", is_flag=True, help="Log NCCL calls (5 steps, 15 minutes).")]
-    save_checkpoint: Annotated[
-        bool, option("--save-checkpoint", is_flag=True, help="Save a checkpoint after the last step.")
-    ]
-    load_checkpoint: Annotated[
-        str | None, option("--load-checkpoint", metavar="DIR", help="Load the checkpoint in DIR, then run one step.")
-    ]
-    vboost: Annotated[
-        bool | None, option("--vboost/--no-vboost", default=None, help="Raise the GPUs' vboost first (Slurm).")
-    ]
-    image: Annotated[str | None, option("--image", metavar="IMAGE", help="Another image: a reference or a .sqsh file.")]
-    mounts: Annotated[
-        tuple[str, ...],
-        option("--mount", "mounts", multiple=True, metavar="A:B", help="Mount A at B in the container."),
-    ]
+    resume: Annotated[bool, Option("Skip jobs that succeeded here or are under way.")]
+    env: Annotated[tuple[str, ...], Option("Set a variable in each job.", metavar="K=V")]
+    params: Annotated[tuple[str, ...], Option(f"Set {_KEYS}.", "--set", metavar="KEY=VALUE")]
+    max_steps: Annotated[int | None, Option("Steps of each run.")]
+    gbs: Annotated[int | None, Option("Global batch in samples.")]
+    time_limit: Annotated[str | None, Option("Time limit of each job.", metavar="HH:MM:SS")]
+    gpus_per_node: Annotated[int | None, Option("GPUs that a job uses on each node.")]
+    strong_scaling: Annotated[bool, Option("Keep the global batch the same at every scale.")]
+    profile: Annotated[bool, Option("Profile the release's steps (docs/jobs.md).", "-p", "--profile")]
+    profile_start: Annotated[int | None, Option("First profiled step.", type=click.IntRange(min=0))]
+    profile_stop: Annotated[int | None, Option("Last profiled step; the run ends there.")]
+    profile_ranks: Annotated[str | None, Option("Profiled ranks: 0-7 (default), 0,8 or all.", metavar="RANKS")]
+    gpu_metrics: Annotated[bool, Option("Sample GPU metrics in the profile.")]
+    nccl_trace: Annotated[bool, Option("Log NCCL calls (5 steps, 15 minutes).")]
+    save_checkpoint: Annotated[bool, Option("Save a checkpoint after the last step.")]
+    load_checkpoint: Annotated[str | None, Option("Load the checkpoint in DIR, then run one step.", metavar="DIR")]
+    vboost: Annotated[bool | None, Option("Raise the GPUs' vboost first (Slurm).", "--vboost/--no-vboost")]
+    image: Annotated[str | None, Option("Another image: a reference or a .sqsh file.", metavar="IMAGE")]
+    mounts: Annotated[tuple[str, ...], Option("Mount A at B in the container.", "--mount", metavar="A:B")]
     container_writable: Annotated[
-        bool | None,
-        option("--container-writable/--container-readonly", default=None, help="Let ranks write to the image (pyxis)."),
+        bool | None, Option("Let ranks write to the image (pyxis).", "--container-writable/--container-readonly")
     ]
-    force: Annotated[bool, option("--force", is_flag=True, help="Allow untested scales; skip pre-submission checks.")]
-    keep_going: Annotated[
-        bool, option("--keep-going", is_flag=True, help="Submit the valid jobs despite other faults.")
-    ]
-    gpu_type: Annotated[str | None, option("--gpu-type", metavar="TYPE", help="GPU type, on a cluster with several.")]
-    no_preflight: Annotated[bool, option("--no-preflight", is_flag=True, help="Skip the pre-submission checks.")]
+    force: Annotated[bool, Option("Allow untested scales; skip pre-submission checks.")]
+    keep_going: Annotated[bool, Option("Submit the valid jobs despite other faults.")]
+    gpu_type: Annotated[str | None, Option("GPU type, on a cluster with several.", metavar="TYPE")]
+    no_preflight: Annotated[bool, Option("Skip the pre-submission checks.")]
     fmt: Annotated[str, common.format_option]
 
 
 def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Decorate ``command(context, options: cls)`` with the click options of the fields of ``cls``, its own first.
 
-    Each field's annotation has the option as its metadata.
+    Each field's annotation has an Option, or a decorator of click's, as its metadata.
     """
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
@@ -113,8 +100,8 @@ def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., i
         names = dict.fromkeys(name for owner in cls.__mro__ for name in inspect.get_annotations(owner))
         call: Callable[..., int] = common.install_option(common.slurm_arg_option(filled))
         for name in reversed([*names]):
-            (add,) = hints[name].__metadata__
-            call = add(call)
+            kind, (own,) = hints[name].__origin__, hints[name].__metadata__
+            call = own.add(name, kind, call) if isinstance(own, Option) else own(call)
         return call
 
     return decorate
@@ -183,11 +170,12 @@ def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str
 
 def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
     """The variables of ``--env K=V``; those that a job may not set go to ``faults``."""
-    from llmb.workload.variables import check_effects, check_name, check_values
+    from llmb.workload.variables import REPLACEMENTS, check_effects, check_name, check_values
 
     env = _pairs(text, "--env", faults)
-    checks: list[Callable[[], None]] = [*(partial(check_name, name) for name in env), partial(check_values, env)]
-    checks.append(partial(check_effects, env, of_list=False))
+    # A variable of NVIDIA's scripts has one fault: what replaces it.
+    checks: list[Callable[[], None]] = [partial(check_name, name) for name in env if name not in REPLACEMENTS]
+    checks += [partial(check_values, env), partial(check_effects, env, of_list=False)]
     for check in checks:
         try:
             check()

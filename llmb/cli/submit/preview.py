@@ -140,7 +140,7 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     ]
     more = [
         Column(key="time_limit", heading="Limit", right=True, optional=True),
-        Column(key="profile", heading="Profile", show=_mark, optional=True),
+        Column(key="profile", heading="Profile", show=lambda given: "yes" if given else "", optional=True),
     ]
     more += [Column(key="changed", heading="Changed")]
     return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
@@ -148,10 +148,6 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
 
 def _above_one(value: int) -> str:
     return str(value) if value > 1 else ""
-
-
-def _mark(value: Any) -> str:
-    return "yes" if value else ""
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from llmb.cli.context import Context, say
+from llmb.cli.results import results_of
 from llmb.cli.submit.announce import resubmit
-from llmb.results.result import Configuration
+from llmb.results.result import SUCCESS, UNKNOWN, configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -17,14 +18,12 @@ from llmb.submission.prepare import Prepared
 from llmb.system import locks
 from llmb.system.process import ProcessId
 
-_JOB_FIELDS = {own.name for own in fields(Job)} - {"env"}
-_SAME = (*(own.name for own in fields(Configuration) if own.name in _JOB_FIELDS), "repeat", "max_steps", "switches")
 _WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
 
 
 def key_of(job: Job) -> Hashable:
     """Equal for two jobs of one configuration and one repeat."""
-    return *(getattr(job, name) for name in _SAME), *sorted(job.env.items())
+    return configuration_of(job).key, job.repeat, job.max_steps, job.switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +88,6 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
 
 def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
     """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
-    from llmb.cli.results.judged import results_of
-    from llmb.results.result import SUCCESS, UNKNOWN
-
     ended = [run for run in runs if states[run.id].is_end]
     done = ((SUCCESS, None), (UNKNOWN, COMPLETED))
     results = zip(ended, results_of(context, ended), strict=True)

@@ -4,12 +4,13 @@
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import click
 
 from llmb.cli.context import Context, say
-from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
+from llmb.cli.submit.options import Option, SubmitOptions, overrides_of, with_options
 from llmb.errors import Fault, InputFaults, UsageError, as_fault, collected
 from llmb.workload.switches import absolute_image, parse_clock, parse_mount
 
@@ -18,28 +19,20 @@ from llmb.workload.switches import absolute_image, parse_clock, parse_mount
 class SingleOptions(SubmitOptions):
     """The options of ``single``."""
 
-    workload: Annotated[str, option("-w", "--workload", required=True, metavar="W", help="Workload, in any spelling.")]
-    size: Annotated[str | None, option("-s", "--size", metavar="SIZE", help="Model size (default: the workload's).")]
-    dtype: Annotated[str | None, option("--dtype", metavar="D", help="Precision (default: the workload's).")]
-    scale: Annotated[
-        int | None, option("--scale", type=COUNT, metavar="N", help="GPU count (default: JOB_TOTAL_GPUS).")
-    ]
-    repeats: Annotated[int, option("--repeats", type=COUNT, default=1, metavar="N", help="Run it N times.")]
+    workload: Annotated[str, Option("Workload, in any spelling.", "-w", "--workload", required=True, metavar="W")]
+    size: Annotated[str | None, Option("Model size (default: the workload's).", "-s", "--size", metavar="SIZE")]
+    dtype: Annotated[str | None, Option("Precision (default: the workload's).", metavar="D")]
+    scale: Annotated[int | None, Option("GPU count (default: JOB_TOTAL_GPUS).")]
+    repeats: Annotated[int, Option("Run it N times.", default=1)]
 
 
 def _word(value: str) -> str:
     return value.strip().lower()
 
 
-def _count(value: str) -> int:
-    if not value.strip().isdecimal() or int(value) < 1:
-        raise ValueError("must be a whole number from 1")
-    return int(value)
-
-
-def _step(value: str) -> int:
-    if not value.strip().isdecimal():
-        raise ValueError("must be a whole number from 0")
+def _number(value: str, least: int = 1) -> int:
+    if not value.strip().isdecimal() or int(value) < least:
+        raise ValueError(f"must be a whole number from {least}")
     return int(value)
 
 
@@ -61,18 +54,18 @@ def _mounts(value: str) -> tuple[str, ...]:
 
 # The field of SingleOptions that each variable sets, and how its text is read.
 VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "JOB_TOTAL_GPUS": ("scale", _count),
+    "JOB_TOTAL_GPUS": ("scale", _number),
     "MODEL_SIZE": ("size", str.strip),
     "DTYPE": ("dtype", _word),
     "GPU_TYPE": ("gpu_type", _word),
-    "GPUS_PER_NODE": ("gpus_per_node", _count),
-    "MAX_STEPS": ("max_steps", _count),
-    "GBS": ("gbs", _count),
+    "GPUS_PER_NODE": ("gpus_per_node", _number),
+    "MAX_STEPS": ("max_steps", _number),
+    "GBS": ("gbs", _number),
     "TIME_LIMIT": ("time_limit", _clock),
     "STRONG_SCALING": ("strong_scaling", _flag),
     "ENABLE_PROFILE": ("profile", _flag),
-    "PROFILE_START_STEP": ("profile_start", _step),
-    "PROFILE_STOP_STEP": ("profile_stop", _count),
+    "PROFILE_START_STEP": ("profile_start", partial(_number, least=0)),
+    "PROFILE_STOP_STEP": ("profile_stop", _number),
     "PROFILE_RANKS": ("profile_ranks", str.strip),
     "ENABLE_GPU_METRICS": ("gpu_metrics", _flag),
     "ENABLE_NCCLTRACE": ("nccl_trace", _flag),
@@ -155,7 +148,7 @@ def read_variables(
     from llmb.workload.variables import unread
 
     values, used, ignored, faults = dict[str, Any](), dict[str, str](), list[str](), list[Fault]()
-    for name, (field, read) in {**VARIABLES, _NODES: ("scale", _count)}.items():
+    for name, (field, read) in {**VARIABLES, _NODES: ("scale", _number)}.items():
         text = environ.get(name, "")
         if not text.strip():
             continue

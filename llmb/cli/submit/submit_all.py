@@ -10,7 +10,7 @@ import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, say
-from llmb.cli.submit.options import COUNT, SubmitOptions, option, overrides_of, with_options
+from llmb.cli.submit.options import Option, SubmitOptions, overrides_of, with_options
 from llmb.errors import InputFaults, UsageError
 
 _FILE = click.Path(path_type=Path)
@@ -21,23 +21,13 @@ class ListOptions(SubmitOptions):
     """Options that narrow a list, or select what to run without one."""
 
     joblist: Annotated[Path | None, click.argument("joblist", required=False, type=_FILE)]
-    file: Annotated[Path | None, option("-f", "--file", type=_FILE, metavar="FILE", help="The job list, as JOBLIST.")]
-    max_scale: Annotated[int | None, option("--max-scale", type=COUNT, metavar="N", help="At most N GPUs.")]
-    min_scale: Annotated[
-        bool, option("--min-scale", is_flag=True, help="Only the smallest scale of each configuration.")
-    ]
-    scales: Annotated[
-        tuple[int, ...], option("--scale", "scales", callback=common.numbers, metavar="A,B", help="Only these scales.")
-    ]
-    dtypes: Annotated[
-        tuple[str, ...],
-        option("--dtype", "dtypes", multiple=True, callback=common.words, metavar="D", help="Only these dtypes."),
-    ]
-    workloads: Annotated[
-        tuple[str, ...],
-        option("--workloads", multiple=True, callback=common.words, metavar="W", help="Only these: key or key_size."),
-    ]
-    repeats: Annotated[int | None, option("--repeats", type=COUNT, metavar="N", help="Run each configuration N times.")]
+    file: Annotated[Path | None, Option("The job list, as JOBLIST.", "-f", "--file", type=_FILE, metavar="FILE")]
+    max_scale: Annotated[int | None, Option("At most N GPUs.")]
+    min_scale: Annotated[bool, Option("Only the smallest scale of each configuration.")]
+    scales: Annotated[tuple[int, ...], Option("Only these scales.", "--scale", callback=common.numbers, metavar="A,B")]
+    dtypes: Annotated[tuple[str, ...], Option("Only these dtypes.", "--dtype", callback=common.words, metavar="D")]
+    workloads: Annotated[tuple[str, ...], Option("Only these: key or key_size.", callback=common.words, metavar="W")]
+    repeats: Annotated[int | None, Option("Run each configuration N times.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

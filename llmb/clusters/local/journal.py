@@ -5,6 +5,7 @@ The process that creates scheduler.json decides: a runner starts the run, a canc
 runner writes it; when the runner is gone, the process that notices that.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -130,6 +131,12 @@ def state_of_end(journal: Journal, end: End) -> JobState:
 def _check_there(directory: Path) -> None:
     if not directory.is_dir():  # writing would create it again
         raise LlmbError(f"the run folder {directory} no longer exists", code="run-folder-missing", value=str(directory))
+
+
+def say(text: str) -> None:
+    """Print a line of the log of a runner or the supervisor."""
+    with contextlib.suppress(OSError):  # the disk of the log is full
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
 
 
 NEVER_QUEUED = JobState(state=LOST, reason="llmb-run was interrupted before it queued the run")

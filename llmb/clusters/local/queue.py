@@ -15,7 +15,7 @@ from pathlib import Path
 from llmb.errors import LlmbError
 from llmb.system import files, locks, shell
 from llmb.system.process import host_name
-from llmb.text import typed, yamlfile
+from llmb.text import typed
 
 # What a program needs to run and to find its libraries.
 BASE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
@@ -97,8 +97,7 @@ def run_id(path: Path) -> str:
 def read(path: Path) -> Entry | None:
     """An entry; None when it was removed. Raises LlmbError for an invalid one, whose content the message omits."""
     try:
-        data = files.read_json(path)
-        return None if data is None else typed.read(Entry, yamlfile.Document(name=str(path), data=data))
+        return typed.read_json(Entry, path)
     except LlmbError:
         message = f"{path} is not a valid entry of the queue"
         raise LlmbError(message, code="entry-invalid", value=str(path)) from None
@@ -137,10 +136,8 @@ def set_running(folder: Path, running: Running | None) -> None:
 
 def running(folder: Path) -> Running | None:
     """The active run; None also when the file cannot be read: the run's own folder has everything."""
-    path = folder / _RUNNING
     try:
-        data = files.read_json(path)
-        return None if data is None else typed.read(Running, yamlfile.Document(name=str(path), data=data))
+        return typed.read_json(Running, folder / _RUNNING)
     except LlmbError:
         return None
 

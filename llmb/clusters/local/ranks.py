@@ -19,7 +19,7 @@ from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, StagedFile, Stamp
 from llmb.system import files, shell
 from llmb.system.process import ProcessId, kill_marked
-from llmb.text import typed, yamlfile
+from llmb.text import typed
 
 MARK = "LLMB_RUN_ID"  # in the environment of every process of a run
 _START = Path(__file__).with_name("start_rank.py")
@@ -92,11 +92,10 @@ def to_text(script: Script) -> str:
 
 def read_script(path: Path) -> Script:
     """The script in a file. Raises LlmbError when the file is missing or invalid."""
-    data = files.read_json(path)
-    if data is None:
+    if (script := typed.read_json(Script, path)) is None:
         message = f"the script {path} does not exist"
         raise LlmbError(message, hint="submit the job again", code="script-missing", value=str(path))
-    return typed.read(Script, yamlfile.Document(name=str(path), data=data))
+    return script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,14 +30,14 @@ def main(arguments: list[str]) -> int:
         run = record.load(Path(arguments[0]))
         begun = journal.Journal(id=run.stamp.id, runner=process.ProcessId.current(), started=time.time())
         if not journal.create(run.place, begun):
-            _say(f"{run.id} was started or cancelled before")
+            journal.say(f"{run.id} was started or cancelled before")
             return 0
         signal.signal(signal.SIGTERM, _note_signal)
         end = _conclude(run, _end_of(run, begun))
     except LlmbError as error:
-        _say(describe(error))
+        journal.say(describe(error))
         return 1
-    _say(f"{end.state} {end.reason}".rstrip())
+    journal.say(f"{end.state} {end.reason}".rstrip())
     return 0
 
 
@@ -47,7 +47,7 @@ def _conclude(run: record.RunRecord, end: journal.End) -> journal.End:
         try:
             return journal.conclude(run.place, run.stamp.id, end)
         except files.DiskFullError as error:
-            _say(f"waiting for space: {error.message}")
+            journal.say(f"waiting for space: {error.message}")
             time.sleep(FULL_POLL)
 
 
@@ -55,7 +55,7 @@ def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.End:
     try:
         return _run(read_script(run.script), run.place, begun)
     except LlmbError as error:
-        _say(describe(error))
+        journal.say(describe(error))
         return journal.end_now(FAILED, error.message)
 
 
@@ -63,7 +63,7 @@ def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End
     for staged in script.files:
         files.write_text(Path(script.work) / staged.name, staged.text)
     _log_to(Path(script.batch_log))
-    _say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
+    journal.say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
     if cancelled := journal.cancelled_by(directory):
         return journal.end_now(CANCELLED, cancelled)
     ranks = Ranks(script)
@@ -84,7 +84,7 @@ def _watch(script: Script, directory: Path, ranks: Ranks) -> journal.End:
         ended = ranks.next_exit(POLL)
         if ended is not None and ended.code != 0:
             cause = ranks.cause(ended)
-            _say(f"{cause}; the others have {script.grace:g} s to end")
+            journal.say(f"{cause}; the others have {script.grace:g} s to end")
             ranks.wait(script.grace)
             return journal.end_now(FAILED, str(cause), exit_code=cause.shell_code)
         if cancelled := journal.cancelled_by(directory):
@@ -107,11 +107,6 @@ def _log_to(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the disk of the log is full
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

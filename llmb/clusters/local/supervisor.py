@@ -5,7 +5,6 @@ It belongs to no command and no terminal. It imports everything at its start, be
 removed while it serves the queue.
 """
 
-import contextlib
 import os
 import signal
 import sys
@@ -30,9 +29,9 @@ def main(arguments: list[str]) -> int:
     while True:
         try:
             with locks.hold(folder, queue.LOCK):
-                _say(f"supervisor {os.getpid()} serves {folder}")
+                journal.say(f"supervisor {os.getpid()} serves {folder}")
                 _serve(folder, idle)
-                _say(f"supervisor {os.getpid()} ends")
+                journal.say(f"supervisor {os.getpid()} ends")
         except locks.LockHeldError:
             return 0
         # A submission may have seen the lock held just before it was released.
@@ -43,7 +42,7 @@ def main(arguments: list[str]) -> int:
 def _serve(folder: Path, idle: float) -> None:
     queue.clean_up(folder)
     if (before := queue.running(folder)) is not None:
-        _say(f"{before.id} was active when the previous supervisor ended")
+        journal.say(f"{before.id} was active when the previous supervisor ended")
         _guarded(folder, before.id, before.directory, None)
     last = time.monotonic()
     while True:
@@ -52,7 +51,7 @@ def _serve(folder: Path, idle: float) -> None:
             try:
                 _take(folder, waiting[0])
             except files.DiskFullError as error:  # the run keeps its position, and starts when there is space
-                _say(f"the queue waits: {error.message}")
+                journal.say(f"the queue waits: {error.message}")
                 time.sleep(FULL_POLL)
             last = time.monotonic()
         elif time.monotonic() - last >= idle:
@@ -65,7 +64,7 @@ def _take(folder: Path, path: Path) -> None:
     try:
         entry = queue.read(path)
     except LlmbError as error:
-        _say(f"{error.message}; moved to {queue.set_aside(path)}")
+        journal.say(f"{error.message}; moved to {queue.set_aside(path)}")
         return
     if entry is not None:
         for written in (folder, entry.directory):
@@ -82,7 +81,7 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | No
     try:
         queue.set_running(folder, queue.Running(id=run_id, directory=directory))
         runner = _start(folder, entry) if entry is not None else None
-        _say(f"{run_id} {_wait(directory)}")
+        journal.say(f"{run_id} {_wait(directory)}")
         if runner is not None:
             shell.reap(runner)
     except files.DiskFullError:
@@ -96,12 +95,12 @@ def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | No
 
 
 def _give_up(run_id: str, directory: Path, reason: str) -> None:
-    _say(f"{run_id}: {reason}")
+    journal.say(f"{run_id}: {reason}")
     try:
         if journal.read(directory) is None:
             journal.conclude(directory, run_id, journal.end_now(FAILED, reason.partition("\n")[0]))
     except LlmbError as error:
-        _say(f"{run_id}: {error.message}")
+        journal.say(f"{run_id}: {error.message}")
 
 
 def _start(folder: Path, entry: queue.Entry) -> shell.Popen[bytes] | None:
@@ -117,7 +116,7 @@ def _start(folder: Path, entry: queue.Entry) -> shell.Popen[bytes] | None:
 
 
 def _spawn(folder: Path, entry: queue.Entry) -> shell.Popen[bytes]:
-    _say(f"{entry.id} starts in {entry.directory}")
+    journal.say(f"{entry.id} starts in {entry.directory}")
     runner = shell.spawn(
         entry.argv,
         env=entry.environment,
@@ -143,11 +142,6 @@ def _wait(directory: Path) -> str:
         time.sleep(POLL)
     end = seen.end or journal.settle(directory, seen)
     return f"{end.state} {end.reason}".rstrip()
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the disk of the log is full
-        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -34,30 +34,6 @@ _EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)
 OVERDUE = 600.0  # seconds after the end in a run's files in which Run:ai must have reported it
 
 
-_AGAIN = "then llmb-run jobs cancel RUN, and llmb-run jobs retry RUN"
-# What to do about a reason. Waiting for GPUs in use (Unschedulable, FailedScheduling) needs no advice.
-_MEANINGS = (
-    (
-        r"FailedMount|FailedAttachVolume|claim \S+ not found",
-        f"its volume cannot be mounted: check runai.pvc.claim in cluster_config.yaml, {_AGAIN}",
-    ),
-    (
-        r"ErrImagePull|ImagePullBackOff|InvalidImageName",
-        f"its image cannot be pulled: check its name, and the project's credential for its registry, {_AGAIN}",
-    ),
-    (
-        r"secret \S+ not found|CreateContainerConfigError",
-        f"a secret is missing: create it in the project, or check runai.secrets in cluster_config.yaml, {_AGAIN}",
-    ),
-    (r"OverLimit|OverQuota", "the project's quota of GPUs is used up: it starts as others end, or ask for more"),
-)
-
-
-def advice_for(reason: str) -> str:
-    """What to do about a workload that waits for ``reason``; empty where waiting is all there is to do."""
-    return next((text for pattern, text in _MEANINGS if re.search(pattern, reason)), "")
-
-
 def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     """The state of a run whose workload is ``data`` in Run:ai."""
     files = bashscript.read_files(run)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import END, NO_IMAGE, THREADS, UMASK, bash
+from llmb.clusters.bashscript import bash
 from llmb.clusters.runai import request
 from llmb.config import ClusterConfig
 from llmb.runs.launch import Launch, Stamp
@@ -108,12 +108,12 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
     pvc = request.section(setting.config).pvc
     content = request.body(launch, stamp, script, setting.config)
     if launch.image is None:
-        content["spec"]["image"] = NO_IMAGE
+        content["spec"]["image"] = bashscript.NO_IMAGE
     launch, several = request.launch_in_pod(pvc, launch), launch.nodes > 1
     variables = bashscript.environment(launch, stamp.id, request.in_pod(pvc, setting.programs))
     if launch.venv is None:  # the image's own PYTHONPATH stays
         variables["PYTHONPATH"] += "${PYTHONPATH:+:$PYTHONPATH}"
-    count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in END.splitlines()))
+    count = _COUNT.format(nodes=launch.nodes, end="".join(f"    {line}\n" for line in bashscript.END.splitlines()))
     parts = [
         "#!/bin/bash",
         *request.to_lines(request.kind_of(launch), content),
@@ -126,7 +126,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
         f'llmb_own="$llmb_work"/{bash(f"log-{launch.name}.out")}',
         # Several pods cannot append to one file of a shared volume.
         *(['(( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"'] if several else []),
-        UMASK + _FIRST_ACT + _ID.format(name=bash(request.workload_name(launch, stamp), always=True)),
+        bashscript.UMASK + _FIRST_ACT + _ID.format(name=bash(request.workload_name(launch, stamp), always=True)),
         *([count] if several else []),
         'cd "$llmb_work" || exit 1',
         *_files(launch),
@@ -139,7 +139,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting, script: str) -> str:
     last = _LAST_ACT.format(
         limit=launch.time_limit, timed_out=TIMED_OUT, unwatch='kill "$llmb_watch" 2> /dev/null\n' if several else ""
     )
-    acts = [_WAIT, *([_WATCH] if several else []), last, *([_OF_SEVERAL] if several else []), END]
+    acts = [_WAIT, *([_WATCH] if several else []), last, *([_OF_SEVERAL] if several else []), bashscript.END]
     return "\n".join(parts) + "\n" + "".join(acts)
 
 
@@ -163,7 +163,7 @@ def _start(launch: Launch, several: bool) -> Iterator[str]:
     yield f"{bash(python(launch))} -m torch.distributed.run {where} --nproc_per_node={launch.ranks_per_node}"
     meet = ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT"' if several else ""
     yield f"--max_restarts=0{meet} --no-python"
-    rank = _RANK + (THREADS if launch.venv is not None else "") + 'exec "$@"'
+    rank = _RANK + (bashscript.THREADS if launch.venv is not None else "") + 'exec "$@"'
     yield f"bash -c {bash(rank)} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))

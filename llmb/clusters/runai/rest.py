@@ -95,9 +95,9 @@ class Client:
             if not found or data.get("next") in (None, "", 0):
                 return
 
-    def change(self, method: str, path: str) -> None:
+    def post(self, path: str) -> None:
         """Request a change that may be repeated. Raises LlmbError."""
-        self._ask(method, path)
+        self._ask("POST", path)
 
     def create(self, path: str, content: Mapping[str, Any]) -> Any:
         """Create something, once.
@@ -105,20 +105,14 @@ class Client:
         Raises UnclearError where the request may have arrived and there is no valid answer, BrokenGatewayError among
         them; LlmbError for a refusal.
         """
-        return self._ask("POST", path, content=content, is_once=True)
+        return self._ask("POST", path, json=content, is_once=True)
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str | int] | None = None,
-        content: Mapping[str, Any] | None = None,
-        is_once: bool = False,
-    ) -> Any:
+    def _ask(self, method: str, path: str, *, is_once: bool = False, **content: Any) -> Any:
+        """The data of the answer; ``content``: of the request, as httpx names it. Raises LlmbError."""
         token = self._signed_in()
         for left in reversed(range(_TOKENS)):
-            answer = self._send(method, path, token=token, params=params, content=content, is_once=is_once)
+            headers = {"Authorization": f"Bearer {token.text}"}
+            answer = self._send(method, f"{self.base_url}{path}", is_once=is_once, headers=headers, **content)
             if answer.status_code != 401 or not left:
                 break
             token = self._signed_in(instead_of=token)  # it was revoked, or the clocks differ
@@ -138,7 +132,11 @@ class Client:
         """A new token, by the first way that this control plane supports. Raises SignInError, LlmbError."""
         refusal: httpx.Response | None = None
         for way in self._ways:
-            answer = self._send("POST", "/token", content=way.content, version=way.version)
+            # Version 2 takes a form instead of JSON.
+            if way.version == 2:
+                answer = self._send("POST", f"{self.base_url.removesuffix('/v1')}/v2/token", data=way.content)
+            else:
+                answer = self._send("POST", f"{self.base_url}/token", json=way.content)
             if (token := _token_of(answer)) is not None:
                 self._ways = (way, *(other for other in self._ways if other is not way))
                 return token
@@ -149,32 +147,16 @@ class Client:
         assert refusal is not None
         raise fault_of_sign_in(self.base_url, self._credentials.id, refusal)
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        token: Token | None = None,
-        params: Mapping[str, str | int] | None = None,
-        content: Mapping[str, Any] | None = None,
-        is_once: bool = False,
-        version: int = 1,
-    ) -> httpx.Response:
+    def _send(self, method: str, url: str, *, is_once: bool = False, **content: Any) -> httpx.Response:
         """The answer; the request is repeated while the server is busy or cannot be reached.
 
-        A request that ``is_once`` is repeated only where it has certainly not arrived. ``version`` is the API's; 2
-        takes a form instead of JSON.
+        A request that ``is_once`` is repeated only where it has certainly not arrived.
         """
-        headers = {"Authorization": f"Bearer {token.text}"} if token is not None else {}
-        base = self.base_url if version == 1 else f"{self.base_url.removesuffix('/v1')}/v{version}"
-        form, data = (content, None) if version == 2 else (None, content)
-
-        def attempt() -> httpx.Response:
-            return self._attempt(is_once, method, f"{base}{path}", params=params, json=data, data=form, headers=headers)
-
-        attempts = 1 if self._is_hurried else ATTEMPTS
         return http.persist(
-            attempt, lambda seconds, _: time.sleep(seconds), attempts=attempts, first_pause=self._first_pause
+            lambda: self._attempt(is_once, method, url, **content),
+            lambda seconds, _: time.sleep(seconds),
+            attempts=1 if self._is_hurried else ATTEMPTS,
+            first_pause=self._first_pause,
         )
 
     def _attempt(self, is_once: bool, method: str, url: str, **content: Any) -> httpx.Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.clusters import bashscript
+from llmb.clusters.advice import advice
 from llmb.clusters.base import Pace
 from llmb.clusters.runai import phases, pod_script, request, runai_checks, token, workloads
 from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
@@ -136,7 +137,7 @@ class RunaiCluster:
         found = {run.id: phases.of_workload(run, known[key], now) for key, run in by_workload.items() if key in known}
         found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
         for key, state in self._explained(found, by_workload).items():
-            found[key] = replace(state, fix=phases.advice_for(state.reason)) if state.state in WAITING else state
+            found[key] = replace(state, fix=advice("runai_waiting", state.reason)) if state.state in WAITING else state
         missing = [run for run in runs if run.id not in found]
         since = min((run.submitted_at for run in missing), default=now)
         deleted = api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}

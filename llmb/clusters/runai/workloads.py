@@ -103,7 +103,7 @@ class Api:
     def suspend(self, kind: str, workload_id: str) -> None:
         """Stop a workload: its pods end, its record stays. Does nothing where it no longer exists. Raises LlmbError."""
         try:
-            self.client.change("POST", f"/workloads/{kind}/{workload_id}/suspend")
+            self.client.post(f"/workloads/{kind}/{workload_id}/suspend")
         except NotThereError:
             return
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from llmb.clusters.advice import advice
 from llmb.errors import LlmbError
 from llmb.runs.state import ENDS, KNOWN, WAITING, JobState
 from llmb.system import shell
@@ -129,31 +130,6 @@ _WAITED = re.compile(
     r"|Assoc|QOS|Max\w+PerAccount|Cleaning|Prolog|BurstBuffer|JobArrayTaskLimit|RequeueHold|WaitingForScheduling"
 )
 _LAST_SIGNAL = 64  # Slurm itself uses 125 for a job that was out of memory
-_LIMITS = "a limit of your account or QOS: it starts as others end; sacctmgr show assoc user=$USER lists the limits"
-_AGAIN = "llmb-run jobs cancel RUN, then llmb-run jobs retry RUN"
-# What to do about a reason for waiting. A job that waits for its turn or for busy nodes (Priority, Resources) needs no
-# advice. The first row that fits counts.
-_MEANINGS = (
-    (r"JobHeldAdmin", "an administrator holds it, and only an administrator can release it"),
-    (r"JobHeld|JobHoldMaxRequeue|requeued held|RequeueHold", "it is held: scontrol release JOB releases it"),
-    (r"InvalidAccount|InvalidQOS", f"its account or QOS is no longer one of yours: {_AGAIN} --slurm-arg KEY=VALUE"),
-    (r"Assoc|QOS|Max\w+Per(Account|User)", _LIMITS),
-    (r"PartitionDown|PartitionInactive", "the partition is down: it starts when an administrator enables it again"),
-    (r"PartitionTimeLimit", f"the partition allows less time: {_AGAIN} --time-limit HH:MM:SS"),
-    (r"PartitionNodeLimit|PartitionConfig", "the partition gives a job fewer nodes: name another, or a smaller scale"),
-    (r"ReqNodeNotAvail.*Reserved", "nodes are reserved for others, or for maintenance: scontrol show reservation"),
-    (r"ReqNodeNotAvail|Nodes required for job are DOWN|NodeDown", "nodes are out of service: sinfo -R says why"),
-    (r"BadConstraints", f"no node has what it asks for: {_AGAIN} --slurm-arg KEY=VALUE"),
-    (r"Licenses", "licenses are in use: scontrol show licenses"),
-    (r"Reservation", "its reservation has not begun or has ended: scontrol show reservation"),
-    (
-        r"DependencyNeverSatisfied",
-        f"the job that it depends on has failed, so it never starts: {_AGAIN} --slurm-arg dependency=null",
-    ),
-    (r"Dependency", "it waits for another job, as --slurm-arg dependency asked: scontrol show job JOB"),
-    (r"BeginTime", "it starts later: --slurm-arg begin asked for that, or it was requeued"),
-    (r"launch failure|JobLaunchFailure", "its node could not start it: scontrol release JOB, once the node is well"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +212,7 @@ def _state(shown: str, reason: str, start: str, end: str, code: str) -> JobState
         exit_code=read_exit_code(code) if is_end else None,
         started=epoch_seconds(start) if word not in WAITING else None,  # of a waiting job it is a forecast
         ended=epoch_seconds(end) if is_end else None,
-        fix=advice_for(why) if word in WAITING else "",
+        fix=advice("slurm_waiting", why) if word in WAITING else "",
     )
 
 
@@ -256,11 +232,6 @@ def reason_of(shown: str, reason: str) -> str:
         return f"cancelled by {_user_name(int(match[1]))}"
     is_stale = state_word(shown) not in WAITING and _WAITED.match(reason) is not None
     return "" if reason in _NO_REASON or is_stale else reason
-
-
-def advice_for(reason: str) -> str:
-    """What to do about a job that waits for ``reason``; empty where waiting is all there is to do."""
-    return next((text for pattern, text in _MEANINGS if re.search(pattern, reason)), "")
 
 
 def read_exit_code(text: str) -> int | None:

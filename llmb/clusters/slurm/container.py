@@ -12,8 +12,7 @@ gigabytes of the node's disk. Source: pyxis_slurmstepd.c.
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from llmb.clusters import bashscript
-from llmb.clusters.bashscript import bash
+from llmb.clusters.bashscript import bash, python_path
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.runs.launch import Launch, Stamp
@@ -91,7 +90,7 @@ def in_rank(launch: Launch, programs: str, given: Collection[str]) -> str:
 
     ``given``: the variables that the job sets itself, which stay.
     """
-    path = bash(bashscript.python_path(launch, programs))
+    path = bash(python_path(launch, programs))
     pairs = " ".join(f"{name}={folder}" for name, folder in CACHES.items() if name not in given)
     return f"export {PYTHONPATH}={path}${{{PYTHONPATH}:+:${PYTHONPATH}}}\n" + _CACHES.format(
         folder=NODE_FOLDER, pairs=pairs

@@ -98,7 +98,7 @@ def read(text: str) -> dict[str, Partition]:
         if len(fields) != 9:
             continue
         shown, available, limit, size, count, state, gres, names, reason = fields
-        name = shown.rstrip("*")
+        name, most = shown.rstrip("*"), size.rpartition("-")[2]
         partition = found.setdefault(
             name,
             Partition(
@@ -106,7 +106,7 @@ def read(text: str) -> dict[str, Partition]:
                 is_default=shown.endswith("*"),
                 available=available,
                 time_limit=seconds(limit),
-                max_nodes=_max_nodes(size),
+                max_nodes=int(most) if most.isdecimal() else None,
                 nodes=[],
             ),
         )
@@ -121,11 +121,6 @@ def read(text: str) -> dict[str, Partition]:
             raise LlmbError(message, hint=hint, code="sinfo-unreadable", value=line) from error
         partition.nodes.append(nodes)
     return found
-
-
-def _max_nodes(size: str) -> int | None:
-    last = size.rpartition("-")[2]
-    return int(last) if last.isdecimal() else None
 
 
 @dataclass(slots=True, kw_only=True)

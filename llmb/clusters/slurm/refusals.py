@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks Slurm which runs it would refuse (sbatch --test-only), and knows what to do about each refusal."""
+"""Asks Slurm which runs it would refuse (sbatch --test-only)."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from llmb.clusters.advice import advice
 from llmb.clusters.slurm.commands import Client, SilentError, last_line
 from llmb.clusters.slurm.request import GPU_OPTIONS
 from llmb.errors import Fault
@@ -17,49 +17,6 @@ _SIZES = ("nodes", "ntasks-per-node", "time", "segment")
 _OF_THE_WHOLE = frozenset({*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"})
 _SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
 _NO_NODE = "Requested node configuration is not available"
-_OTHER_PARTITION = "'partition' in cluster_config.yaml or --slurm-arg partition=NAME; sinfo lists them"
-_SECTION = "cluster_config.yaml, slurm section"
-# The fix for a reason that Slurm gives. The first row that fits counts.
-_HINTS = (
-    (r"policy", "a limit of your association or QOS: wait for jobs to end; sacctmgr show assoc user=$USER"),
-    (r"max jobs", "you have reached a limit of your association or QOS: wait for jobs to end"),
-    (
-        r"without (?:any )?GPU|GPU resources?\b|must request .*GPU",
-        "GPU jobs ask for none: set 'gres' in cluster_config.yaml, slurm: {gpu: {gres: 8}}; "
-        "llmb-install --yes detects it",
-    ),
-    (r"inactive or drain", f"the partition takes no jobs now: try again later, or name another, {_OTHER_PARTITION}"),
-    (
-        r"\baccount\b",
-        f"set 'account' in {_SECTION}, unless SBATCH_ACCOUNT or --slurm-arg named it; "
-        "sacctmgr show assoc user=$USER lists yours",
-    ),
-    (
-        r"partition",
-        f"set 'partition' in {_SECTION}, unless SBATCH_PARTITION or --slurm-arg named it; sinfo lists them",
-    ),
-    (r"time limit", "choose another partition or a shorter limit: --time-limit HH:MM:SS"),
-    (r"\bqos\b", f"set 'qos' in {_SECTION}; sacctmgr show qos lists them"),
-    (r"license", "scontrol show licenses lists them; --slurm-arg licenses=null asks for none"),
-    (r"reservation", "scontrol show reservation lists them"),
-    (r"feature", f"no node has the 'constraint' of {_SECTION}: sinfo -o '%N %f' lists features"),
-    (r"node configuration", "no node has what it asks for: check 'gres' and 'partition' against sinfo -o '%P %D %G'"),
-    (r"node count", "the partition has fewer nodes; choose a smaller scale or another partition"),
-    (r"generic resource", "check 'gres' in cluster_config.yaml against sinfo -o '%P %G'; null for none"),
-    (r"node name", "name nodes that exist in 'nodelist' and 'exclude': sinfo -N -o %N"),
-    (r"invalid number of nodes", "'nodelist' may name as many nodes as the job has: a larger scale, or fewer names"),
-    (r"time specification", "--time-limit HH:MM:SS instead of --slurm-arg time"),
-    (
-        r"establish a configuration source|fetch_config",
-        "this machine belongs to no Slurm cluster: run llmb-run on a login node, or set SLURM_CONF to its slurm.conf",
-    ),
-    (r"unrecognized option", "this Slurm does not know the option: check 'args', or set it to null"),
-)
-
-
-def hint_for(reason: str) -> str | None:
-    """The fix for the ``reason`` of a refusal by sbatch; None where llmb knows none."""
-    return next((hint for pattern, hint in _HINTS if re.search(pattern, reason, re.IGNORECASE)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +36,12 @@ class Refusal:
     def fault(self) -> Fault:
         """The refusal as users read it."""
         message = f"Slurm would refuse a job {self.what}: {self.reason}"
-        return Fault(message=message, hint=hint_for(self.reason), code="slurm-would-refuse", value=self.reason)
+        return Fault(
+            message=message,
+            hint=advice("slurm_refused", self.reason),
+            code="slurm-would-refuse",
+            value=self.reason,
+        )
 
 
 def refusals(client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]) -> Iterator[Refusal]:

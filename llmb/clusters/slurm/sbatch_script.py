@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llmb.clusters import bashscript
-from llmb.clusters.bashscript import EXIT, NO_IMAGE, NO_VENV, THREADS, WRITE_END, bash
+from llmb.clusters.bashscript import bash
 from llmb.clusters.slurm import container, request
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
@@ -136,7 +136,7 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
     own = container.remove_own(launch) if setting.container else ""
-    return "\n".join(parts) + "\n" + _LAST_ACT + WRITE_END + own + EXIT
+    return "\n".join(parts) + "\n" + _LAST_ACT + bashscript.WRITE_END + own + bashscript.EXIT
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
@@ -157,7 +157,7 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
     if setting.mpi is not None:
         yield f"--mpi={bash(setting.mpi)}"
     if setting.container:
-        image = str(image_path(launch.image, setting.config)) if launch.image is not None else NO_IMAGE
+        image = str(image_path(launch.image, setting.config)) if launch.image is not None else bashscript.NO_IMAGE
         yield f"--container-image={bash(image)}"
         mounted = container.mounts(launch, stamp, setting.programs)
         yield f"--container-mounts={bash(','.join(mounted), always=True)}"
@@ -166,21 +166,21 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
     yield f"bash -c {bash(_rank(launch, setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
-    python = "python3" if setting.container else f"{launch.venv or NO_VENV}/bin/python"
+    python = "python3" if setting.container else f"{launch.venv or bashscript.NO_VENV}/bin/python"
     yield bashscript.program(launch, python)
 
 
 def _rank(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> str:
     """What bash runs in each rank before and as its program."""
     if not setting.container:
-        return _RANK + THREADS + _EXEC
+        return _RANK + bashscript.THREADS + _EXEC
     own = [f"export {name}={value}\n" for name, value in variables.items() if name not in _OF_THE_JOB]
     given = {*variables, *setting.config.pass_environment}
     return (
         _RANK
         + "".join(own if container.ENV in setting.lacks else [])
         + container.in_rank(launch, setting.programs, given)
-        + THREADS
+        + bashscript.THREADS
         + _EXEC
     )
 

@@ -98,7 +98,7 @@ def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str
 
 
 def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
-    shown = help_of(client, "srun") if setting.container else None
+    shown = _plain(client, ["srun", "--help"]) if setting.container else None
     if shown is not None and "--container-image" not in shown:
         yield Fault(
             message="this Slurm has no pyxis: srun has no option --container-image",
@@ -201,14 +201,14 @@ def has_segment(client: Client, config: ClusterConfig) -> bool:
     given = slurm is not None and (slurm.segment or "segment" in {*slurm.gpu.given, *slurm.cpu.given})
     if not given and not any(config.gpu(name).gpus_per_node == 4 for name in (config.gpu_type, *config.gpu_types)):
         return True
-    shown = help_of(client, "sbatch")
+    shown = _plain(client, ["sbatch", "--help"])
     return shown is None or "--segment" in shown
 
 
 def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
     """Those of container.PYXIS_OPTIONS, and PMIX, that this srun does not have. Empty where srun cannot be asked."""
     slurm = config.slurm or SlurmConfig()
-    shown = help_of(client, "srun") if slurm.container == container.PYXIS else None
+    shown = _plain(client, ["srun", "--help"]) if slurm.container == container.PYXIS else None
     if shown is None or "--container-image" not in shown:  # without any pyxis, nothing is known of its options
         return frozenset()
     found = {name for name in container.PYXIS_OPTIONS if name.removeprefix("no-") not in shown}
@@ -233,11 +233,6 @@ def mpi_kinds(client: Client) -> list[str] | None:
     """The values that srun takes for ``--mpi``; None where it cannot be asked."""
     shown = _plain(client, ["srun", "--mpi=list"])
     return None if shown is None else shown.replace(",", " ").split()
-
-
-def help_of(client: Client, program: str) -> str | None:
-    """The help of one of Slurm's commands; None where it cannot be run."""
-    return _plain(client, [program, "--help"])
 
 
 def _plain(client: Client, argv: Sequence[str]) -> str | None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from llmb.clusters.advice import advice
 from llmb.clusters.base import Pace, UnclearError
-from llmb.clusters.slurm import commands, partitions, poll, refusals, sbatch_script, slurm_checks
+from llmb.clusters.slurm import commands, partitions, poll, sbatch_script, slurm_checks
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError
 from llmb.runs import programs
@@ -141,7 +142,9 @@ def job_id_of(done: shell.Completed) -> str:
         how = f"was killed by signal {-done.code}" if done.code < 0 else f"ended with exit code {done.code}"
         raise _unclear(f"sbatch {how}{_quoted(done.out or done.err)}")
     reason = reason or commands.last_line(done.out)
-    raise LlmbError(f"Slurm refused it: {reason}", hint=refusals.hint_for(reason), code="slurm-refused", value=reason)
+    raise LlmbError(
+        f"Slurm refused it: {reason}", hint=advice("slurm_refused", reason) or None, code="slurm-refused", value=reason
+    )
 
 
 def _unclear(message: str, when: str = "", *, code: str = "sbatch-unclear") -> UnclearError:

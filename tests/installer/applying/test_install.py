@@ -2,6 +2,7 @@
 """Tests of whole installations by the real command and pip, with small wheels: again, on, changed, broken off."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -59,8 +60,9 @@ def test_the_first_time(installed: tuple[Path, Path, str]) -> None:
     assert {config.workloads.config[key].venv_path for key in keys} == {install / "venvs" / "torch"}
     assert (config.cluster_type, config.gpu_type, config.environment) == ("local", "cpu", {"A": "b"})
     assert versions(install) == "2.13.0 5.23.0"
-    assert "transformers==5.23.0; torch for CPUs: done after" in output
-    assert f"Next: llmb-run submit-all --min-scale --install '{install}' --wait" in output
+    assert [line for line in output.splitlines() if line.startswith("venv torch:") and ": done" in line]
+    following = shlex.split(output[output.index("Next: ") :].splitlines()[0])
+    assert following[1:] == ["llmb-run", "submit-all", "--min-scale", "--install", str(install), "--wait"]
 
 
 def test_its_record(installed: tuple[Path, Path, str]) -> None:
@@ -83,7 +85,7 @@ def test_the_second_time_starts_and_writes_nothing(
     answers, install, _ = installed
     before = tree(install)
     cli.cli.main(["--config", str(answers), "--yes"], standalone_mode=False)
-    assert capsys.readouterr().out.startswith("Nothing to do: ")
+    assert capsys.readouterr().out.startswith("Nothing to do:")
     assert tree(install) == before
 
 
@@ -94,7 +96,7 @@ def test_status(installed: tuple[Path, Path, str], run_install: Install) -> None
     status = json.loads(done.stdout)
     assert (status["cluster_type"], status["gpu_type"]) == ("local", "cpu")
     what = {row["step"]: row["what"] for row in status["steps"]}
-    assert "torch 2.13.0, transformers 5.23.0" in what["venv torch"]
+    assert {"torch 2.13.0", "transformers 5.23.0"} <= {*what["venv torch"].split(", ")}
     assert all(row["there"] for row in status["steps"])
 
 
@@ -117,7 +119,7 @@ def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Pat
 
     failed = run_install("--config", answers(venv_type="uv", versions="{torch: 9.9.9}"), "--yes")
     assert failed.returncode == 1
-    assert "hint: check 'versions' in the answers" in failed.stderr
+    assert "'versions'" in failed.stderr.partition("hint: ")[2]
     assert str(install / ".llmb" / "logs" / "venv-torch.log") in failed.stderr
     assert (builds(install), versions(install)) == (first, "2.13.0 5.23.0")
     assert (install / CONFIG_FILE).read_text() == before
@@ -135,7 +137,7 @@ def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Pat
 def test_a_failure_of_the_first_time(run_install: Install, answers: Answers, tmp_path: Path) -> None:
     done = run_install("--config", answers(versions="{torch: 9.9.9}"), "--yes")
     assert done.returncode == 1
-    assert "No matching distribution found for torch==9.9.9" in done.stderr
+    assert "torch==9.9.9" in done.stderr, "pip's own words"
     assert "Installed" not in done.stdout
     assert not (tmp_path / "install" / CONFIG_FILE).exists()
     assert builds(tmp_path / "install") == []
@@ -232,4 +234,5 @@ def test_a_cpu_index_without_torch(run_install: Install, answers: Answers, index
     url = indexes.url("nothing")
     done = run_install("--config", answers(torch_cpu_index=url), "--yes", **indexes.variables)
     assert done.returncode == 1
-    assert f"error: venv torch: pip install of torch from {url} failed with exit code 1:" in done.stderr
+    assert "error: venv torch:" in done.stderr
+    assert url in done.stderr

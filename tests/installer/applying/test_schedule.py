@@ -108,11 +108,11 @@ def test_steps_that_wait_for_each_other() -> None:
 
 def test_what_cannot_be_recorded_has_failed() -> None:
     def note(one: Step, facts: Facts) -> None:
-        raise LlmbError("the disk is full")
+        raise LlmbError("the disk is full", code="disk-full")
 
     results = run_steps([step("a")], (), lambda one: {}, note, workers=1, stop=threading.Event())
     assert results.built == {}
-    assert results.failed["plain a"].message == "the disk is full"
+    assert results.failed["plain a"].code == "disk-full"
 
 
 def test_a_bug_is_raised_when_the_others_have_ended() -> None:

@@ -98,9 +98,10 @@ def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, hom
     assert lacking.returncode == 1
     assert json.loads(lacking.stdout)["lacking"] == ["install folder"]
     runs = own_runs(home)
-    well = as_user("llmb-install", "doctor", "--install", shared)
+    well = as_user("llmb-install", "doctor", "--install", shared, "--format", "json")
     assert well.returncode == 0, well.stdout
-    assert f"your runs are in {runs}" in well.stdout
+    found = {one["check"]: one for one in json.loads(well.stdout)["findings"]}["install folder"]
+    assert (found["state"], str(runs) in found["found"]) == ("ok", True)
 
 
 def test_its_user_cannot_change_it(as_user: User, shared: Path, tmp_path: Path) -> None:
@@ -149,7 +150,8 @@ def test_what_its_owner_keeps_to_himself(as_user: User, cluster: Callable[..., P
     for command in ("status", "verify", "doctor"):
         done = as_user("llmb-install", command, "--install", folder)
         assert done.returncode in (1, 2), command
-        assert f"{folder / name} cannot be read: Permission denied" in done.stdout + done.stderr, command
+        printed = done.stdout + done.stderr
+        assert (str(folder / name) in printed, "Permission denied" in printed) == (True, True), command
         assert "Traceback" not in done.stderr
         assert "damaged" not in done.stdout + done.stderr
 
@@ -187,8 +189,8 @@ def test_the_plan_names_a_folder_that_she_may_not_write(as_user: User, others: P
 def test_what_she_may_not_remove_is_not_called_removed(as_user: User, others: Path) -> None:
     done = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)
     assert done.returncode == 1
-    assert "error: asset team/model: " in done.stderr
-    assert "cannot be removed: Permission denied" in done.stderr
+    assert "error: asset team/model:" in done.stderr
+    assert "Permission denied" in done.stderr
     assert "asset team/model" in record.load(others).steps, "the same command continues from here"
     (others / "datasets" / "team").chmod(0o755)
     again = as_user("llmb-install", "remove", "llama3.1", "--yes", "--install", others)

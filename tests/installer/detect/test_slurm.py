@@ -140,7 +140,8 @@ def test_accounts(associations: str, default: str, accounts: tuple[str, ...]) ->
 def test_kinds_of_mpi() -> None:
     old = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
     assert mpi_kinds(old) == ("pmix", "pmi2")
-    assert mpi_kinds("srun: MPI types are...\nsrun: none\n") == ()
+    none = "srun: MPI types are...\nsrun: none\n"
+    assert mpi_kinds(none) == ()
 
 
 def test_a_machine_without_slurm(tmp_path: Path) -> None:

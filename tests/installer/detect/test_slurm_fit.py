@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of comparing answers with a Slurm cluster, and of the GPUs per node that it fills in."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -51,11 +52,11 @@ def test_unknown_partitions(workloads: dict[str, Workload]) -> None:
     )
     faults = site.partition_faults(asked(text, workloads), FOUND)
     assert {fault.code for fault in faults} == {"partition-unknown"}
-    assert [(fault.place, fault.value, fault.hint) for fault in faults] == [
-        ("slurm.partition", "logn", "did you mean 'login'?"),
-        ("slurm.gpu.partition", "bacth", "did you mean 'batch'?"),
-        ("slurm.cpu.partition", "x", "one of batch, login"),
-        ("gpu_types.b200.partition", "batc", "did you mean 'batch'?"),
+    assert [(fault.place, fault.value, re.findall("batch|login", str(fault.hint))) for fault in faults] == [
+        ("slurm.partition", "logn", ["login"]),
+        ("slurm.gpu.partition", "bacth", ["batch"]),
+        ("slurm.cpu.partition", "x", ["batch", "login"]),
+        ("gpu_types.b200.partition", "batc", ["batch"]),
     ]
 
 
@@ -126,7 +127,8 @@ def test_gres_is_missing_where_slurm_does_not_answer(
 def test_gres_detected_earlier_is_kept_where_slurm_does_not_answer(workloads: dict[str, Workload]) -> None:
     before = {"slurm": {"gpu": {"partition": "batch", "gres": 4}}}
     assert gres_of(recalled(asked("slurm: {partition: batch}", workloads), before)) == 4
-    assert gres_of(recalled(asked("slurm: {gpu: {gres: 8}}", workloads), before)) == 8
+    set_by_hand = asked("slurm: {gpu: {gres: 8}}", workloads)
+    assert gres_of(recalled(set_by_hand, before)) == 8
 
 
 def test_a_configuration_written_by_hand_gets_gres_and_keeps_the_rest(

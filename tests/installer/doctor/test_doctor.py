@@ -3,6 +3,8 @@
 
 import json
 import os
+import re
+import shlex
 import socket
 import subprocess
 from collections.abc import Callable
@@ -146,7 +148,8 @@ def test_secrets_that_others_can_read(home: Path) -> None:
     assert (found.state, found.fix) == ("wrong", f"chmod 600 {path}")
     path.chmod(0o600)
     found = by_check(machine.folder_findings(home, {}, is_installed=False))["secrets"]
-    assert found.found == f"{path}, mode 600: HF_TOKEN"
+    assert found.state == "ok"
+    assert {str(path), "600", "HF_TOKEN"} <= {*re.findall(r"[^\s,:]+", found.found)}
 
 
 def test_folders(tmp_path: Path, home: Path) -> None:
@@ -176,7 +179,8 @@ def test_small_sizes_are_shown_in_a_smaller_unit(tmp_path: Path, home: Path, mon
         machine, "find_folder", lambda path: replace(find_folder(path), free=3_400_000, mount=Path("/data"))
     )
     found = by_check(machine.folder_findings(tmp_path, {}, is_installed=True))
-    assert found["disk"].found.startswith("3.4 MB free on /data; "), "the mount point shows a disk that is not mounted"
+    assert found["disk"].found.startswith("3.4 MB ")
+    assert "/data" in found["disk"].found, "the mount point shows a disk that is not mounted"
     assert "3.4 MB" in found["temporary files"].found
 
 
@@ -192,12 +196,12 @@ def test_tools_of_a_bare_machine(tmp_path: Path, home: Path, monkeypatch: pytest
     assert "pass" not in repr(found), "the values may hold passwords"
     (tmp_path / "enroot").write_text("#!/bin/sh\necho 3.5.0\n")
     (tmp_path / "enroot").chmod(0o755)
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'no devices were found'; exit 6\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'no-devices-found'; exit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     found = by_check(machine.tool_findings(here, environ, containers=True))
     assert found["enroot"].found == "3.5.0"
     assert found["mksquashfs"].state == "ok"
-    assert (found["GPU driver"].state, found["GPU driver"].found) == ("warning", "no devices were found")
+    assert (found["GPU driver"].state, found["GPU driver"].found) == ("warning", "no-devices-found")
 
 
 def test_registries_are_asked_once_for_each_image(home: Path, workloads: dict[str, Workload]) -> None:
@@ -246,7 +250,7 @@ def test_the_command(run_install: Install, cluster: Callable[..., Path], kind: s
     table = run_install("doctor", "--install", folder)
     assert table.returncode == code
     last = table.stdout.splitlines()[-1]
-    assert last.startswith(f"For cluster type {kind}: ")
+    assert f"cluster type {kind}:" in last
     assert ("APP_SECRET (missing)" in last) == (code == 1)
 
 
@@ -267,19 +271,20 @@ def test_a_configuration_that_cannot_be_read_is_one_finding(run_install: Install
     data = json.loads(done.stdout)
     found = {one["check"]: one for one in data["findings"]}
     assert found["cluster_config.yaml"]["state"] == "wrong"
-    assert f"llmb-install verify --repair --install {tmp_path}" in found["cluster_config.yaml"]["fix"]
+    repair = ["llmb-install", "verify", "--repair", "--install", str(tmp_path), "--yes"]
+    assert shlex.split(found["cluster_config.yaml"]["fix"])[-len(repair) :] == repair
     assert {"this machine", "disk", "Run:ai's API", "Slurm's commands"} <= {*found}
     assert (data["cluster_type"], data["lacking"]) == (None, ["cluster_config.yaml"])
 
     record.save(tmp_path, record.InstallRecord(config={"cluster_type": "local"}))
     done = run_install("doctor", "--install", tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "For cluster type local: cluster_config.yaml (wrong)." in done.stdout
+    assert "local: cluster_config.yaml (wrong)." in done.stdout
     assert "Run:ai" not in done.stdout
     path.unlink()
     done = run_install("doctor", "--install", tmp_path)
     assert done.returncode == 1
-    assert "For cluster type local: cluster_config.yaml (missing)." in done.stdout
+    assert "local: cluster_config.yaml (missing)." in done.stdout
 
 
 def test_a_users_own_layer_that_cannot_be_read_is_one_finding(
@@ -289,11 +294,13 @@ def test_a_users_own_layer_that_cannot_be_read_is_one_finding(
     own = tmp_path / "config" / "llmb" / "config.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("acount: team\n")
-    done = run_install("doctor", "--install", folder, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    done = run_install("doctor", "--install", folder, "--format", "json", XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert (done.returncode, done.stderr) == (1, "")
-    assert f"your own configuration: {own}:1: acount: " in done.stdout
-    assert "'account'" in done.stdout.partition("your own configuration: ")[2]
-    assert "For cluster type local: your own configuration (wrong)." in done.stdout
+    data = json.loads(done.stdout)
+    (wrong,) = [one for one in data["findings"] if one["check"] in data["lacking"]]
+    assert wrong["state"] == "wrong"
+    assert wrong["found"].startswith(f"{own}:1: acount:")
+    assert "'account'" in wrong["fix"]
 
 
 def test_it_examines_the_named_folder(run_install: Install, tmp_path: Path) -> None:
@@ -334,7 +341,7 @@ def test_missing_images(tmp_path: Path, run_install: Install) -> None:
         nowhere = ["--install", tmp_path / "nowhere"]
         done = run_install("doctor", "--registries", *nowhere, **proxy)
         assert done.returncode == 1, done.stdout
-        assert done.stdout.splitlines()[-1] == "For cluster types slurm and runai: images (missing)."
+        assert done.stdout.splitlines()[-1].endswith("runai: images (missing).")
         local = run_install("doctor", "--registries", "--cluster-type", "local", "--format", "json", *nowhere, **proxy)
     assert "images" not in json.loads(local.stdout)["lacking"]
     assert run_install("doctor", *nowhere).returncode == 0

@@ -48,7 +48,7 @@ def test_a_build_names_its_package_and_no_warning(output: str, package: str) -> 
 
 
 def test_the_end_is_headed_by_a_package_that_it_no_longer_names() -> None:
-    assert end_of(PIP).splitlines()[0] == "  building causal-conv1d:"
+    assert "causal-conv1d" in end_of(PIP).splitlines()[0]
 
 
 def test_a_build_without_a_network() -> None:
@@ -58,4 +58,5 @@ def test_a_build_without_a_network() -> None:
 
 def test_only_the_last_attempt_to_connect_is_shown() -> None:
     trials = "".join(f"WARNING: Retrying (Retry(total={left}))\n" for left in (2, 1, 0))
-    assert end_of(f"{trials}ERROR: no\n") == "  WARNING: Retrying (Retry(total=0))\n  ERROR: no"
+    shown = [line.strip() for line in end_of(f"{trials}ERROR: no\n").splitlines()]
+    assert shown == ["WARNING: Retrying (Retry(total=0))", "ERROR: no"]

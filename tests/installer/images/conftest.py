@@ -18,10 +18,9 @@ import pytest
 
 from llmb.errors import LlmbError, describe
 from llmb_installer.images import BuildSettings
-from llmb_installer.images.layer import Layer as ReadLayer
-from llmb_installer.images.layer import read_names
-from llmb_installer.images.progress import Lines
+from llmb_installer.images.layer import Layer as ReadLayer, read_names
 from llmb_installer.images.squash import write_squashfs
+from llmb_installer.step import Lines
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made, SampleImage, make
 

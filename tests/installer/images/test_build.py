@@ -342,7 +342,7 @@ def test_a_disk_that_is_too_small_is_reported_first(
     done = image_command(reference, "-o", small_disk / "x.sqsh", "--arch", "x86_64")
     assert done.returncode == 1
     assert f"error: {small_disk}" in done.stderr
-    assert "hint: free space there" in done.stderr
+    assert "hint: free space" in done.stderr
     assert not [*small_disk.glob("**/sha256-*")], "nothing was fetched"
 
 
@@ -404,7 +404,7 @@ def test_the_second_waits_and_uses_the_image(
         argv = image_argv(reference, "-o", target, "--arch", "x86_64")
         second = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert second.stderr is not None
-        assert f"waiting for process {os.getpid()} on " in second.stderr.readline()
+        assert f"process {os.getpid()}" in second.stderr.readline()
         for path in reversed(kept):
             shutil.copy2(path, target.with_name(path.name))
     out, err = second.communicate()
@@ -422,7 +422,7 @@ def test_two_at_once_build_it_once(image_argv: Callable[..., list[str]], referen
         ]
         for process in both:
             assert process.stderr is not None
-            assert f"waiting for process {os.getpid()} on " in process.stderr.readline()
+            assert f"process {os.getpid()}" in process.stderr.readline()
     printed = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], printed
     assert sorted(bool(err) for _, err in printed) == [False, True], "one of them built it"

@@ -2,6 +2,7 @@
 """Tests of the command llmb-install image."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,9 @@ def test_from_nothing_to_an_image(image_command: Run, reference: str, tmp_path: 
     done = image_command(reference, "--arch", "aarch64")
     assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 2, "fetching, writing"
-    assert done.stdout.startswith("public+command+1.0.sqsh: 4.1 kB, for aarch64, sha256:")
+    file, about = done.stdout.split(": ", 1)
+    assert (file, about.split(",")[0]) == ("public+command+1.0.sqsh", "4.1 kB")
+    assert "aarch64, sha256:" in about
     seen = {path.name for path in tmp_path.iterdir() if ".lock." not in path.name}
     assert seen == {"public+command+1.0.sqsh", "public+command+1.0.sqsh.json"}
     again = image_command(reference, "--arch", "aarch64")
@@ -62,7 +65,8 @@ def test_check_finds_what_is_wrong(image_command: Run, reference: str, tmp_path:
     broken = image_command(*words, "--check")
     assert broken.returncode == 1
     assert "error: x.sqsh: " in broken.stderr
-    assert f"llmb-install image {reference} -o x.sqsh --arch x86_64\n" in broken.stderr, "the complete command"
+    again = ["llmb-install", "image", *words]
+    assert shlex.split(broken.stderr)[-len(again) :] == again, "the complete command"
 
 
 def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -> None:
@@ -73,7 +77,8 @@ def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -
         image_command(moving, "-o", "x.sqsh", "--arch", "x86_64")
     checked = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
     assert checked.returncode == 1
-    assert f"llmb-install image {moving} -o x.sqsh --arch x86_64 --update\n" in checked.stderr, "the complete command"
+    again = ["llmb-install", "image", moving, "-o", "x.sqsh", "--arch", "x86_64", "--update"]
+    assert shlex.split(checked.stderr.partition("hint: ")[2])[-len(again) :] == again, "the complete command"
 
 
 def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from llmb.errors import LlmbError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check
 from llmb_installer.images.enroot import import_argv, uri
-from llmb_installer.images.progress import Lines
 from llmb_installer.registry.reference import Reference
+from llmb_installer.step import Lines
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
@@ -93,7 +93,8 @@ def test_command_line_and_environment(build: Callable[..., ImageFacts], registry
     seen = (tmp_path / "seen").read_text().splitlines()
     assert seen[:3] == ["import", "-a", "x86_64"]
     assert seen[5] == f"docker://{registry.host}#public/enroot:1"
-    assert "ENROOT_SQUASH_OPTIONS=-comp zstd -Xcompression-level 3 -b 1M" in seen
+    (options,) = [line.partition("=")[2] for line in seen if line.startswith("ENROOT_SQUASH_OPTIONS=")]
+    assert options.split() == ["-comp", "zstd", "-Xcompression-level", "3", "-b", "1M"]
     assert "ENROOT_ALLOW_HTTP=yes" in seen, "this registry is on loopback without TLS"
     assert not any(line.startswith(("ENROOT_CACHE_PATH", "ENROOT_TEMP_PATH")) for line in seen), "as the site has it"
     assert not [*tmp_path.glob(".*.part")]

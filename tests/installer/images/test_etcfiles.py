@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmb_installer.images.flatten import etc_files
+from llmb_installer.images.image_tar import etc_files
 
 CONFIG = {
     "Env": ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all", "TWO=a\nLINES=b"],

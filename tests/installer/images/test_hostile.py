@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.images.flatten import header
-from llmb_installer.images.tar import FILE, Attributes
+from llmb_installer.images.tar_headers import FILE, Attributes, header
 from llmb_testing.sample_images import Entry, Layer, SampleImage, file, folder, hardlink, symlink, whiteout
 
 BASE = Layer(entries=(folder("etc"), file("etc/passwd", b"root"), symlink("loop", "loop"), file("plain", b"1")))

@@ -2,6 +2,7 @@
 """Tests of images as steps of an installation, from a real registry: built for Slurm, only checked for Run:ai."""
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -55,13 +56,14 @@ def test_an_image_is_built(site: Any, registry: RealRegistry) -> None:
     assert target.read_bytes().startswith(b"hsqs")
     assert target.with_name(f"{target.name}.json").is_file()
     assert site.leftovers() == []
-    assert site.run().stdout.startswith("Nothing to do: ")
+    assert site.run().stdout.startswith("Nothing to do:")
 
     with target.open("r+b") as stream:
         stream.truncate(100)
     checked = site.run("verify", "--install", site.install)
     assert checked.returncode == 1
-    assert f"error: image {reference}: {target}: " in checked.stderr
+    assert f"error: image {reference}:" in checked.stderr
+    assert str(target) in checked.stderr
     repaired = site.run("verify", "--repair", "--yes", "--install", site.install)
     assert repaired.returncode == 0, repaired.stderr
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0
@@ -139,7 +141,7 @@ def test_on_runai_nothing_is_built(site: Any, registry: RealRegistry) -> None:
     site.workload("pretrain_a", Image(reference=reference))
     done = site.run()
     assert done.returncode == 0, done.stderr
-    assert f"image {reference}: by reference, sha256:" in done.stdout
+    assert re.search(rf"image {re.escape(reference)}: .*sha256:", done.stdout)
     assert not (site.install / "images").exists()
 
 
@@ -157,7 +159,7 @@ def test_on_runai_an_unreachable_registry_is_a_note(site: Any) -> None:
         assert why == FOR_PODS
         done = site.run()
     assert done.returncode == 0, done.stderr
-    assert f"note: image {reference}: " in done.stderr
+    assert f"note: image {reference}:" in done.stderr
     assert "1 workload: pretrain_a" in done.stdout
     assert "by reference, " in site.run("status", "--install", site.install).stdout
     assert site.run("verify", "--install", site.install).returncode == 0
@@ -174,7 +176,8 @@ def test_a_newer_image_replaces_the_older(site: Any, registry: RealRegistry) -> 
     assert site.run().returncode == 0
     site.workload("pretrain_a", Image(reference=new))
     status = site.run("status", "--install", site.install)
-    assert f"  image {new}: replaces {old}\n" in status.stdout
+    (line,) = [line for line in status.stdout.splitlines() if line.startswith(f"  image {new}:")]
+    assert line.endswith(old)
     assert site.run("verify", "--install", site.install).returncode == 1
     done = site.run("verify", "--repair", "--yes", "--install", site.install)
     assert done.returncode == 0, done.stderr

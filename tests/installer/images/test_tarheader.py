@@ -6,11 +6,21 @@ import tarfile
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from llmb_installer.images.flatten import header, padded
-from llmb_installer.images.tar import BLOCK, FILE, SYMLINK, Attributes, NotTarError, attributes, number, parse, records
+from llmb_installer.images.tar_headers import (
+    BLOCK,
+    FILE,
+    SYMLINK,
+    Attributes,
+    NotTarError,
+    attributes,
+    header,
+    number,
+    padded,
+    parse,
+    records,
+)
 
 PART = st.binary(min_size=1, max_size=120).filter(lambda part: not {0, 47} & {*part} and part not in (b".", b".."))
 

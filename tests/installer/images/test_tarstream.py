@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import LlmbError
-from llmb_installer.images.flatten import write_image
+from llmb_installer.images.image_tar import write_image
 from llmb_installer.images.layer import Layer, pieces, read_names
-from llmb_installer.images.tar import NotTarError, Stream, entries
+from llmb_installer.images.tar_headers import NotTarError
+from llmb_installer.images.tar_stream import Stream, entries
 from llmb_installer.images.tree import Tree, names_by_layer
 from llmb_testing.sample_images import compress
 

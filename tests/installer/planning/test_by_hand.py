@@ -46,7 +46,7 @@ def test_an_addition_asks_no_questions(site: Any) -> None:
     assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(site.install / "venvs" / "small")
     assert "cluster_config.yaml keeps" not in done.stdout + done.stderr
     again = run(site, "add", "pretrain_a")
-    assert again.stdout.startswith("Nothing to do: "), again.stdout
+    assert again.stdout.startswith("Nothing to do:"), again.stdout
     assert run(site, "add", "pretrain_b").returncode == 1, "now it is asked for"
 
 

@@ -20,7 +20,7 @@ from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.plan import intend, look
-from llmb_installer.steps import Step, VenvStep
+from llmb_installer.steps import Step, VenvStep, programs
 
 TORCH = Venv(name="torch", requirements=("torch==1",))
 
@@ -184,7 +184,7 @@ def test_nothing_is_left_to_install(answers: Answers) -> None:
 
 def test_looking_writes_nothing(answers: Answers) -> None:
     plan = look(intend(answers, site_of(answers, "cpu"), StandIn({"a": one(TORCH)}))[0])
-    assert [step.key for step in plan.todo] == ["venv torch", "programs of compute nodes"]
+    assert [step.key for step in plan.todo] == ["venv torch", f"programs {programs.NAME}"]
     assert plan.config.changed
     assert not plan.is_empty
     assert not answers.install.exists()

@@ -42,11 +42,11 @@ def version(site: Any) -> str:
 def test_what_is_out_of_date_is_reported(older: Any, wording: Callable[..., None]) -> None:
     status = older.run("status", "--install", older.install)
     assert status.returncode == 0
-    assert f"llmb-install verify --repair --install {older.install} --yes" in status.stderr
     data = json.loads(older.run("status", "--install", older.install, "--format", "json").stdout)
     assert [one["step"] for one in data["outdated"]] == ["venv small"]
     assert older.faults() == [("venv small", "venv-outdated", "")]
     wording("llmb-install verify", older.run("verify", "--install", older.install).stderr)
+    wording("llmb-install status", status.stderr)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_update_that_fails_leaves_what_worked(older: Any) -> None:
     older.workload("pretrain_a", small("9"), KEPT)
     done = older.run("verify", "--repair", "--yes", "--install", older.install)
     assert done.returncode == 1
-    assert "error: venv small: " in done.stderr
+    assert "error: venv small:" in done.stderr
     assert version(older) == "1"
 
 

@@ -225,4 +225,5 @@ def test_secrets_are_never_shown(home: Path) -> None:
     found = find(home)
     assert "hidden" not in f"{found} {found!r}"
     assert str(found) == "'me' from ~/.docker/config.json"
-    assert "hidden" not in repr(parse_netrc(f"machine {HOST} login me password hidden"))
+    netrc = f"machine {HOST} login me password hidden"
+    assert "hidden" not in repr(parse_netrc(netrc))

@@ -134,7 +134,7 @@ def test_a_proxy_is_named_with_its_port(monkeypatch: pytest.MonkeyPatch, proxy: 
     url = httpx.URL("https://registry-1.docker.io/v2/")
     found = http.unreachable(httpx.ConnectTimeout("late"), url, name=shown_host(url.host))
     assert found.key == "docker.io (registry-1.docker.io)"
-    assert f"through the proxy {shown}:" in found.message
+    assert f"proxy {shown}:" in found.message
     monkeypatch.setenv("NO_PROXY", "registry-1.docker.io")
     assert "proxy" not in http.unreachable(httpx.ConnectTimeout("late"), url).message
 
@@ -144,7 +144,7 @@ def test_each_scheme_has_its_proxy(closed_port: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HTTPS_PROXY", "http://other.example:1")
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
     found = http.unreachable(httpx.ConnectError("no"), httpx.URL(f"http://{NAME}/v2/"))
-    assert f"through the proxy 127.0.0.1:{closed_port}:" in found.message
+    assert f"proxy 127.0.0.1:{closed_port}:" in found.message
 
 
 def test_a_proxy_that_denies(scripted: ScriptedRegistry, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@
 import http.server
 import os
 import platform
+import re
 import shutil
 import socket
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from llmb.workload.needs import Venv
 from llmb_installer.venv import pipconf
-from llmb_installer.venv.packages import requirements_of
+from llmb_installer.venv.pip_uv import requirements_of
 
 pytestmark = pytest.mark.timeout(900)  # pip takes its time where the machine has other work
 
@@ -72,12 +73,12 @@ def test_a_wheelhouse_without_an_index(site: Any, wheels: Path, no_index: dict[s
     site.workload("pretrain_a", WANTED)
     failed = site.run("--config", site.answers(venv_type=tool), "--yes", **no_index)
     assert failed.returncode == 1
-    assert "error: venv both: " in failed.stderr
-    assert "hint: check the network, " in failed.stderr
+    assert "error: venv both:" in failed.stderr
+    assert "torch_index" in failed.stderr.partition("hint: ")[2]
     done = site.run("--config", site.answers(venv_type=tool, wheelhouse=str(wheels)), "--yes", **no_index)
     assert done.returncode == 0, done.stderr
     assert site.record()["steps"]["venv both"]["facts"]["packages"].items() >= {"small": "2", "other": "1"}.items()
-    assert "small==2 \\\n    --hash=sha256:" in lock(site)
+    assert re.search(r"^small==2 \\\n\s+--hash=sha256:", lock(site), re.MULTILINE)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -92,10 +93,11 @@ def test_the_default_index_for_cpus_is_optional(
     away |= {"HTTPS_PROXY": unreachable.removesuffix("/simple"), "UV_HTTP_RETRIES": "0"}
     named = site.run("--config", site.answers(venv_type=tool, torch_cpu_index=unreachable), "--yes", **away)
     assert named.returncode == 1, "that index was asked for by name"
-    assert f"torch from {unreachable} failed with exit code" in named.stderr
+    assert unreachable in named.stderr
     done = site.run("--config", site.answers(venv_type=tool), "--yes", **away)
     assert done.returncode == 0, done.stderr
-    assert "note: venv one: https://download.pytorch.org/whl/cpu " in done.stderr
+    (note,) = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    assert ("venv one:" in note, "https://download.pytorch.org/whl/cpu" in note) == (True, True)
     assert site.record()["steps"]["venv one"]["facts"]["packages"].items() >= {"nvidia_small": "1"}.items()
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0
 
@@ -269,7 +271,7 @@ def test_by_conda(site: Any, wheels: Path, tmp_path: Path) -> None:
     answers = site.answers(venv_type="conda", python="3.12", wheelhouse=str(wheels))
     done = site.run("--config", answers, "--yes", PATH=path)
     assert done.returncode == 0, done.stderr
-    assert noted.read_text().startswith("create --yes --quiet --prefix ")
+    assert noted.read_text().split()[:4] == ["create", "--yes", "--quiet", "--prefix"]
     assert noted.read_text().endswith(" python=3.12 pip\n")
     facts = site.record()["steps"]["venv both"]["facts"]
     assert facts["made_by"] == "conda"

@@ -24,7 +24,7 @@ from llmb.plugins.loader import load_plugins
 from llmb_installer.answers import read_answers, to_yaml
 from llmb_installer.detect.detected import detect
 from llmb_installer.gather import layers
-from llmb_installer.wizard import ask
+from llmb_installer.wizard.conversation import ask
 
 plugins = load_plugins(builtin_plugins())
 file = Path(sys.argv[1]) if len(sys.argv) > 1 else None

@@ -178,7 +178,7 @@ def test_from_an_empty_folder_to_an_installation(
     assert config["workloads"]["installed"][0] == "pretrain_llama3.1"
     again = run_install("--config", user.folder / "recorded.yaml", "--yes", HOME=str(home))
     assert (again.returncode, again.stderr) == (0, "")
-    assert "Nothing to do: " in again.stdout
+    assert "Nothing to do:" in again.stdout
     inside = terminal(program, LLMB_INSTALL=str(install), **pip)
     inside.chooses("What do you want to do?", "repair").reads("is complete")
     assert inside.ends() == 0

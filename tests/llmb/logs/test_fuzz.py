@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from llmb.failures import find_cause, table
+from llmb.failures import find_cause
+from llmb.failures.causes import table
 from llmb.logs.reader import progress, read_log, read_on
 from llmb.results.facts import facts_of, invalid_because
 from llmb.results.foreign import describe_log

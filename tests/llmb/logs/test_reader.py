@@ -6,8 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import LlmbError
 from llmb.logs.formats import ParseSpec

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs import scan
 from llmb.logs.scan import AHEAD, CHUNK, REACH, Block, Hit, Needle, hits_in, needle, open_log, read_blocks

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that what is shown of a log cannot move a terminal's cursor."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs.scan import plain, strip_escapes
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
@@ -232,7 +231,8 @@ def test_a_type_and_a_dtype_that_no_row_has(wording: Callable[..., None]) -> Non
 
 def test_a_type_without_rows_names_the_type_whose_rows_fit() -> None:
     h200 = ClusterLimits(gpu_type="h200", rows="h200", gpus_per_node=8)
-    assert "gpu_types: {h200: {like: h100}}" in (refusal(row(gpu=("h100",)), limits=h200).hint or "")
+    added = "gpu_types: {h200: {like: h100}}"  # of cluster_config.yaml
+    assert added in (refusal(row(gpu=("h100",)), limits=h200).hint or "")
     assert "like" not in (refusal(row(gpu=("b200",)), limits=h200).hint or "")
 
 

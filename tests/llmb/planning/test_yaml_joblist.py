@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from llmb.config import ClusterConfig
 from llmb.errors import InputFaults, LlmbError, UsageError

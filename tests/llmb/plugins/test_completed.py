@@ -27,9 +27,8 @@ def test_a_mount_is_added_to_every_plugins_launch() -> None:
 
 def test_the_fix_for_a_missing_image_of_the_job_builds_that_image() -> None:
     job = replace(JOB, switches=Switches(image="own:1"))
-    assert completed(replace(LAUNCH, image="own:1"), job, SITE).fixes == {
-        "own:1": "llmb-install image own:1 --install /i"
-    }
+    (fix,) = completed(replace(LAUNCH, image="own:1"), job, SITE).fixes.items()
+    assert (fix[0], fix[1].split()) == ("own:1", ["llmb-install", "image", "own:1", "--install", "/i"])
     assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).fixes == {}
 
 

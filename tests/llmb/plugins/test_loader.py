@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that plugins are found as installed distributions are, and that one that fails is named and harms nobody."""
 
+import errno
 import importlib
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -387,7 +389,7 @@ def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     plugins = load()
     workload = plugins.workloads()["pretrain_odd"]
     arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
-    with pytest.raises(LlmbError, match=rf"\[3\], not a {kind}") as caught:
+    with pytest.raises(LlmbError, match=rf"\[3\].* {kind}") as caught:
         getattr(plugins, hook)(workload, *arguments[hook])
     assert (caught.value.code, caught.value.key) == ("plugin-failed", f"llmb_{hook}")
 
@@ -440,7 +442,8 @@ def test_a_table_that_cannot_be_read_is_reported_with_place_and_fix(install: Ins
     source = install(
         "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
     )
-    assert problems(load())[source] == "/no/w.yaml cannot be read: No such file or directory"
+    reason = problems(load())[source]
+    assert ("/no/w.yaml" in reason, os.strerror(errno.ENOENT) in reason) == (True, True)
 
 
 def test_an_error_for_the_user_passes_through_a_hook_unchanged(install: Install, load: Load) -> None:
@@ -550,8 +553,9 @@ def test_a_hook_that_does_not_end_is_interrupted_and_named(
     plugins = load()
     workload = plugins.workloads()["pretrain_endless"]
     arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
-    with pytest.raises(LlmbError, match=rf"plugin {source} was interrupted: it took more than 0\.3 s in {hook}"):
+    with pytest.raises(LlmbError) as caught:
         getattr(plugins, hook.removeprefix("llmb_"))(workload, *arguments[hook.removeprefix("llmb_")])
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-timeout", hook, source)
 
 
 @pytest.mark.parametrize("hook", ["llmb_workload", "llmb_commands"])
@@ -564,4 +568,4 @@ def test_a_plugin_whose_workload_or_commands_do_not_end_is_skipped_and_named(
     plugins = load()
     plugins.workloads()
     plugins.commands()
-    assert any(problem.source == source and "more than 0.3 s" in problem.reason for problem in plugins.problems)
+    assert any(problem.source == source and "0.3 s" in problem.reason for problem in plugins.problems)

@@ -36,15 +36,18 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
 
 
 def test_a_new_plugin_is_installed_checked_and_planned(
-    llmb_run: Command, installed: Callable[[Path], str], cluster: Cluster, tmp_path: Path
+    llmb_run: Command,
+    installed: Callable[[Path], str],
+    cluster: Cluster,
+    tmp_path: Path,
+    wording: Callable[..., None],
 ) -> None:
     done = llmb_run("plugins", "new", "Acme-2b")
     assert (done.returncode, done.stdout.split()) == (
         0,
         ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
     )
-    assert "pip install -e ./acme-2b" in done.stderr
-    assert "llmb-install add acme-2b --yes" in done.stderr
+    wording("plugins new", done.stderr)
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
@@ -128,7 +131,7 @@ def test_the_check_finds_faults_of_a_table(
     installed(tmp_path / "acme")
     done = llmb_run("plugins", "check")
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"error: {table}:{line}: {key}: " in done.stderr
+    assert f"{table}:{line}: {key}:" in done.stderr
     wording("plugins check", done.stderr)
 
 
@@ -136,7 +139,12 @@ def test_the_check_finds_faults_of_a_table(
     ("body", "error"), [("return {'name': 'x'}", "TypeError: "), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
 )
 def test_the_check_calls_the_plugins_own_launch(
-    body: str, error: str, llmb_run: Command, installed: Callable[[Path], str], tmp_path: Path
+    body: str,
+    error: str,
+    llmb_run: Command,
+    installed: Callable[[Path], str],
+    tmp_path: Path,
+    wording: Callable[..., None],
 ) -> None:
     llmb_run("plugins", "new", "acme")
     module = tmp_path / "acme/llmb_acme/__init__.py"
@@ -144,4 +152,5 @@ def test_the_check_calls_the_plugins_own_launch(
     source = installed(tmp_path / "acme")
     done = llmb_run("plugins", "check")
     assert done.returncode == 1
-    assert f"error: {source}: plugin {source} failed in llmb_launch: {error}" in done.stderr
+    assert all(part in done.stderr for part in (source, "llmb_launch", error))
+    wording("plugins check", done.stderr)

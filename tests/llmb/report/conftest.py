@@ -21,8 +21,8 @@ import pytest
 
 from llmb.builtin import builtin_plugins
 from llmb.cli.context import Context
-from llmb.cli.report.contents import make_report, with_samples
-from llmb.cli.results.judged import Choice, gather
+from llmb.cli.report import make_report, with_samples
+from llmb.cli.results import Choice, gather
 from llmb.config import ClusterConfig, load_config
 from llmb.config.images import image_path
 from llmb.planning.plan import JobOverrides, make_plan

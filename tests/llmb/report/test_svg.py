@@ -6,8 +6,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs.samples import Step
 from llmb.report.svg.draw import (

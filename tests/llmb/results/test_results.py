@@ -27,7 +27,8 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
-from llmb.text.tables import fit, render, to_json
+from llmb.text.narrow import fit
+from llmb.text.tables import render, to_json
 from llmb.workload.model import ModelShape
 
 Wording = Callable[..., None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A record of an earlier release, in which the numbers of training are beside the others, is still readable.
+"""A record of an earlier release, which has the numbers of training among the others, is still readable.
 
 records/earlier/llmb-run.json was written by that release; only paths and the host's name were changed.
 """

@@ -5,8 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.stats.measure import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
 

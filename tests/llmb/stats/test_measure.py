@@ -5,8 +5,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step

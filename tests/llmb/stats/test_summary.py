@@ -5,8 +5,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.results.facts import LOSS_NAN, CheckpointTime, facts_of, invalid_because

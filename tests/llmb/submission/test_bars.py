@@ -45,7 +45,7 @@ def test_each_run_has_its_bar_steps_and_time(width: int, submitted: Submitted) -
     for line, run in zip(lines, runs, strict=True):
         assert len(line) <= width
         assert line.startswith(f"{run.id} ")
-        assert re.search(r" [━╸╺ ]{10,20} +\d+/\d+( steps   | starting)? 0:00:00$", line), line
+        assert re.search(r"\s[━╸╺\s]{10,20}\s+\d+/\d+(\s+[a-z]+)?\s+0:00:00$", line), line
         assert "…" not in line
         assert width < 80 or "nemotron4_tiny_bf16_gpus1" in line
     assert all("━" in line and "12/50" in line for line in lines[:2])

@@ -136,12 +136,11 @@ def test_a_refusal_stops_says_what_is_out_and_how_to_go_on(
     assert f"{runs()[0].id} is refused" in done.stderr  # the scheduler's reason
     *_, totals, fix, resume = done.stderr.splitlines()
     assert re.findall(r"\d+", totals) == ["0", "6", str(tried), str(6 - tried)]
-    assert fix.endswith(f"llmb-run jobs retry {' '.join(run.id for run in runs())}")
+    assert fix.partition("llmb-run ")[2].split() == ["jobs", "retry", *(run.id for run in runs())]
     wording("submit-all", re.sub(r"\d+", "N", totals) + "\n" + resume)
     rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
-    assert {(row["state"], row["reason"]) for row in rows} == {
-        (FAILED, f"not submitted: {run.id} is refused") for run in runs()
-    }
+    assert {row["state"] for row in rows} == {FAILED}
+    assert {row["reason"].partition(": ")[2].split()[0] for row in rows} == {run.id for run in runs()}
     scheduler.behave(Behaviour())
     assert llmb("submit-all", jobs, "--resume").returncode == 0
     assert len(scheduler.jobs()) == 6
@@ -181,10 +180,8 @@ def test_ctrl_c_ends_130_and_says_what_is_out(
     assert done.returncode == 130
     out = len(scheduler.jobs())
     assert 1 <= out < 6
-    assert [int(number) for number in re.findall(r"^(\d) of 6 .* (\d) ", done.stderr, re.MULTILINE)[0]] == [
-        out,
-        6 - out,
-    ]
+    (counts,) = [re.findall(r"\d+", line) for line in done.stderr.splitlines() if line.startswith(f"{out} of 6")]
+    assert counts[:3] == [str(out), "6", str(6 - out)]
 
 
 def test_retry_shows_why_and_makes_another_attempt(
@@ -336,7 +333,8 @@ def test_a_run_that_its_time_limit_ended_is_retried_with_another(
     scheduler.behave(Behaviour(script={"*": (RUNNING, TIMEOUT)}))
     llmb("single", "-w", "fake", "--scale", "8", "--wait")
     (run,) = runs()
-    assert f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS" in llmb("explain", run.id).stdout
+    fix = f"llmb-run jobs retry {run.id} --time-limit HH:MM:SS"
+    assert fix in llmb("explain", run.id).stdout
     done = llmb("jobs", "retry", run.id, "--wait")
     lines = done.stderr.splitlines()
     run_wording("jobs retry", "\n".join([*(line for line in lines if line.startswith("warning: ")), lines[-1]]))

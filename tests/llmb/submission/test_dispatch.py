@@ -65,7 +65,8 @@ def test_a_refusal_ends_the_run_with_its_reason_and_leaves_no_record_of_the_rest
     (on_disk,) = store.all_runs(config)[0]
     seen = store.seen_state(on_disk)
     assert seen is not None
-    assert (seen.state, seen.reason) == (FAILED, f"not submitted: {refused.run.id} is refused")
+    assert (seen.state, seen.is_refused) == (FAILED, True)
+    assert str(refused.error) in seen.reason
     assert len(outcome.left) == 8
     assert scheduler.jobs() == []
 

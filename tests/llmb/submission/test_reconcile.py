@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what a killed submitter leaves: found again, submitted once, or left to whoever is at it."""
 
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from llmb.clusters.base import Pace
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN
 from llmb.submission.cancel import cancel
 from llmb.submission.follow import Watcher, poll, wait
 from llmb.submission.reconcile import recover, resubmit
@@ -75,7 +76,7 @@ def test_one_that_was_not_taken_is_shown_and_submitted_once(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert poll(fake, [run])[run.id] == recover(fake, [run]).states[run.id]
+    assert poll(fake, [run])[run.id] == recover(fake, [run])[1][run.id]
     assert poll(fake, [run])[run.id].state == NOT_SUBMITTED
     assert store.seen_state(run) is None
     for _ in range(3):  # whoever comes later, with the record as it was
@@ -90,7 +91,7 @@ def test_a_run_taken_meanwhile_is_not_submitted_again(
     crashed: Callable[..., RunRecord], fake: FakeCluster, scheduler: Scheduler
 ) -> None:
     run = crashed(taken=False)
-    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
+    assert recover(fake, [run])[1][run.id].state == NOT_SUBMITTED
     scheduler.submit(run.stamp.id, run.work)  # an sbatch of the killed submitter was still on its way
     resubmit(fake, [run])
     assert len(scheduler.jobs()) == 1
@@ -185,13 +186,17 @@ def test_a_sender_that_is_seen_only_later_is_waited_for_too(
 
 
 def test_what_another_process_submits_is_left_to_it(
-    crashed: Callable[..., RunRecord], holder: Callable[[RunRecord], None], fake: FakeCluster, scheduler: Scheduler
+    crashed: Callable[..., RunRecord],
+    holder: Callable[[RunRecord], None],
+    fake: FakeCluster,
+    scheduler: Scheduler,
+    wording: Callable[..., None],
 ) -> None:
     run = crashed(taken=False)
     holder(run)
     state = poll(fake, [run])[run.id]
     assert state.state == PENDING
-    assert state.reason.startswith("it is being submitted by process ")
+    wording("jobs list", re.sub(r"process \d+ on \S+", "process <pid> on <host>", state.reason))
     results, _ = resubmit(fake, [run])
     assert [(one.run.scheduler_id, one.error) for one in results] == [(None, None)]
     left = cancel(fake, [run]).not_cancelled
@@ -224,7 +229,8 @@ def test_a_cluster_that_cannot_tell_leaves_it_unknown(
 ) -> None:
     run = crashed(taken=False)
     scheduler.behave(Behaviour(down=True))
-    assert poll(fake, [run])[run.id] == JobState(state=UNKNOWN).unanswered("the scheduler does not answer")
+    found = poll(fake, [run])[run.id]
+    assert (found.state, found.is_doubtful, found.is_elsewhere) == (UNKNOWN, True, False)
     (one,) = resubmit(fake, [run])[0]
     assert isinstance(one.error, LlmbError)
     scheduler.behave(Behaviour())
@@ -247,7 +253,7 @@ def test_runs_of_others_are_found_without_writing(
         raise LlmbError(f"{path} cannot be written: Permission denied")
 
     monkeypatch.setattr(files, "create_text", refuse)
-    assert [one.scheduler_id for one in recover(fake, [run]).sent] == ["1"]
+    assert [one.scheduler_id for one in recover(fake, [run])[0]] == ["1"]
     assert record.load(run.directory).scheduler_id is None
 
 
@@ -285,5 +291,5 @@ def test_the_lock_of_this_process_is_distinguished_from_a_dead_ones(
 ) -> None:
     run = crashed(taken=False)
     with submission_lock(run):
-        assert ProcessId.current().host in recover(fake, [run]).states[run.id].reason
-    assert recover(fake, [run]).states[run.id].state == NOT_SUBMITTED
+        assert ProcessId.current().host in recover(fake, [run])[1][run.id].reason
+    assert recover(fake, [run])[1][run.id].state == NOT_SUBMITTED

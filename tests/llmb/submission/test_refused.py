@@ -73,11 +73,12 @@ def test_the_fix_is_shown_wherever_the_run_is(
     (run,) = runs()
     run_wording("single", done.stderr)
     shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
-    assert (shown["state"], shown["reason"], shown["fix"]) == (FAILED, "not submitted: no such account", ASK)
+    assert (shown["state"], shown["fix"]) == (FAILED, ASK)
+    assert "no such account" in shown["reason"]
     printed = llmb("explain", run.id).stdout
     run_wording("explain", "\n".join(line for line in printed.splitlines() if line.startswith(("status ", "fix "))))
     assert ASK in llmb("report").stdout
-    assert "not submitted: no such account" in llmb("results").stdout
+    assert shown["reason"] in llmb("results").stdout
     assert "no step" not in llmb("results").stdout
 
 
@@ -108,7 +109,8 @@ def test_what_to_do_about_a_run_that_waits_names_it(llmb: Command, runs: Runs, m
     llmb(*ONE, 8)
     (run,) = runs()
     printed = llmb("explain", run.id).stdout
-    assert f"scontrol release {run.scheduler_id}, or llmb-run jobs cancel {run.id}\n" in printed
+    release, cancel = f"scontrol release {run.scheduler_id},", f"llmb-run jobs cancel {run.id}\n"
+    assert (release in printed, cancel in printed) == (True, True)
 
 
 def test_a_refused_run_is_retried_with_the_others_and_counts_no_more(
@@ -181,7 +183,7 @@ def test_a_reason_that_several_share_is_printed_once(
 ) -> None:
     refusing.add("gpus8")
     done = llmb(*ONE, 8, "--repeats", 12, "--keep-going")
-    assert done.stderr.count(f"error: no such account\nhint: {ASK}\n") == 1
+    assert (done.stderr.count("no such account"), done.stderr.count(ASK)) == (1, 1)
     lines = done.stderr.splitlines()
     others = [line.partition(f"{run.name}  ")[2] for run in runs() for line in lines if f"  {run.name}  " in line]
     assert sorted(Counter(others).values()) == [1, 11]

@@ -42,7 +42,7 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
         {"max_steps": 20},
         {"repeat": 2},
         {"env": {"A": "1"}},
-        {"gbs": 64},
+        {"parameters": {"message_size": "16M"}},
         {"profile": True},
         {"dtype": "fp8"},
         {"gpus_per_node": 1},
@@ -51,6 +51,12 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
 def test_another_configuration_is_another_job(change: dict[str, object], items: Items) -> None:
     job = items(1)[0].job
     assert key_of(replace(job, **change)) != key_of(job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [{"gbs": 64}, {"tp": 2}, {"mbs": 4}, {"num_layers": 99}])
+def test_other_training_is_another_job(change: dict[str, int], items: Items) -> None:
+    job = items(1)[0].job
+    assert key_of(replace(job, training=replace(job.trained, **change))) != key_of(job)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}])

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from llmb.errors import LlmbError
 from llmb.results.find import last_attempts
-from llmb.runs import record, store
-from llmb.runs import state as job_state
+from llmb.runs import record, state as job_state, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, ENDS, FAILED, NOT_SUBMITTED, RETRIABLE, RUNNING, JobState
 from llmb.submission.follow import Watcher, poll, wait
@@ -75,7 +75,10 @@ def test_a_refused_attempt_has_failed_and_may_be_retried(
     ((one,), _) = retry(fake, [failed])
     assert one.error is not None
     second = record.load(failed.directory)
-    assert poll(fake, [second])[failed.id].reason == f"not submitted: {failed.id}-2 is refused"
+    state = poll(fake, [second])[failed.id]
+    assert (state.is_refused, str(one.error) in state.reason) == (True, True)
+    assert isinstance(one.error, LlmbError)
+    assert (one.error.code, one.error.value) == ("job-refused", f"{failed.id}-2")
     ((one,), _) = retry(fake, [second])
     assert (one.error, one.run.attempt, one.run.scheduler_id) == (None, 3, "2")
     assert [before.scheduler_id for before in one.run.history] == ["1", None]
@@ -86,7 +89,8 @@ def test_of_two_that_retry_one_run_the_second_is_refused(
 ) -> None:
     retry(fake, [failed])
     ((one,), _) = retry(fake, [failed])
-    assert str(one.error) == f"{failed.id} is already being retried"
+    assert isinstance(one.error, LlmbError)
+    assert (one.error.code, one.error.value) == ("run-being-retried", failed.id)
     assert len(scheduler.jobs()) == 2
 
 

@@ -132,8 +132,9 @@ def test_a_lock_that_cannot_be_read_is_held_while_its_heart_beats(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(locks.LockHeldError, match="in use by another process"):
+    with pytest.raises(locks.LockHeldError) as caught:
         locks.hold(tmp_path, "x").__enter__()
+    assert (caught.value.code, caught.value.value) == ("lock-held", lock)
     old = time.time() - locks.STALE_AFTER - 1
     os.utime(lock, (old, old))
     with locks.hold(tmp_path, "x"):

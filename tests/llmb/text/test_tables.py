@@ -8,8 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from llmb.text import tables
 from llmb.text.tables import Column, escape, render, shorten, to_json
@@ -32,19 +31,18 @@ def test_a_table() -> None:
     head, rule, *body = render(COLUMNS, ROWS, "table").splitlines()
     assert head.split() == ["name", "step", "time"]
     assert set(rule.strip()) == {"─"}
-    assert body == [" a                    1.23", " long[red] one       12.00", " b"]
+    assert [line.split() for line in body] == [["a", "1.23"], ["long[red]", "one", "12.00"], ["b"]]
+    assert len(body[0]) == len(body[1])  # numbers end below each other
 
 
 def test_markdown() -> None:
-    assert render(COLUMNS, [{"name": "a|b", "step_time": 1}], "md").splitlines() == [
-        "| name | step time |",
-        "|------|----------:|",
-        "| a\\|b |      1.00 |",
-    ]
+    table = "| name | step time |\n|------|----------:|\n| a\\|b |      1.00 |\n"
+    assert render(COLUMNS, [{"name": "a|b", "step_time": 1}], "md") == table
 
 
 def test_markdown_without_rows_keeps_its_head() -> None:
-    assert render(COLUMNS, [], "md") == "| name | step time |\n|------|----------:|\n"
+    head = "| name | step time |\n|------|----------:|\n"
+    assert render(COLUMNS, [], "md") == head
 
 
 def test_csv() -> None:
@@ -131,7 +129,7 @@ def test_any_text_keeps_its_row_in_every_format(rows: list[dict[str, Any]]) -> N
 def test_a_table_drawn_the_quick_way_is_the_one_that_rich_draws(rows: list[dict[str, Any]], width: int) -> None:
     for gap in (3, 2, 1):
         quick = tables.plain_table(COLUMNS, rows, width, gap)
-        assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap), width))
+        assert quick in (None, tables._print(tables._table(COLUMNS, rows, gap, [None] * len(COLUMNS)), width))
 
 
 @pytest.mark.parametrize("text", ["a", "can\u2019t open “x”: 3 ≤ 2 → …"])

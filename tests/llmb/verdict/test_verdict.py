@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
 from llmb.stats.measure import LAST, Spread, Window, spread

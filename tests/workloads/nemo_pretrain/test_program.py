@@ -53,36 +53,30 @@ def test_usage(arguments: tuple[str, ...]) -> None:
     assert start(*arguments) == (2, "", USAGE)
 
 
-def test_a_fault_in_the_file_is_one_line(tmp_path: Path) -> None:
+def test_a_fault_in_the_file_is_one_line(tmp_path: Path, wording: Callable[..., None]) -> None:
     code, out, err = start(tmp_path / "none.json")
     assert (code, out) == (2, "")
-    assert err == f"error: {tmp_path}/none.json: cannot be read (No such file or directory); check the path\n"
+    wording("nemo_pretrain", err)
 
 
-def test_too_few_processes_are_refused_before_nemo_is_imported(recipe_file: Path) -> None:
+def test_too_few_processes_are_refused_before_nemo_is_imported(recipe_file: Path, wording: Callable[..., None]) -> None:
     code, _, err = start(recipe_file)
-    assert (code, err) == (
-        2,
-        (
-            "error: environment: ranks started: 1, the recipe is for 1 × 2 GPUs; "
-            "start 2 processes, one for each GPU, with srun or torchrun\n"
-        ),
-    )
+    assert code == 2
+    wording("nemo_pretrain", err)
 
 
 @pytest.mark.parametrize("names", [LAUNCHED[:3], LAUNCHED[3:]], ids=["torchrun", "srun"])
-def test_without_nemo_it_says_so(recipe_file: Path, names: tuple[str, ...]) -> None:
+def test_without_nemo_it_says_so(recipe_file: Path, names: tuple[str, ...], wording: Callable[..., None]) -> None:
     code, out, err = start(recipe_file, **dict(zip(names, ("1", "2", "1"), strict=True)))
     assert (code, out) == (2, "")
-    assert err.startswith("error: nemo_toolkit (not installed): has no module nemo.collections.llm.recipes")
-    assert err.endswith("use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01\n")
+    wording("nemo_pretrain", err)
     assert err.count("\n") == 1
 
 
 def test_print_needs_no_other_process(recipe_file: Path) -> None:
     code, out, err = start(recipe_file, "--print")
     assert (code, out) == (2, "")
-    assert err.startswith("error: nemo_toolkit (not installed)")
+    assert err.split()[1] == "nemo_toolkit"
 
 
 class Thing:

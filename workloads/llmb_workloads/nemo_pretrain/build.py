@@ -90,12 +90,9 @@ def _set_data(partial: Any, recipe: Recipe) -> None:
 
 def _tokenizer(tokenizer: NullTokenizer | HubTokenizer) -> Any:
     make = find("nemo.collections.nlp.modules.common.tokenizer_utils", "get_nmt_tokenizer")
-    config = find("nemo_run", "Config")(make)
     if isinstance(tokenizer, NullTokenizer):
-        assign(config, library="null", model_name="NullTokenizer", vocab_size=tokenizer.vocab_size)
-    else:
-        assign(config, library="huggingface", model_name=tokenizer.name, use_fast=True)
-    return config
+        return _config(make, library="null", model_name="NullTokenizer", vocab_size=tokenizer.vocab_size)
+    return _config(make, library="huggingface", model_name=tokenizer.name, use_fast=True)
 
 
 def _set_trainer(partial: Any, recipe: Recipe) -> None:
@@ -140,21 +137,21 @@ def _precision(precision: Precision) -> Any:
 def _set_resume(partial: Any, path: str | None) -> None:
     if path is None:
         return
-    config = find("nemo_run", "Config")
-    restore = config(find("nemo.lightning", "RestoreConfig"))
     # Everything is loaded as it was saved, except the tokenizer, which the recipe names.
-    assign(restore, path=path, load_model_state=True, load_optim_state=True, load_artifacts=False)
-    resume = config(find("nemo.lightning", "AutoResume"))
-    assign(resume, restore_config=restore)
-    assign(partial, resume=resume)
+    restore = _config(
+        find("nemo.lightning", "RestoreConfig"),
+        path=path,
+        load_model_state=True,
+        load_optim_state=True,
+        load_artifacts=False,
+    )
+    assign(partial, resume=_config(find("nemo.lightning", "AutoResume"), restore_config=restore))
 
 
 def set_callbacks(partial: Any, recipe: Recipe) -> None:
     """Give the trainer of `partial` its callbacks; raises RefusedError where NeMo lacks one."""
-    saves, timing = (
-        find("lightning.pytorch.callbacks", "ModelCheckpoint"),
-        find("nemo.utils.exp_manager", "TimingCallback"),
-    )
+    saves = find("lightning.pytorch.callbacks", "ModelCheckpoint")
+    timing = find("nemo.utils.exp_manager", "TimingCallback")
     # nemotronh's recipe saves five checkpoints by default.
     callbacks = [callback for callback in partial.trainer.callbacks or [] if not _is(callback, saves)]
     _set_comm_overlap(callbacks, recipe.comm_overlap, recipe.recipe)

@@ -3,11 +3,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from llmb_workloads.fields import RefusedError, read_json, read_object
+from llmb_workloads.fields import Problem, RefusedError, below_one, outside, read_json, read_object, refuse
 from llmb_workloads.world import Place
 
 
@@ -173,9 +173,6 @@ class Recipe:
     overrides: dict[str, Any] = field(default_factory=dict)
 
 
-Problem = tuple[str, str, str]
-
-
 def check_world(recipe: Recipe, place: Place) -> None:
     """Raise RefusedError unless the number of processes is the recipe's number of GPUs."""
     world = recipe.nodes * recipe.gpus_per_node
@@ -185,14 +182,14 @@ def check_world(recipe: Recipe, place: Place) -> None:
 
 
 def _problems(recipe: Recipe) -> Iterator[Problem]:
-    yield from _below_one(recipe, "")
-    yield from _below_one(recipe.model, "model.")
+    yield from below_one(recipe)
+    yield from below_one(recipe.model, "model.")
     for name in ("moe", "mla"):
         if (part := getattr(recipe.model, name)) is not None:
-            yield from _below_one(part, f"model.{name}.")
+            yield from below_one(part, f"model.{name}.")
     yield from _experts(recipe)
-    yield from _below_one(recipe.parallelism, "parallelism.")
-    yield from _below_one(recipe.comm_overlap, "comm_overlap.")
+    yield from below_one(recipe.parallelism, "parallelism.")
+    yield from below_one(recipe.comm_overlap, "comm_overlap.")
     yield from _names(recipe)
     yield from _parallelism(recipe.parallelism)
     if (limit := recipe.comm_overlap.wgrad_deferral_limit) is not None and recipe.parallelism.pp == 1:
@@ -208,13 +205,6 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
     if pattern is not None and len(pattern) != layers:
         cause = f"has {len(pattern)} letters for {layers} layers"
         yield "model.hybrid_override_pattern", cause, "write one letter for each layer"
-
-
-def _below_one(part: Any, prefix: str) -> Iterator[Problem]:
-    for one in fields(part):
-        value = getattr(part, one.name)
-        if type(value) in (int, float) and value < 1:
-            yield f"{prefix}{one.name}", f"is {value:g}", "write 1 or more"
 
 
 def _names(recipe: Recipe) -> Iterator[Problem]:
@@ -273,9 +263,7 @@ def _batch(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
-    if not 0 <= profile.start_step < profile.stop_step <= recipe.max_steps:
-        cause = f"steps {profile.start_step} to {profile.stop_step} are not within {recipe.max_steps} steps"
-        yield "profile", cause, "choose 0 <= start_step < stop_step <= max_steps"
+    yield from outside(profile.start_step, profile.stop_step, recipe.max_steps)
     world = recipe.nodes * recipe.gpus_per_node
     if not profile.ranks or any(not 0 <= rank < world for rank in profile.ranks):
         yield "profile.ranks", f"are {list(profile.ranks)} of {world} ranks", f"choose some from 0 to {world - 1}"
@@ -284,8 +272,7 @@ def _profile(profile: Profile, recipe: Recipe) -> Iterator[Problem]:
 def parse_recipe(raw: object, place: str = "recipe") -> Recipe:
     """Read and check a decoded recipe; raises RefusedError for the first fault, whose place begins with `place`."""
     recipe = read_object(Recipe, raw, place)
-    for key, cause, fix in _problems(recipe):
-        raise RefusedError(f"{place}.{key}" if key else place, cause, fix)
+    refuse(_problems(recipe), place)
     return recipe
 
 

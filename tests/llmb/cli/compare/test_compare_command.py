@@ -61,18 +61,14 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\x1b[3
 def test_results_have_reference_ratio_and_verdict(install: HandMade, run: Run, rows: Any) -> None:
     install.measured("a1", 2.746 / 0.97)
     row = rows()["a1"]
-    assert row["reference"] == {
-        "release": "25.05",
-        "window": "11-44",
-        "step_time_s": 2.746,
-        "source": "release 25.05, figures of Nemotron4 15b on H100",
-    }
+    source = "release 25.05, figures of Nemotron4 15b on H100"  # of published.yaml
+    assert row["reference"] == {"release": "25.05", "window": "11-44", "step_time_s": 2.746, "source": source}
     assert row["ratio"] == pytest.approx(0.97, abs=1e-4)
     assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == ("WARN", 1, None, True)
     table = run("results")
     assert table.returncode == 0
     assert "ratio" in table.stdout.splitlines()[0]
-    assert "0.970   WARN (n=1)" in table.stdout
+    assert re.search(r"0\.970 +WARN \(n=1\)", table.stdout)
     assert table.stderr == ""
     (from_csv,) = csv.DictReader(io.StringIO(run("results", "--format", "csv").stdout))
     assert (from_csv["verdict"], from_csv["run"], from_csv["gbs"], from_csv["gpu_type"]) == ("WARN", "a1", "64", "h100")
@@ -254,7 +250,8 @@ def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
     (row,) = compared(run, "b1", first.job.experiment_name)["comparisons"]
     assert row["reference"]["source"] == "a1, a2"
     assert row["ratio"] == pytest.approx(2.7495 / 2.95, abs=1e-4)
-    assert row["differences"] == ["tp 4, not 2"]
+    (difference,) = row["differences"]
+    assert re.findall(r"\w+", difference.replace("not", "")) == ["tp", "4", "2"]
     assert row["verdict"] == "FAIL"
     (row,) = compared(run, "a1", "a2")["comparisons"]
     assert (row["verdict"], row["repeats"]) == ("PASS", 1)
@@ -278,7 +275,8 @@ def test_compare_with_another_cluster(install: HandMade, run: Run, make_install:
     ours = install.measured("a9", 2.75)
     ours.log.write_text("node1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\n" + ours.log.read_text())
     (row,) = compared(run, "a9", exported)["comparisons"]
-    assert row["differences"] == ["NCCL 2.26.3+cuda12.9, not 2.0"]
+    (difference,) = row["differences"]
+    assert re.findall(r"\S+\d", difference) == ["2.26.3+cuda12.9", "2.0"]
     (row,) = json.loads(llmb_here("compare", exported, "--format", "json").stdout)["comparisons"]
     assert row["reference"]["release"] == "25.05"  # no install is needed for that
 
@@ -365,7 +363,7 @@ def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, r
     assert run("baseline", "accept", "april").returncode == 0
     done = run("compare", "--baseline", "april")
     assert done.stdout.count("1.907") == 2
-    assert "1.000 (0.000 to " in done.stdout
+    assert re.search(r"1\.000 \(0\.000\b", done.stdout)
 
 
 def test_the_other_run_that_has_not_ended_is_named(install: HandMade, run: Run, wording: Wording) -> None:
@@ -431,7 +429,7 @@ def test_parse_of_a_folder_without_a_log(fmt: str, tmp_path: Path, llmb_here: Co
     wording("compare", done.stderr)
 
 
-def test_a_report(install: HandMade, run: Run, tmp_path: Path) -> None:
+def test_a_report(install: HandMade, run: Run, tmp_path: Path, wording: Wording) -> None:
     install.measured("a1", 2.75)
     install.measured("b1", 2.85, scale=32)
     job = install.job("llama3.1_8b", "bf16", 8)
@@ -442,28 +440,20 @@ def test_a_report(install: HandMade, run: Run, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     text = path.read_text()
     assert run("report").stdout.splitlines()[4:] == text.splitlines()[4:]
-    assert "4 runs: 2 succeeded, 2 failed.\nVerdicts: 1 FAIL, 1 PASS." in text
-    headings = [line for line in text.splitlines() if line.startswith("#")]
-    assert headings == [
-        "# Benchmarks on cluster",
-        "## Results",
-        "## Scaling",
-        "## Failures",
-        "### GPU out of memory: 2 runs",
-        "## Conditions",
-    ]
+    wording(
+        "report",
+        "\n".join(re.findall(r"^(?:#|\d+ runs|Verdicts|    torch).*|[\d.]+ s, release.*?(?= +\|)", text, re.M)),
+    )
     assert "f1 pretrain_llama3.1_8b" in text
-    assert "\n    torch.OutOfMemoryError: CUDA out of memory" in text
     assert "| weak " in text
-    assert "2.746 s, release 25.05, figures of Nemotron4 15b on H100, window 11-44" in text
 
 
-def test_a_report_on_some_runs_and_on_none(install: HandMade, run: Run) -> None:
+def test_a_report_on_some_runs_and_on_none(install: HandMade, run: Run, wording: Wording) -> None:
     assert "0 runs" in run("report").stdout
     install.measured("a1", 2.75)
     install.measured("b1", 2.0, dtype="fp8")
     text = run("report", "b1").stdout
-    assert "1 run: 1 succeeded." in text
+    wording("report", next(line for line in text.splitlines() if line.startswith("1 run")))
     assert "## Failures" not in text
     assert "## Scaling" not in text
     assert "_bf16_" not in text
@@ -542,7 +532,7 @@ def test_a_faulty_file_of_figures_is_reported_and_stops_nothing(
     done = run("results", "--format", "json")
     assert done.returncode == 0
     wording("compare", done.stderr)
-    assert done.stderr.count("error: published.yaml:7: 'stepps' is not a key here") == 1
+    assert done.stderr.count("published.yaml:7") == 1
     found = {row["run"]: row["verdict"] for row in json.loads(done.stdout)["results"]}
     assert found == {"a1": "NO_REFERENCE", "b1": "PASS"}
     checked = llmb_here("plugins", "check")

@@ -22,7 +22,8 @@ def test_explain_tells_what_the_switches_changed(install: Any, run: Command, wor
     install.run("s1", own, next(log).read_text())
     found = run("explain", "s1").stdout
     wording("explain", str(found))
-    assert "the scaling of fp8" not in run("explain", "a1").stdout
+    assert "fp8 scaling" in found
+    assert "fp8 scaling" not in run("explain", "a1").stdout
 
 
 def test_explain_tells_every_term(install: Any, run: Command, wording: Wording) -> None:
@@ -54,7 +55,7 @@ def test_explain_says_where_it_ran_and_what_nobody_knows(install: Any, run: Comm
     nccl = "gpu-1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\ngpu-1:1:2 [0] NCCL INFO Using network IB\n"
     log.write_text(node.format(1, 1980) + node.format(2, 1755) + nccl + log.read_text())
     shown = run("explain", "c1").stdout
-    assert "not in the log" not in shown
+    wording("explain", shown[shown.index("ran on") : shown.index("\nlog ")])
 
 
 def test_explain_names_the_image_as_it_was_installed(install: Any, run: Command, wording: Wording) -> None:
@@ -90,7 +91,6 @@ def test_explain_a_hybrid(install: Any, run: Command, wording: Wording) -> None:
     install.measured("h1", 15.5, "nemotronh_56b", "fp8", 32)
     shown = run("explain", "h1").stdout
     wording("explain", str(shown))
-    assert "attention 6·10 layers·2·8192·8192·(64·128 + 8·128 + 8192) = 1.402e+14" in shown
     assert "WARN" in shown
 
 
@@ -130,7 +130,8 @@ def test_the_mfu_is_also_reported_as_the_reference_computes_it(
     assert "53.52" in run("report").stdout
     page = install.folder / "report.html"
     assert run("report", "-o", page).returncode == 0
-    assert "an MFU of 53.52 % here and 55.38 % there" in page.read_text()
+    (line,) = [line for line in page.read_text().splitlines() if "55.38" in line]
+    wording("explain", line)
     monkeypatch.setenv("COLUMNS", "250")
     head, _, *lines = run("results").stdout.splitlines()
     wording("explain", str(head))

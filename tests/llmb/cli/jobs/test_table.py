@@ -4,12 +4,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.cli.jobs.display import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
-from llmb.text.tables import fit
+from llmb.text.narrow import fit
 
 WIDTH = 80
 NAMES = (

@@ -75,14 +75,14 @@ def test_a_plugin_that_fails_to_read_its_log_stops_nothing(
     install: Any, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise PluginError("plugin x:y failed in llmb_parse: KeyError: 'z'")
+        raise PluginError("x:y is broken")
 
     monkeypatch.setattr(Plugins, "parse", fail)
     for run_id in ("a1", "b1"):
         install.measured(run_id, 2.75)
     done = llmb_here("results", "--format", "json", "--install", install.folder)
     assert [one["time_mean_seconds"] for one in json.loads(done.stdout)["results"]] == [pytest.approx(2.75)] * 2
-    assert done.stderr.count("warning: plugin x:y failed in llmb_parse: KeyError: 'z': its logs are read as") == 1
+    assert done.stderr.count("x:y is broken") == 1
 
 
 def test_tflops_and_mfu_follow_the_own_formula_of_a_plugin(
@@ -168,7 +168,8 @@ def test_one_log_or_record_that_cannot_be_read_stops_no_other(
     done = llmb_here("results", "--format", "json", "--install", install.folder)
     rows = {one["run"]: one for one in json.loads(done.stdout)["results"]}
     assert (done.returncode, rows["a1"]["status"], rows["c1"]["status"]) == (3, "Success", "Unknown")
-    assert rows["c1"]["reason"].startswith(f"{lost.log} cannot be read: Is a directory")
+    assert rows["c1"]["reason"].startswith(str(lost.log))
+    assert os.strerror(errno.EISDIR) in rows["c1"]["reason"]
 
 
 def test_a_folder_that_cannot_be_read_is_reported(

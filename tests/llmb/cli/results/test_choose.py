@@ -2,6 +2,7 @@
 """Tests that every command that gathers runs takes the same choice of them, through the real commands."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -75,24 +76,24 @@ def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_pat
     wording("results", run("compare", exported, "-w", "nemotronh").stderr)
 
 
-def test_cancelled_runs_are_no_failures_of_a_report(mixed: Any, run: Run) -> None:
+def test_cancelled_runs_are_no_failures_of_a_report(mixed: Any, run: Run, wording: Wording) -> None:
     text = run("report").stdout
-    assert "2 succeeded, 1 cancelled" in text
+    counted = next(line for line in text.splitlines() if "cancelled" in line)
     page = run("report", "--format", "html").stdout
     assert "runs failed" not in page
-    assert "1 run was cancelled" in page
+    wording("report", "\n".join([counted, *re.findall(r"[^<>]*cancelled\.", page)]))
 
 
-def test_what_is_cancelled_comes_behind_all_causes(mixed: Any, run: Run) -> None:
+def test_what_is_cancelled_comes_behind_all_causes(mixed: Any, run: Run, wording: Wording) -> None:
     job = mixed.job("nemotron4_15b", "fp8", 16)
     for name in ("x2", "x3"):
         mixed.run(name, job, None, CANCELLED)
     mixed.run("f1", job, "torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
     headings = [line for line in run("report").stdout.splitlines() if line.startswith("### ")]
-    assert headings == ["### GPU out of memory: 1 run", "### cancelled: 3 runs"]
+    wording("report", "\n".join(headings))
 
 
-def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run) -> None:
+def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run, wording: Wording) -> None:
     assert "succeeded" not in run("results").stderr
     job = mixed.job("nemotron4_15b", "fp8", 16)
     for number in range(4):
@@ -101,14 +102,7 @@ def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run) -> None:
     mixed.run("q1", job, "nothing of note\n", "FAILED")
     mixed.measured("p1", 2.75, profile=True)
     lines = run("results").stderr.splitlines()
-    assert lines[-7:-1] == [
-        "13 runs: 7 succeeded, 5 failed, 1 cancelled",
-        "verdicts: 4 FAIL, 1 INVALID, 2 PASS",
-        "FAIL: nemotron4_15b_fp8_gpus16 0.795: s0 s1 s2 s3",
-        "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",
-        "4 failed, GPU out of memory: o0 o1 o2 o3",
-        "1 failed, unknown cause: q1",
-    ]
+    wording("results", "\n".join(lines[-7:-1]))
     assert "13 runs" not in run("results", "--format", "md").stderr
 
 
@@ -132,7 +126,7 @@ def test_narrow_tables_name_the_columns_that_they_omit(
     head, _, *lines = done.stdout.splitlines()
     assert max(map(len, (head, *lines))) <= 80
     assert head.split()[:2] == ["run", "experiment"]
-    assert {line.split()[0] for line in lines if not line.startswith("    ")} == {"a1", "b1", "x1"}
+    assert {line.split()[0] for line in lines if not line[:4].isspace()} == {"a1", "b1", "x1"}
     wording("results", done.stderr)
     assert "Cancelled" in done.stdout
     for words in (["compare"], ["compare", "--scaling"], ["jobs", "list"]):
@@ -146,10 +140,6 @@ def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run, wording
     install.measured("p1", 2.7, profile=True)
     install.measured("s1", 3.5, scale=16, NCCL_ALGO="Ring")
     lines = run("compare").stderr.splitlines()
-    wording("compare", lines[0])
-    assert lines[1:3] == [
-        "FAIL: nemotron4_15b_bf16_gpus16 0.785: s1",
-        "INVALID: nemotron4_15b_bf16_gpus16.._nsys, profiled: a profiler costs time: p1",
-    ]
+    wording("compare", "\n".join(lines[:3]))
     assert "NCCL_ALGO=Ring" in run("compare").stdout
-    assert "- FAIL: nemotron4_15b_bf16_gpus16 0.785: s1\n" in run("report").stdout
+    assert f"- {lines[1]}\n" in run("report").stdout

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -408,15 +409,11 @@ pretrain_nemotronh_56b :
 """
 
 IN_TEXT = [
-    (
-        "3",
-        "('fp8' [16], 1) may contain only words in quotes",
-        "a task is (dtype or [dtypes]",
-    ),
-    ("4", "pretrain_nemotron4 15b on h100 has no scale 24", "tested are 16, 32"),
-    ("5", "pretrain_nemotron4 has no size '341b' on h100", "did you mean '340b'?"),
-    ("9", "no workload is called 'pretrain_lama3.1_8b'", "did you mean 'pretrain_llama3.1_8b'?"),
-    ("12", "pretrain_nemotronh 56b on h100 has no dtype 'bf16'", "fp8"),
+    ("3", "('fp8' [16], 1)"),
+    ("4", "24"),
+    ("5", "'341b'"),
+    ("9", "'pretrain_lama3.1_8b'"),
+    ("12", "'bf16'"),
 ]
 
 FIVE_IN_YAML = """\
@@ -436,15 +433,11 @@ pretrain_nemotron4_340b:
 """
 
 IN_YAML = [
-    ("5", "pretrain_nemotron4_15b.tasks.0.repeats: must be 1 or more, not 0", None),
-    ("6", "pretrain_nemotron4 15b at 16 GPUs: the scale is not a multiple of tp·pp·cp = 3·1·1 = 3", "change the scale"),
-    ("7", "pretrain_nemotron4_15b.tasks.2.overides: 'overides' is not a key here", "did you mean 'overrides'?"),
-    ("9", "pretrain_nemotron4 has no size '15c' on h100", "did you mean '15b'?"),
-    (
-        "13",
-        "pretrain_nemotron4_340b.defaults.env.NGC_API_KEY: NGC_API_KEY looks like a secret",
-        "llmb passes it by name",
-    ),
+    ("5", "pretrain_nemotron4_15b.tasks.0.repeats"),
+    ("6", "3·1·1 = 3"),
+    ("7", "pretrain_nemotron4_15b.tasks.2.overides"),
+    ("9", "'15c'"),
+    ("13", "pretrain_nemotron4_340b.defaults.env.NGC_API_KEY"),
 ]
 
 
@@ -457,33 +450,35 @@ def test_five_faults_are_five_located_errors_and_nothing_is_submitted(
     command: str,
     name: str,
     text: str,
-    faults: list[tuple[str, str, str | None]],
+    faults: list[tuple[str, str]],
     extra: tuple[str, ...],
     cluster: Cluster,
     llmb_here: Command,
     tmp_path: Path,
     home: Path,
+    wording: Callable[..., None],
 ) -> None:
     if command == "bulk" and "--dtype" in extra:
         extra = ()
     if name == "jobs.txt" and "--force" in extra:
         text = text.replace("[16, 24]", "[16, 20]")  # force lifts the scale, but not whole nodes
-        faults = [faults[0], ("4", "20 GPUs do not fill whole nodes of 8", "multiple of 8"), *faults[2:]]
+        faults = [faults[0], ("4", "20 GPUs"), *faults[2:]]
     jobs, install = tmp_path / name, cluster()
     jobs.write_text(text)
     before = tree(install), tree(home)
     done = llmb_here(command, jobs, "--install", install, *extra)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == len(faults) == 5, done.stderr
-    for line, (number, message, _) in zip(errors, faults, strict=True):
+    for line, (number, what) in zip(errors, faults, strict=True):
         assert line.startswith(f"error: {jobs}:{number}: ")
-        assert message in line
-    assert all(hint in done.stderr for _, _, hint in faults if hint)
+        assert what in line
+    if command == "submit-all" and extra in ((), ("--force",)):
+        wording("submit-all", done.stderr)
     assert done.returncode == 2
     assert done.stdout == ""
     assert (tree(install), tree(home)) == before
     assert "nvapi-1" not in done.stderr
-    assert done.stderr.endswith("hint: nothing was submitted\n") is ("--dry-run" not in extra)
+    assert ("nothing was submitted" in done.stderr) is ("--dry-run" not in extra)
 
 
 def test_keep_going_shows_what_is_right_and_ends_1(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
@@ -658,8 +653,8 @@ def test_every_refusal_says_that_nothing_was_submitted(
     )
     done = llmb_here(*what, "--install", cluster(), *["-d"] * dry_run)
     assert done.returncode == 2
-    assert done.stderr.endswith("hint: nothing was submitted\n") is not dry_run
     assert done.stderr.count("nothing was submitted") == (not dry_run)
+    assert ("nothing was submitted" in done.stderr.splitlines()[-1]) is not dry_run
 
 
 @pytest.mark.parametrize(
@@ -686,7 +681,7 @@ def test_a_table_shows_the_variables(
     )
     done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
     plain, changed = done.stdout.splitlines()[2:]
-    assert changed.endswith("   B='x y'")
+    assert shlex.split(changed)[-1] == "B=x y"
     assert "B=" not in plain
     wording("submit-all", done.stderr)
 

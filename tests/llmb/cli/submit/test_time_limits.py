@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which time limit a job has, where several places say one, and that the place that counts is note_start."""
+"""Tests of which time limit a job has, where several places say one, and that the place that counts is noted."""
 
 import json
 import re
@@ -27,41 +27,46 @@ def limits(llmb: Command, install: Path, *arguments: str, listed: str = LIST) ->
 
 
 @pytest.mark.parametrize(
-    ("own", "listed", "arguments", "limit", "note_start"),
+    ("own", "listed", "arguments", "limit", "is_noted"),
     [
-        (None, False, (), "00:20:00", None),
-        ("04:00:00", False, (), "04:00:00", None),
-        ("04:00:00", True, (), "00:11:00", "the job list's time_limit overrides slurm.args.time of"),
-        (None, True, OPTION, "00:30:00", "--time-limit 00:30:00 overrides the job list's time_limit"),
-        ("04:00:00", False, OPTION, "00:30:00", "--time-limit 00:30:00 overrides slurm.args.time of"),
-        (None, False, (*OPTION, *ARG), "01:00:00", "--slurm-arg time=01:00:00 overrides --time-limit 00:30:00"),
-        ("04:00:00", True, ARG, "01:00:00", "--slurm-arg time=01:00:00 overrides the job list's time_limit and slurm"),
-        (None, False, ("--slurm-arg", "--time=90"), "01:30:00", None),
+        (None, False, (), "00:20:00", False),
+        ("04:00:00", False, (), "04:00:00", False),
+        ("04:00:00", True, (), "00:11:00", True),
+        (None, True, OPTION, "00:30:00", True),
+        ("04:00:00", False, OPTION, "00:30:00", True),
+        (None, False, (*OPTION, *ARG), "01:00:00", True),
+        ("04:00:00", True, ARG, "01:00:00", True),
+        (None, False, ("--slurm-arg", "--time=90"), "01:30:00", False),
     ],
+    ids=["seed", "config", "list config", "option list", "option config", "argument option", "argument all", "minutes"],
 )
 def test_the_nearest_limit_applies_and_is_reported(
     own: str | None,
     listed: bool,
     arguments: tuple[str, ...],
     limit: str,
-    note_start: str | None,
+    is_noted: bool,
     llmb_here: Command,
     cluster: Cluster,
+    wording: Callable[..., None],
 ) -> None:
     install = cluster(slurm={"args": {"time": own} if own else {}})
     text = LIST if listed else LIST.replace("  time_limit: 00:11:00\n", "")
     shown, asked, notes = limits(llmb_here, install, *arguments, listed=text)
     assert shown == limit
     assert asked == ("90" if "--time=90" in arguments else limit)
-    assert len(notes) == (note_start is not None)
-    assert note_start is None or notes[0].startswith(note_start)
+    assert len(notes) == is_noted
+    if is_noted:
+        wording("submit-all", notes[0])
 
 
-def test_a_limit_word_of_slurm_is_passed_to_slurm(llmb_here: Command, cluster: Cluster) -> None:
+def test_a_limit_word_of_slurm_is_passed_to_slurm(
+    llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
+) -> None:
     install = cluster(slurm={"args": {"time": "04:00:00"}})
     shown, asked, (note,) = limits(llmb_here, install, "--slurm-arg", "time=null", *OPTION)
     assert (shown, asked) == ("00:30:00", None)
-    assert note.startswith("--slurm-arg time=null overrides --time-limit 00:30:00 and the job list's time_limit")
+    wording("submit-all", note)
     assert limits(llmb_here, install, "--slurm-arg", "time=UNLIMITED")[1] == "UNLIMITED"
 
 

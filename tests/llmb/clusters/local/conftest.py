@@ -204,10 +204,10 @@ class Machine:
     def _end(self, owner: ProcessId | None) -> None:
         if owner is None or not owner.is_here or owner.pid == os.getpid():
             return
-        if (process := owner.find()) is not None:
+        if owner.is_alive():
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-            self.gone(process.pid)
+                psutil.Process(owner.pid).kill()
+            self.gone(owner.pid)
 
 
 def _runs(pid: int) -> bool:

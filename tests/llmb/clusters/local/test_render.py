@@ -132,10 +132,10 @@ def test_the_fix_names_the_workload(machine: Machine) -> None:
     own = WorkloadsConfig(config={"pretrain_x": WorkloadConfig(), "pretrain": WorkloadConfig()})
     config = replace(machine.cluster().config, workloads=own)
     (fault,) = machine.cluster(config=config).preflight([replace(LAUNCH, venv=None, secrets=())])
-    where = f"--install {config.llmb_install} --yes"
-    assert fault.hint == f"llmb-install add pretrain_x {where}"
+    where = ["--install", str(config.llmb_install), "--yes"]
+    assert str(fault.hint).split() == ["llmb-install", "add", "pretrain_x", *where]
     (bare,) = machine.cluster().preflight([replace(LAUNCH, name="own", workload="pretrain_y", venv=None, secrets=())])
-    assert bare.hint == f"llmb-install add pretrain_y {where}"
+    assert str(bare.hint).split() == ["llmb-install", "add", "pretrain_y", *where]
 
 
 def test_a_full_disk_is_reported_before(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

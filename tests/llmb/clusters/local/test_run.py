@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of one local run from submission to end: its environment, its logs, and how it can fail."""
 
+import errno
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -74,7 +76,8 @@ def test_ranks_know_their_place(machine: Machine) -> None:
     assert first["MASTER_ADDR"] == "127.0.0.1"
     assert first["NCCL_DEBUG"] == "WARN"
     assert first["PYTHONPATH"] == str(programs.path(machine.install, programs.digest()))
-    assert sorted(run.log.read_text().splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    ranks = [f"rank {rank} of 2" for rank in range(2)]
+    assert sorted(run.log.read_text().splitlines()) == ranks
 
 
 def test_nothing_of_the_submitting_shell_leaks(machine: Machine) -> None:
@@ -126,7 +129,7 @@ def test_a_module_is_found_on_the_staged_programs(machine: Machine) -> None:
     machine.cluster().submit(run)
     state = machine.end(run)
     assert (state.state, state.exit_code) == ("FAILED", 2)
-    assert "usage: python -m llmb_workloads.torch_pretrain" in run.log.read_text()
+    assert re.search(r"^usage: .*llmb_workloads\.torch_pretrain", run.log.read_text(), re.MULTILINE)
 
 
 def test_the_first_rank_that_fails_is_the_reason(machine: Machine, wording: Callable[..., None]) -> None:
@@ -138,7 +141,7 @@ def test_the_first_rank_that_fails_is_the_reason(machine: Machine, wording: Call
     assert seen is not None
     assert seen.end is not None
     assert seen.end.exit_codes == (-signal.SIGTERM, 3)
-    assert "rank 1 ended with exit code 3" in run.batch_log.read_text()
+    assert state.reason in run.batch_log.read_text()
 
 
 def test_a_killed_rank_fails_the_run_and_the_next_one_runs(machine: Machine, wording: Callable[..., None]) -> None:
@@ -199,7 +202,8 @@ def test_a_run_ends_at_its_time_limit(machine: Machine, wording: Callable[..., N
 def test_a_program_that_is_not_there(machine: Machine) -> None:
     run = machine.submit("", venv="/nowhere")
     assert machine.end(run).exit_code == 127
-    assert "/nowhere/bin/python cannot be started: No such file or directory" in run.log.read_text()
+    log = run.log.read_text()
+    assert ("/nowhere/bin/python" in log, os.strerror(errno.ENOENT) in log) == (True, True)
 
 
 def test_cancelling_a_running_one(machine: Machine) -> None:

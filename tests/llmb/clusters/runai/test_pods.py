@@ -85,17 +85,18 @@ def test_the_exit_code_is_that_of_the_rank(site: Site, train: Callable[..., RunR
 
 
 def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_run_s(
-    site: Site, train: Callable[..., RunRecord], plane: ControlPlane
+    site: Site, train: Callable[..., RunRecord], plane: ControlPlane, wording: Callable[..., None]
 ) -> None:
     run = train(FAILS_IN_POD_1, nodes=2)
     ends(site, run, "FAILED")
     (workload,) = plane.workloads
     assert workload.pods is not None
     pods = workload.pods
-    assert wait_until(lambda: None not in pods.codes(), "the end of both pods")
+    assert wait_until(lambda: None not in pods.codes(), "both pods ended")
     # What the first pod writes comes last; Run:ai may have reported the failure before.
     assert site.cluster().poll([run])[run.id].exit_code == 1
-    assert "pod 1 has failed: this one ends" in run.log.read_text()
+    (line,) = [line for line in run.log.read_text().splitlines() if "pod 1" in line]
+    wording("jobs logs", line)
     assert "no such recipe" in (run.work / "pod-1.out").read_text()
 
 
@@ -106,7 +107,7 @@ def test_a_rank_that_was_killed(site: Site, train: Callable[..., RunRecord]) -> 
 
 def test_the_time_limit_ends_it(site: Site, train: Callable[..., RunRecord]) -> None:
     end = ends(site, train("import time; time.sleep(600)", time_limit=1), "TIMEOUT")
-    assert end.reason == "ran longer than its limit of 00:00:01"
+    assert "00:00:01" in end.reason
 
 
 def test_a_run_that_is_cancelled_ends_its_ranks(
@@ -153,12 +154,12 @@ def test_secrets_and_the_shell_s_variables_reach_the_ranks_and_nothing_else_has_
 
 
 def test_too_few_pods_are_reported_and_nothing_is_trained(
-    site: Site, train: Callable[..., RunRecord], plane: ControlPlane
+    site: Site, train: Callable[..., RunRecord], plane: ControlPlane, wording: Callable[..., None]
 ) -> None:
     run = site.record(site.launch("open('trained', 'w')", nodes=3))
     text = run.script.read_text()
     run.script.write_text(text.replace('"numWorkers": 2', '"numWorkers": 1'))
     run = run.submitted(site.cluster().submit(run))
     assert ends(site, run, "FAILED").exit_code == 1
-    assert "Run:ai has started 2 pods, and this run has 3" in run.batch_log.read_text()
+    wording("jobs logs", "\n".join({line for line in run.batch_log.read_text().splitlines() if "2 pods" in line}))
     assert not (run.work / "trained").exists()

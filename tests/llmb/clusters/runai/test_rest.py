@@ -250,7 +250,8 @@ def test_a_policy_is_reported_field_by_field(client: Client, paper: ControlPlane
     paper.issues = lambda body: [{"field": "spec.compute.gpuDevicesRequest", "details": "at most 4"}]
     with pytest.raises(RefusedError) as raised:
         client.create("/workloads/trainings", BODY)
-    assert (raised.value.code, raised.value.value) == ("policy", ("spec.compute.gpuDevicesRequest: at most 4",))
+    issue = "spec.compute.gpuDevicesRequest: at most 4"
+    assert (raised.value.code, raised.value.value) == ("policy", (issue,))
 
 
 @pytest.mark.parametrize("applications", [None, {}])

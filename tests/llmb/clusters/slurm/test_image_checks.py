@@ -91,7 +91,8 @@ def test_a_damaged_image_is_refused(
 def test_a_missing_image(config: ClusterConfig, wording: Callable[..., None]) -> None:
     """``add`` builds only the workload's own image: one of --image has its own command."""
     (fault,) = found(config)
-    assert (fault.code, fault.hint) == ("image-missing", f"llmb-install add w --install {config.llmb_install} --yes")
+    add = ["llmb-install", "add", "w", "--install", str(config.llmb_install), "--yes"]
+    assert (fault.code, str(fault.hint).split()) == ("image-missing", add)
     fix = "llmb-install image own:1 --install /i"
     (fault,) = found(config, replace(LAUNCH, image="own:1", fixes={"own:1": fix}))
     assert (fault.code, fault.hint) == ("image-missing", fix)

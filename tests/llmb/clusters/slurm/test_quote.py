@@ -4,8 +4,7 @@
 import subprocess
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from llmb.clusters.bashscript import bash
 from llmb.clusters.slurm.request import directive, path_pattern

@@ -3,8 +3,7 @@
 
 import pytest
 
-from llmb.clusters.slurm.commands import advice_for
-from llmb.clusters.slurm.refusals import hint_for
+from llmb.clusters.advice import advice
 
 
 @pytest.mark.parametrize(
@@ -26,15 +25,15 @@ from llmb.clusters.slurm.refusals import hint_for
     ],
 )
 def test_a_refusal_has_its_fix(reason: str, hint: str) -> None:
-    assert hint in (hint_for(reason) or "")
+    assert hint in advice("slurm_refused", reason)
 
 
 def test_an_unknown_reason_has_no_hint() -> None:
-    assert hint_for("the moon is full") is None
+    assert advice("slurm_refused", "FullMoon") == ""
 
 
 @pytest.mark.parametrize(
-    ("reason", "advice"),
+    ("reason", "expected"),
     [
         ("JobHeldAdmin", "only an administrator can release it"),
         ("JobHeldUser", "scontrol release JOB"),
@@ -54,6 +53,6 @@ def test_an_unknown_reason_has_no_hint() -> None:
         ("", ""),
     ],
 )
-def test_a_waiting_job_has_advice_where_waiting_does_not_help(reason: str, advice: str) -> None:
-    assert advice in advice_for(reason)
-    assert bool(advice) == bool(advice_for(reason))
+def test_a_waiting_job_has_advice_where_waiting_does_not_help(reason: str, expected: str) -> None:
+    assert expected in advice("slurm_waiting", reason)
+    assert bool(expected) == bool(advice("slurm_waiting", reason))

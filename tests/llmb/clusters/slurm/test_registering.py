@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of waiting for nodes of unknown state, with rows as sinfo has printed them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_unknown_nodes_of_a_partition_are_in_service(state: str) -> None:
     assert unknown_nodes(found, ["gpu", "nowhere"]) == "n[1-2]"
 
 
-def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path) -> None:
+def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path, wording: Callable[..., None]) -> None:
     """Those of other partitions are not waited for; the time it took is gone for the rest of the command."""
     answers = tmp_path / "answers"
     answers.mkdir()
@@ -35,7 +36,8 @@ def test_the_wait_ends_once_the_nodes_asked_for_are_known(tmp_path: Path) -> Non
     found = patience.wait(Client(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}), read(NEW), ["gpu"])
     assert [nodes.state for nodes in found["gpu"].nodes] == ["idle"]
     assert [*answers.iterdir()] == []
-    assert announced == ["note: waiting up to 100 s until Slurm knows the state of nodes n[1-2]"]
+    (note,) = announced
+    wording("submit-all", note)
     assert patience.left < 100
 
 

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses runs, collects their results, judges and prints them, and picks the exit code."""
+"""`llmb-run results`: what runs measured; how every command chooses runs, judges and prints their results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from llmb.cli.context import Context, say
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.clusters.base import HINT_ELSEWHERE
 from llmb.errors import RUN_FAILED, LlmbError
@@ -13,14 +17,13 @@ from llmb.logs.lines import SlowPatternError
 from llmb.report.markdown import digest
 from llmb.results import columns
 from llmb.results.recorded import result_of_run
-from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Result
-from llmb.results.result import UNKNOWN as UNKNOWN_RESULT
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, UNKNOWN, JobState
+from llmb.runs.state import COMPLETED, JobState
 from llmb.stats.measure import Window, parse_window
-from llmb.submission.follow import look
+from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
@@ -30,6 +33,49 @@ from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype
 from llmb.workload.model import ModelShape
 from llmb.workload.published import check_release
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def choice_options(command: F) -> F:
+    """Add ``-w``, ``--exclude-cancelled`` and ``--window``; ``judged.choice_of`` reads them."""
+    text = "Only these workloads, as key or key_size."
+    for option in (
+        options.window_option,
+        click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
+        click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("results")
+@click.argument("runs", nargs=-1)
+@choice_options
+@options.reference_option
+@click.option("--full-names", is_flag=True, help="Do not shorten names.")
+@options.format_or_junit_option
+@options.install_option
+@pass_context
+def command(
+    context: Context,
+    runs: tuple[str, ...],
+    workloads: tuple[str, ...],
+    window: str | None,
+    reference: str | None,
+    exclude_cancelled: bool,
+    full_names: bool,
+    fmt: str,
+) -> int:
+    """Show results of RUNS (default: all runs), with verdicts.
+
+    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory.
+    """
+    choice = choice_of(workloads, exclude_cancelled, window)
+    results = [result for _, result in gather(context, runs, choice)]
+    if not runs and not workloads:
+        results += unreadable(context)
+    return print_report(judged(context, results, reference), fmt, full_names=full_names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +117,7 @@ def unreadable(context: Context) -> list[Result]:
     return [
         Result(
             identity=Identity(experiment=one.directory.parent.name, path=str(one.directory)),
-            status=UNKNOWN_RESULT,
+            status=UNKNOWN,
             reason=one.reason,
         )
         for one in context.unreadable
@@ -116,7 +162,7 @@ def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
     """The current state of each run by its id, or the last known one where the cluster does not answer."""
     if context.cluster is None:
-        return {run.id: store.seen_state(run) or JobState(state=UNKNOWN) for run in runs}
+        return {run.id: last_seen(run) for run in runs}
     states, trouble = look(context.cluster, runs)
     if trouble is not None:
         hint = f" ({trouble.hint})" if trouble.hint else ""
@@ -124,13 +170,8 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
-        context.warn(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
+        console.warn_once(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
-
-
-def print_results(context: Context, runs: Sequence[RunRecord], fmt: str) -> int:
-    """Print the current results of ``runs``, judged; the exit code."""
-    return print_report(judged(context, results_of(context, runs)), fmt, full_names=False)
 
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
@@ -188,7 +229,7 @@ def own_flops(context: Context, workload: str, shape: ModelShape) -> Flops | Non
     try:
         return context.plugins.flops(own, shape)
     except LlmbError as error:
-        context.warn(f"{error.message}: the FLOPs of its runs follow llmb's formula")
+        console.warn_once(f"{error.message}: the FLOPs of its runs follow llmb's formula")
         return None
 
 
@@ -201,7 +242,7 @@ def result_of(
     try:
         result = result_of_run(run, state, spec, peak_tflops, window, flops=flops)
     except SlowPatternError as error:
-        context.warn(error.message)
+        console.warn_once(error.message)
         spec, missing = ParseSpec(), error.message
         result = result_of_run(run, state, spec, peak_tflops, window, flops=flops)
     if result.status == SUCCESS and not missing:
@@ -212,9 +253,9 @@ def result_of(
         if earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
             result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
-    nothing_read = result.status in (FAILED, UNKNOWN_RESULT) and not result.metrics.max_iteration
+    nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
     if missing and nothing_read and state.state == COMPLETED:
-        return replace(result, status=UNKNOWN_RESULT, cause=None, reason=f"its log cannot be read: {missing}")
+        return replace(result, status=UNKNOWN, cause=None, reason=f"its log cannot be read: {missing}")
     return result
 
 
@@ -235,6 +276,6 @@ def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
             return context.plugins.parse(workload, run) or ParseSpec(), ""
         except LlmbError as error:
             missing = error.message
-            context.warn(f"{missing}: its logs are read as before, or as a format that llmb knows")
+            console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
     before = store.saved_parse_spec(run)
     return (before, "") if before is not None else (ParseSpec(), missing)

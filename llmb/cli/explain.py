@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers what the explanation of one run needs, and prints it."""
+"""`llmb-run explain`: how one run's figures and its verdict are computed, or why it failed."""
 
 import re
 from pathlib import Path
 
-from llmb.cli.context import Context
-from llmb.cli.options import slurm_arg_in_words
-from llmb.cli.results.judged import flops_of, judged, peak_of, results_of, spec_of
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, completed, pass_context
+from llmb.cli.results import flops_of, judged, peak_of, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.reason import REFUSED_KIND, cause_of_end
@@ -26,6 +28,17 @@ UNKNOWN_CAUSE = "unknown"
 _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of the script"
 
 
+@click.command("explain")
+@click.argument("run")
+@options.window_option
+@options.reference_option
+@options.install_option
+@pass_context
+def command(context: Context, run: str, window: str | None, reference: str | None) -> None:
+    """Explain the figures of RUN, or why it failed and how to fix it."""
+    print_explanation(context, run, window, reference)
+
+
 def cause_of(result: Result) -> Cause:
     """The cause of a failed run: from its logs or its scheduler, else UNKNOWN_CAUSE."""
     return result.cause or Cause(kind=UNKNOWN_CAUSE, line=result.reason or "nothing in the logs", advice=_LOOK)
@@ -39,7 +52,7 @@ def print_explanation(context: Context, name: str, window: str | None, reference
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
     results = judged(context, results_of(context, alike, chosen), reference)
     subject = _subject(context, run, results, reference)
-    console.echo("\n".join(escape(line) for line in explain(subject).splitlines()))
+    console.echo(completed("\n".join(escape(line) for line in explain(subject).splitlines())))
 
 
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
@@ -101,7 +114,7 @@ def _filled_in(fix: str, run: RunRecord) -> str:
 
 def _kept(run: RunRecord) -> str:
     """The scheduler's options from the command line, for which the next attempt would be refused again."""
-    given = " ".join(slurm_arg_in_words(name, value) for name, value in run.launch.slurm_args.items())
+    given = " ".join(options.slurm_arg_in_words(name, value) for name, value in run.launch.slurm_args.items())
     return f", which keeps {given} unless you override it" if given else ""
 
 

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 from llmb.errors import LlmbError
 from llmb.system.shell import StoppedError
 from llmb_installer.images.layer import Layer, layer_fault, pieces
-from llmb_installer.images.tar import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, Stream, attributes, entries
+from llmb_installer.images.tar_headers import BLOCK, FILE, FOLDER, HARD, Attributes, Entry, attributes, header, padded
+from llmb_installer.images.tar_stream import Stream, entries
 
 Write = Callable[[bytes | memoryview], object]
 _AHEAD = 16  # pieces that wait for the reader
@@ -219,70 +220,6 @@ def _zeros(stream: Stream, count: int) -> None:
     while count > 0:
         stream.put(_ZEROS[:count])
         count -= len(_ZEROS)
-
-
-def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: bytes = b"") -> bytes:
-    """The header blocks of an entry: one, after a PAX header where one is too small."""
-    pax = list(attributes.xattrs)
-    prefix, short = _split(name)
-    if short is None:
-        pax.append((b"path", name))
-        short = name[:100]
-    if len(link) > 100:
-        pax.append((b"linkpath", link))
-    fields = {b"uid": (attributes.uid, 7), b"gid": (attributes.gid, 7), b"size": (size, 11)}
-    pax += [(key, b"%d" % value) for key, (value, digits) in fields.items() if value >= 8**digits]
-    block = _ustar(short, prefix, kind, size, attributes, link[:100])
-    if not pax:
-        return block
-    body = b"".join(map(_record, pax))
-    return _ustar(b"pax", b"", b"x", len(body), Attributes(mode=0o644), b"") + padded(body) + block
-
-
-def padded(body: bytes) -> bytes:
-    """``body`` padded to whole blocks."""
-    return body + bytes(-len(body) % BLOCK)
-
-
-def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """``name`` as prefix and name of a ustar header; None for the name if it does not fit."""
-    if len(name) <= 100:
-        return b"", name
-    cut = name.find(b"/", len(name) - 101)
-    return (name[:cut], name[cut + 1 :]) if 0 < cut <= 155 else (b"", None)
-
-
-def _ustar(name: bytes, prefix: bytes, kind: bytes, size: int, given: Attributes, link: bytes) -> bytes:
-    def octal(value: int, digits: int) -> bytes:
-        return b"%0*o\0" % (digits, value % 8**digits)
-
-    parts: Iterable[bytes] = (
-        name.ljust(100, b"\0"),
-        octal(given.mode, 7),
-        octal(given.uid, 7),
-        octal(given.gid, 7),
-        octal(size, 11),
-        octal(given.mtime, 11),
-        b" " * 8,
-        kind,
-        link.ljust(100, b"\0"),
-        b"ustar\x0000",
-        bytes(64),
-        octal(given.device[0], 7),
-        octal(given.device[1], 7),
-        prefix.ljust(155, b"\0"),
-        bytes(12),
-    )
-    block = b"".join(parts)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
-
-
-def _record(item: tuple[bytes, bytes]) -> bytes:
-    rest = b" %s=%s\n" % item
-    length = len(rest) + 1
-    while len(rest) + len(str(length)) != length:
-        length = len(rest) + len(str(length))
-    return b"%d" % length + rest
 
 
 def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:

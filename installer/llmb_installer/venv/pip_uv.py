@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the packages of an environment with pip or uv, and installs what the lock file names, with hashes."""
 
-from __future__ import annotations
-
 import abc
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from llmb.errors import LlmbError
 from llmb.system import files, shell
-from llmb_installer.execution.runner import Commands
+from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf
-from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of, torch_line
-
-if TYPE_CHECKING:
-    from llmb_installer.venv.venv_step import VenvStep
+from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of
+from llmb_installer.venv.spec import VenvSpec, torch_line
 
 _REPORTS = (22, 2)  # the first pip that has --report
 _PROJECT = """\
@@ -49,16 +45,16 @@ class Packages(abc.ABC):
     prefix: Path | None = None
 
     @abc.abstractmethod
-    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+    def resolve(self, step: VenvSpec, made_for: str) -> Lock:
         """Choose the packages for ``step``. Raises LlmbError."""
 
     @abc.abstractmethod
-    def _install(self, step: VenvStep) -> list[str]: ...
+    def _install(self, step: VenvSpec) -> list[str]: ...
 
     @abc.abstractmethod
     def _only_from(self, index: str) -> list[str]: ...
 
-    def install(self, step: VenvStep, lock: Lock) -> None:
+    def install(self, step: VenvSpec, lock: Lock) -> None:
         """Install the packages of ``lock`` and nothing else. Raises LlmbError."""
         options = [*self._install(step), "--no-deps"]
         if lock.torch:
@@ -72,7 +68,7 @@ class Packages(abc.ABC):
             given = ["--requirement", self._write("lock-plain.txt", lock.plain)]
             self.commands.run(f"{self.tool} install from repositories", [*options, *given])
 
-    def build(self, step: VenvStep, requirements: Sequence[str]) -> None:
+    def build(self, step: VenvSpec, requirements: Sequence[str]) -> None:
         """Build ``requirements`` from source against the installed packages. Raises LlmbError."""
         given = ["--no-deps", "--no-build-isolation", "--requirement", self._write("source.txt", requirements)]
         self.commands.run(f"{self.tool} install from source", [*self._install(step), *given])
@@ -94,7 +90,7 @@ class Pip(Packages):
     tool: ClassVar[str] = "pip"
     program: tuple[str, ...] = ("-m", "pip")
 
-    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+    def resolve(self, step: VenvSpec, made_for: str) -> Lock:
         """Choose the packages for ``step`` by pip's report. Raises LlmbError."""
         self._update()
         limits = self._write("constraints.txt", step.need.constraints)
@@ -123,7 +119,7 @@ class Pip(Packages):
         chosen_torch = requirements_of([chosen])[0]
         return Lock(made_for=made_for, hashed=hashed, plain=plain, torch_index=index, torch=chosen_torch)
 
-    def _install(self, step: VenvStep) -> list[str]:
+    def _install(self, step: VenvSpec) -> list[str]:
         sources = [] if step.wheelhouse is None else ["--no-index", "--find-links", str(step.wheelhouse)]
         target = [] if self.prefix is None else ["--prefix", str(self.prefix), "--ignore-installed", "--no-compile"]
         options = ["--no-input", "--disable-pip-version-check", *sources, *target]
@@ -141,7 +137,7 @@ class Pip(Packages):
                 "pip's own update", [self.python, "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]
             )
 
-    def _report(self, what: str, step: VenvStep, wanted: Sequence[str]) -> dict[str, Any]:
+    def _report(self, what: str, step: VenvSpec, wanted: Sequence[str]) -> dict[str, Any]:
         answer = self.scratch / "report.json"
         options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(answer)]
         self.commands.run(what, [*self._install(step), *options, *wanted])
@@ -158,7 +154,7 @@ class Uv(Packages):
     tool: ClassVar[str] = "uv pip"
     uv: str
 
-    def resolve(self, step: VenvStep, made_for: str) -> Lock:
+    def resolve(self, step: VenvSpec, made_for: str) -> Lock:
         """Choose the packages for ``step`` by ``uv pip compile``. Raises LlmbError."""
         torch, source = torch_line(step.need.requirements), step.torch
         index = source.index if torch is not None else None
@@ -183,7 +179,7 @@ class Uv(Packages):
         rest = _lock(made_for, [line for line in lines if line not in torch_lines])
         return replace(rest, torch_index=index, torch=torch_lines)
 
-    def _compile(self, what: str, step: VenvStep, wanted: Sequence[str], *more: str) -> list[str]:
+    def _compile(self, what: str, step: VenvSpec, wanted: Sequence[str], *more: str) -> list[str]:
         answer = self.scratch / "compiled.txt"
         answer.unlink(missing_ok=True)
         limits = (
@@ -195,7 +191,7 @@ class Uv(Packages):
         text = re.sub(r" *\\\n *", " ", answer.read_text(encoding="utf-8"))
         return [line for line in text.splitlines() if line.strip() and not line.startswith(("#", "-"))]
 
-    def _install(self, step: VenvStep) -> list[str]:
+    def _install(self, step: VenvSpec) -> list[str]:
         target = ["--compile-bytecode"] if self.prefix is None else ["--prefix", str(self.prefix)]
         return [*self._pip("install"), *self._sources(step), *target]
 
@@ -205,7 +201,7 @@ class Uv(Packages):
     def _pip(self, command: str) -> list[str]:
         return [self.uv, "pip", command, "--python", self.python]
 
-    def _sources(self, step: VenvStep) -> list[str]:
+    def _sources(self, step: VenvSpec) -> list[str]:
         if step.wheelhouse is not None:
             return ["--no-index", "--find-links", str(step.wheelhouse)]
         return ["--no-index"] if pipconf.no_index(self.commands.environ) else []

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two sides, or the scales of one, and prints the rows."""
+"""`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb.cli.context import Context, say
+import click
+
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results.judged import Choice, choose, exit_code, gather_of, judged
-from llmb.errors import RUN_FAILED, UsageError
+from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, shortest
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
 from llmb.system import console, files
@@ -20,6 +23,39 @@ from llmb.verdict.judge import BAD, FAIL, why_invalid
 from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
 
 PUBLISHED = "published"
+
+
+@click.command("compare")
+@click.argument("ours", metavar="[A]", required=False)
+@click.argument("theirs", metavar="[B]", required=False)
+@click.option("--baseline", metavar="NAME", help="Compare with an accepted baseline.")
+@options.reference_option
+@choice_options
+@click.option("--scaling", is_flag=True, help="Show how throughput grows with the number of GPUs.")
+@options.format_or_junit_option
+@options.install_option
+@pass_context
+def command(
+    context: Context,
+    ours: str | None,
+    theirs: str | None,
+    baseline: str | None,
+    reference: str | None,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
+    window: str | None,
+    scaling: bool,
+    fmt: str,
+) -> int:
+    """Compare A (default: all runs) with B (default: published).
+
+    A and B are runs separated by commas, the name of an experiment, or a file written by `results --format json`.
+    Runs that differ in size, dtype, GPU type, scale, global batch or sequence length are not compared; the reason
+    names the difference.
+    """
+    choice = choice_of(workloads, exclude_cancelled, window)
+    request = Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
+    return (print_scaling if scaling else print_comparison)(context, request, fmt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +73,12 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     """
     path = None if text is None else files.expand(text)
     if path is not None and path.is_file():
-        return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
+        try:
+            return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
+        except LlmbError as error:
+            if error.code == "file-damaged":  # the user's own file
+                error.hint = "write it again: llmb-run results --format json > results.json"
+            raise
     if text is not None and (text.endswith(".json") or "/" in text) and path and not path.is_dir():
         hint = "name runs, an experiment, or a file of llmb-run results --format json > results.json"
         raise UsageError(f"{text} is neither a file nor a run", hint=hint, code="side-unknown", value=text)

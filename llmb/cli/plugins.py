@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run plugins`: lists the plugins, checks them, and writes a new one."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
-from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
+from llmb.frameworks.nemo.needs import VENV
+from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
 from llmb.system import console, files
@@ -53,7 +58,7 @@ def check(context: Context) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
-    hooks must answer.
+    hooks must answer. NeMo must have its recipes: the installed NeMo, otherwise NeMo 2.3.1.
     """
     plugins = context.plugins
     workloads = plugins.workloads()
@@ -63,7 +68,9 @@ def check(context: Context) -> int:
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
         say(describe(InputFaults(faults, hint=until if problem.faults else None)))
     context.figures(workloads)
-    faults = [fault for workload in workloads.values() for fault in faults_of(workload, plugins)]
+    venvs = _nemo_venvs(context, workloads)
+    installed = {venv: installed_names(venv) for venv in set(venvs.values())}
+    faults = [fault for key, own in workloads.items() for fault in faults_of(own, plugins, installed[venvs[key]])]
     if faults:
         say(describe(InputFaults(faults)))
     if plugins.problems or context.faulty_figures or faults:
@@ -71,6 +78,17 @@ def check(context: Context) -> int:
     count = len(plugins.sources)
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
+
+
+def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]:
+    """The installed environment of NeMo of each workload; None without one, or without an install directory."""
+    try:
+        install = configuration.find_install(context.install_option, os.environ, console.current_folder())
+        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
+    except LlmbError:  # other commands report it
+        return dict.fromkeys(keys)
+    found = {key: config.workloads.of(key) for key in keys}
+    return {key: own.venvs.get(VENV, own.venv_path) for key, own in found.items()}
 
 
 @group.command("new")

@@ -2,12 +2,13 @@
 """Checks a plugin's workload for faults that would otherwise show only in a submission: its rows, and its launch."""
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb import api
 from llmb.errors import Fault, LlmbError, UsageError, as_fault
+from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
@@ -18,6 +19,8 @@ from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
+_NAMES = ("recipe", "model", "flops_name")
+_NEMO_2_3 = "nemo:25.04"  # its image
 DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
@@ -33,16 +36,22 @@ class _Key:
         return Fault(place=self.place, message=f"{key}: {message}", hint=hint, code=code, key=key, value=value)
 
 
-def faults_of(workload: api.Workload, plugins: Plugins) -> list[Fault]:
-    """All faults of a workload and of its plugin's launch, each once with its place."""
+def faults_of(workload: api.Workload, plugins: Plugins, installed: NemoNames | None = None) -> list[Fault]:
+    """All faults of a workload and of its plugin's launch, each once with its place.
+
+    ``installed``: the names of the installed NeMo; None for those of NeMo 2.3.1, if the workload uses that.
+    """
     source = plugins.offers[workload.key].source
     document = None if workload.file is None else yamlfile.load(workload.file)
 
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
+    names = installed or (listed_names() if _NEMO_2_3 in (workload.image or _NEMO_2_3) else None)
     found: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
+        if size.nemo is not None and names is not None:
+            found += _wrong_names(size.nemo, names, {part: key("sizes", name, "nemo", part) for part in _NAMES})
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
@@ -60,6 +69,19 @@ def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
     if dtype not in dtypes:
         message = f"the default size {size} has no row for '{dtype}'"
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
+
+
+def _wrong_names(nemo: api.NemoRecipe, names: NemoNames, keys: Mapping[str, _Key]) -> Iterator[Fault]:
+    """Faults of recipes and FLOPs names that this NeMo does not have; it would refuse them in every rank."""
+    for part in ("recipe", "model"):
+        name = getattr(nemo, part)
+        if name is not None and name not in names.recipes:
+            message, hint = f"{names.source} has no recipe '{name}'", suggest(name, names.recipes)
+            yield keys[part].fault(message, hint, code="recipe-unknown", value=name)
+    if names.flops and not names.has_flops(nemo.flops_name):
+        hint = suggest(nemo.flops_name, names.flops)
+        message = f"{names.source} has no FLOPs formula '{nemo.flops_name}'"
+        yield keys["flops_name"].fault(message, hint, code="flops-name-unknown", value=nemo.flops_name)
 
 
 def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:

@@ -4,11 +4,13 @@
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmb.frameworks.nemo.nemo_pretrain import recipe_of
+from llmb.frameworks.nemo.recipe_names import installed_names, listed_names
 from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
 from llmb.workload.flops import model_flops
 from llmb.workload.model import MlaShape, ModelShape, MoeShape
@@ -154,3 +156,9 @@ def test_nemos_own_formulas_give_the_same_flops(found: dict[str, Any], workload:
     )
     assert model_flops(workload.sizes["8x7b"].model) == pytest.approx(found["flops"]["mixtral"], rel=1e-12)
     assert model_flops(shape) == pytest.approx(found["flops"]["deepseek"], rel=1e-12)
+
+
+def test_the_listed_names_are_those_of_this_nemo(nemo_python: Path) -> None:
+    installed, listed = installed_names(nemo_python.parent.parent), listed_names()
+    assert installed is not None
+    assert (installed.recipes, set(installed.flops)) == (tuple(sorted(listed.recipes)), set(listed.flops))

@@ -11,6 +11,7 @@ from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
 from llmb.workload.flops import flops_convention, model_flops
 from llmb.workload.gpus import known_types
+from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure, read_published
 from llmb.workload.spec import Size, Workload, read_workload
 
@@ -114,10 +115,13 @@ def _workload(workload: Workload) -> list[str]:
         for name, size in workload.sizes.items()
         if size.max_steps or size.time_limit_minutes
     )
-    parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}.{own}"]
-    parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
-    rows = listing.configurations(workload)
-    parts += [_table([*listing.rows_columns(rows), listing.RELEASES], rows)]
+    image = f" Image `{workload.image}`." if workload.image is not None else ""
+    parts = [f"## {workload.key}", f"{workload.title}.{image}\n{default}.{own}"]
+    shapes = [_shape(name, size, size.model) for name, size in workload.sizes.items() if size.model is not None]
+    parts += [_table(SHAPES, shapes)] if shapes else []
+    releases = (listing.RELEASES,) if workload.is_training else ()
+    parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
+    parts += [_table([*listing.rows_of(workload), *releases], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]
@@ -144,8 +148,7 @@ SHAPES = (
 )
 
 
-def _shape(name: str, size: Size) -> dict[str, object]:
-    model = size.model
+def _shape(name: str, size: Size, model: ModelShape) -> dict[str, object]:
     depths = sorted({row.layers for row in size.rows if row.layers is not None})
     flops = [model_flops(replace(model, layers=depth)) for depth in depths] or [model_flops(model)]
     return {

@@ -10,10 +10,13 @@ from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
+from llmb.workload.parameters import values_of
 from llmb.workload.published import raises_vboost
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import NO_SWITCHES, Switches
+
+LONGEST_NAME = 200  # characters: names of files, of up to 255, are this with more before and after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +42,17 @@ class ClusterLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One configuration of a JobRequest, names resolved and the command line's overrides applied."""
+    """One configuration of a JobRequest, names resolved and the command line's overrides applied.
+
+    ``params``: the given values of llmb's parameters; ``parameters``: those of the workload's own.
+    """
 
     workload: Workload
     size: str
     dtype: str
     scale: int
     params: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     profile: bool = False
     switches: Switches = NO_SWITCHES
@@ -200,29 +207,23 @@ def _strong_hint(size: Size, gpu: str) -> str:
 
 def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     """The job with all its numbers. Raises UsageError for a division with a remainder."""
-    given, size, switches = spec.params, spec.own_size, spec.switches
-    tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
-    vp = given.get("vp", row.vp)
-    mbs, ep = given.get("mbs", row.mbs), given.get("ep", row.ep)
-    etp = given.get("etp", row.etp or (tp if size.model.moe is not None else 1))
+    size, switches, given = spec.own_size, spec.switches, spec.params
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
-    ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
-    dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
-    gbs = given.get("gbs", row.gbs.batch(spec.scale))
-    if gbs is None:
-        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
-        raise UsageError(message, hint="choose another scale, or --set gbs=N", code="batch-not-whole", key="scale")
-    batch = f"{label}: the global batch {gbs}"
-    ga = rules.divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
+    training = _training(spec, row, size.model, label) if size.model is not None else None
     nodes, per_node = _nodes(spec, limits)
     mode = _mode(spec, row)
-    model = _model(size.model, given.get("num_layers", row.layers), label)
+    parameters = values_of(spec.workload.parameters, spec.parameters)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
-    name += [f"tp{tp}", f"pp{pp}", f"cp{cp}", f"vp{vp}", *rules.expert_words(model, ep, etp, tp)]
-    name += [f"mbs{mbs}", f"gbs{gbs}"]  # then what is not as published
+    if training is not None:
+        name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
+        name += [*rules.expert_words(training), f"mbs{training.mbs}", f"gbs{training.gbs}"]
+    name += [f"{key}{value}" for key, value in parameters.items()]  # then what is not as published
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
     name += [word for word in mode.words if not word.startswith("steps")]
+    if len(text := "_".join(name)) > LONGEST_NAME:
+        message = f"{label}: the name of the experiment has {len(text)} characters, more than {LONGEST_NAME}: {text}"
+        raise UsageError(message, hint="choose shorter values of its parameters", code="name-too-long", value=text)
     minutes = row.time_limit_minutes or size.time_limit_minutes or spec.workload.time_limit_minutes
     return Job(
         workload=spec.workload.key,
@@ -238,24 +239,46 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
-        experiment_name="_".join(name),
-        training=Training(
-            model=model,
-            tp=tp,
-            pp=pp,
-            cp=cp,
-            vp=vp,
-            ep=ep,
-            etp=etp,
-            dp=dp,
-            mbs=mbs,
-            gbs=gbs,
-            ga=ga,
-            seq_length=model.seq_length,
-            num_layers=model.layers,
-            learning_rate=size.learning_rate,
-        ),
+        experiment_name=text,
+        training=training,
+        parameters=parameters,
         switches=mode.switches,
+    )
+
+
+def _training(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Training:
+    """The numbers of training. Raises UsageError for a division with a remainder."""
+    given = spec.params
+    assert row.mbs is not None, "Size refuses such rows"
+    assert row.gbs is not None
+    tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
+    vp = given.get("vp", row.vp)
+    mbs, ep = given.get("mbs", row.mbs), given.get("ep", row.ep)
+    etp = given.get("etp", row.etp or (tp if shape.moe is not None else 1))
+    ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
+    dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
+    gbs = given.get("gbs", row.gbs.batch(spec.scale))
+    if gbs is None:
+        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
+        raise UsageError(message, hint="choose another scale, or --set gbs=N", code="batch-not-whole", key="scale")
+    batch = f"{label}: the global batch {gbs}"
+    ga = rules.divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
+    model = _model(shape, given.get("num_layers", row.layers), label)
+    return Training(
+        model=model,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        vp=vp,
+        ep=ep,
+        etp=etp,
+        dp=dp,
+        mbs=mbs,
+        gbs=gbs,
+        ga=ga,
+        seq_length=model.seq_length,
+        num_layers=model.layers,
+        learning_rate=spec.own_size.learning_rate,
     )
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
 from llmb.workload.flops import CONVENTIONS, OLD, Flops, model_flops, model_flops_old
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
-from llmb.workload.spec import Workload
+from llmb.workload.spec import Size, Workload
 
 TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"
 FLOPS_TOLERANCE = 0.005  # a fraction: releases print them with three digits
@@ -46,7 +47,7 @@ def disagreements(
     return [
         found
         for figure in figures
-        for found in _checked(figure, workload.sizes[figure.model_size].model, flops)
+        for found in _checked(figure, workload.sizes[figure.model_size].trained_model, flops)
         if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
     ]
 
@@ -128,31 +129,73 @@ SIZES = (
     Column(key="dtypes", heading="Dtypes", show=", ".join),
     Column(key="scales", heading="Scales", show=span),
 )
+METRICS = Column(key="metrics", heading="Metrics", show=lambda value: ", ".join(one["name"] for one in value))
+PARAMETERS = Column(
+    key="parameters",
+    heading="Parameters",
+    show=lambda value: ", ".join(f"{name}={own['default']}" for name, own in value.items()),
+)
 INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
-ROWS = (
+_CASES = (
     Column(key="size", heading="Size"),
     Column(key="gpu", heading="GPU", show=", ".join),
     Column(key="dtype", heading="Dtype", show=", ".join),
     Column(key="scales", heading="GPUs", show=span),
+)
+_TRAINED = (
     Column(key="layers", heading="Layers", right=True),
     *(Column(key=key, heading=key.upper(), right=True) for key in ("tp", "pp", "cp", "vp", "mbs", "gbs", "dp")),
     Column(key="ga", heading="GA", show=first_to_last, right=True),
     Column(key="scaling", heading="Scaling"),
-    Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True),
 )
+_MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True)
+ROWS = (*_CASES, *_TRAINED, _MEMORY)
 
 _EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
 
 
-def rows_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """The columns of a workload's rows: ROWS, and the parallelism of experts where a model has them."""
-    at = [column.key for column in ROWS].index("mbs")
-    has = any(row["ep"] > 1 or row["etp"] is not None for row in rows)
-    return (*ROWS[:at], *_EXPERTS, *ROWS[at:]) if has else ROWS
-
-
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
+
+
+def rows_of(workload: Workload) -> tuple[Column, ...]:
+    """The columns for ``configurations``: those of training, and of experts, only where a model has them."""
+    metrics = (METRICS,) if workload.metrics else ()
+    trained = _TRAINED if workload.is_training else ()
+    if any(size.model is not None and size.model.moe is not None for size in workload.sizes.values()):
+        at = [column.key for column in trained].index("mbs")
+        trained = (*trained[:at], *_EXPERTS, *trained[at:])
+    return (*_CASES, *metrics, *trained, _MEMORY)
+
+
+def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
+    """The columns for ``sizes``: metrics and parameters only where a workload declares some."""
+    known = list(workloads)
+    metrics = (METRICS,) if any(workload.metrics for workload in known) else ()
+    return (*SIZES, *metrics, *((PARAMETERS,) if any(workload.parameters for workload in known) else ()))
+
+
+def declared(workload: Workload) -> Iterator[str]:
+    """The metrics and parameters that a workload declares, in words: ``busbw (GB/s)``, ``message_size=16M``."""
+    if workload.metrics:
+        yield "metrics: " + ", ".join(_metric_in_words(spec) for spec in workload.metrics)
+    for name, own in workload.parameters.items():
+        yield f"parameter {name}: default {own.default}" + (f", one of {', '.join(own.choices)}" if own.choices else "")
+
+
+def _metric_in_words(spec: MetricSpec) -> str:
+    facts = [spec.unit] if spec.unit else []
+    facts += ["lower is better"] if spec.better == LOWER else []
+    return f"{spec.name} ({', '.join(facts)})" if facts else spec.name
+
+
+def _declared(workload: Workload, size: Size) -> dict[str, Any]:
+    """The declared metrics of a size, its headline first, and the workload's parameters, as data."""
+    specs = {spec.name: spec for spec in workload.metrics}
+    return {
+        "metrics": [typed.to_data(specs[name]) for name in size.metrics or specs],
+        "parameters": typed.to_data(workload.parameters),
+    }
 
 
 def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
@@ -169,6 +212,7 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
             "gpu_types": size.gpu_types(),
             "dtypes": list(dict.fromkeys(dtype for row in size.rows for dtype in row.dtype)),
             "scales": sorted({count for row in size.rows for count in row.scales.counts}),
+            **_declared(workload, size),
         }
         for workload in workloads
         for name, size in workload.sizes.items()
@@ -176,40 +220,54 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
 
 
 def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, with further keys for programs, for each row of a workload's table.
+    """A row of ROWS, with further keys for programs, for each row of a workload's table; fields of training are None
+    without a model.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
     return [
-        {"size": name, **_configuration(row, row.layers or size.model.layers)}
+        {"size": name, **_configuration(row), **_training(row, size.model), **_declared(workload, size)}
         for name, size in workload.sizes.items()
         for row in size.rows
     ]
 
 
-def _configuration(row: Row, layers: int) -> dict[str, Any]:
-    ways = row.tp * row.pp * row.cp
-    batches = [(row.gbs.batch(count) or 0) // (row.mbs * (count // ways or 1)) for count in row.scales.counts]
+def _configuration(row: Row) -> dict[str, Any]:
     return {
         "gpu": list(row.gpu),
         "dtype": list(row.dtype),
         "scales": list(row.scales.counts),
-        "layers": layers,
+        "memory_gb": row.memory_gb,
+        "time_limit_minutes": row.time_limit_minutes,
+    }
+
+
+_OF_TRAINING = (
+    *("layers", "tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "dp", "ga"),
+    *("scaling", "cuda_graphs", "userbuffers", "releases"),
+)
+
+
+def _training(row: Row, model: ModelShape | None) -> dict[str, Any]:
+    """The fields of training, all None without a ``model``."""
+    if model is None or row.mbs is None or row.gbs is None:
+        return dict.fromkeys(_OF_TRAINING)
+    ways, mbs = row.tp * row.pp * row.cp, row.mbs
+    return {
+        "layers": row.layers or model.layers,
         "tp": row.tp,
         "pp": row.pp,
         "cp": row.cp,
         "vp": row.vp,
         "ep": row.ep,
         "etp": row.etp,
-        "mbs": row.mbs,
+        "mbs": mbs,
         "gbs": row.gbs.text,
         "dp": "N" if ways == 1 else f"N/{ways}",
-        "ga": batches,
+        "ga": [(row.batch(count) or 0) // (mbs * (count // ways or 1)) for count in row.scales.counts],
         "scaling": "strong" if row.strong_scaling else "weak",
-        "memory_gb": row.memory_gb,
         "cuda_graphs": row.cuda_graphs,
         "userbuffers": row.userbuffers,
-        "time_limit_minutes": row.time_limit_minutes,
         "releases": {name: list(scales.counts) for name, scales in row.releases.items()},
     }
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from llmb.errors import UsageError
 from llmb.runs.job import Training
 from llmb.workload import switches as sw
-from llmb.workload.model import ModelShape
 from llmb.workload.published import release_order
 from llmb.workload.rows import ProfileWindow
 from llmb.workload.spec import Checkpoint, Size, Workload
@@ -247,11 +246,11 @@ def _check_widths(training: Training, label: str) -> None:
         )
 
 
-def expert_words(model: ModelShape, ep: int, etp: int, tp: int) -> list[str]:
+def expert_words(training: Training) -> list[str]:
     """The words in a job's name for the parallelism of experts; none for a dense model."""
-    if model.moe is None and (ep, etp) == (1, 1):
+    if training.model.moe is None:
         return []
-    return [f"ep{ep}", *([f"etp{etp}"] if etp != tp else [])]
+    return [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
 
 
 def _check_experts(training: Training, label: str) -> None:

@@ -100,7 +100,7 @@ def test_the_examples_of_experts_gpu_types_and_flops_of_the_page(tmp_path: Path)
     (tmp_path / "workload.yaml").write_text(head + sizes + types)
     workload = read_workload(tmp_path / "workload.yaml")
     assert workload.gpu_types["mi300x"].peak_tflops == {"bf16": 1307, "fp8": 2615}
-    shape = workload.sizes["8x7b"].model
+    shape = workload.sizes["8x7b"].trained_model
     limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
     for scale in (64, 128, 256):
         job, _ = configure(JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale), limits)

@@ -154,7 +154,7 @@ def test_nemos_own_formulas_give_the_same_flops(found: dict[str, Any], workload:
         moe=MoeShape(experts=256, top_k=8, ffn=2048, shared_experts=1, dense_layers=3),
         mla=MlaShape(q_rank=1536, kv_rank=512, head_dim=128, rope_dim=64, value_dim=128),
     )
-    assert model_flops(workload.sizes["8x7b"].model) == pytest.approx(found["flops"]["mixtral"], rel=1e-12)
+    assert model_flops(workload.sizes["8x7b"].trained_model) == pytest.approx(found["flops"]["mixtral"], rel=1e-12)
     assert model_flops(shape) == pytest.approx(found["flops"]["deepseek"], rel=1e-12)
 
 

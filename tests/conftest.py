@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
+import fcntl
 import itertools
 import json
 import os
@@ -307,6 +308,24 @@ def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
+@pytest.fixture
+def documented_plugins(tmp_path: Path) -> Path:
+    """The plugins of docs/write-a-plugin.md as installed distributions: code blocks that begin with a file's name."""
+    folder = tmp_path / "documented"
+    text = (_ROOT / "docs/write-a-plugin.md").read_text(encoding="utf-8")
+    for name, content in re.findall(
+        r"^```(?:yaml|python)\n# (llmb_\w+/[\w.]+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        info = folder / f"{path.parent.name}-1.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {path.parent.name}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[llmb]\nentry = {path.parent.name}\n")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def torch_install() -> Path:
     """An install directory with torch, created by the real llmb-install (a minute, 1.2 GB) and kept for later runs."""
@@ -322,6 +341,25 @@ def torch_install() -> Path:
         if "is in use by" not in done.stderr:  # by another worker
             pytest.fail(f"llmb-install could not make {folder}:\n{done.stdout}\n{done.stderr}")
         time.sleep(2)
+
+
+@pytest.fixture(scope="session")
+def mpi_venv() -> Path:
+    """A Python environment with MPICH and mpi4py (70 MB), made once and kept. Skips where the index has no wheels."""
+    folder = _CACHE / "mpi"
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "mpi.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be making it
+        if (folder / "complete").exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
+        for argv in ([sys.executable, "-m", "venv", str(folder)], [*pip, "mpich>=5,<6", "mpi4py>=4.1,<5"]):
+            done = subprocess.run(argv, env=_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
+            if done.returncode != 0:
+                pytest.skip(f"no real MPI here: {' '.join(argv)}: {done.stderr.strip()}")
+        (folder / "complete").touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

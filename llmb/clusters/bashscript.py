@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
+from llmb.clusters import rank_command
 from llmb.errors import UsageError
-from llmb.runs.launch import Launch, Program
+from llmb.runs.launch import Launch
 from llmb.runs.record import RunRecord
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,6 +56,8 @@ def write_files(launch: Launch) -> Iterator[str]:
         if (folder := str(PurePosixPath(staged.name).parent)) != ".":
             yield f"mkdir -p {bash(folder)} || exit 1"
         yield f"printf %s {bash(staged.text)} > {bash(staged.name)} || exit 1"
+        if staged.executable:
+            yield f"chmod +x {bash(staged.name)} || exit 1"
 
 
 def environment(launch: Launch, run_id: str, programs: str) -> dict[str, str]:
@@ -81,13 +84,8 @@ def python_path(launch: Launch, programs: str) -> str:
 
 
 def program(launch: Launch, python: str) -> str:
-    """The command that starts the launch's program with ``python``."""
-    return " ".join(map(bash, [python, *program_words(launch.program), *launch.args]))
-
-
-def program_words(program: Program) -> tuple[str, ...]:
-    """Python's arguments that name the program."""
-    return ("-m", program.module) if program.module is not None else (str(program.script),)
+    """The command of one rank as bash reads it; ``python``: the interpreter of modules and scripts."""
+    return " ".join(map(bash, rank_command.rank_words(launch, python)))
 
 
 _TAIL = 16384  # bytes at the end of a log

@@ -17,6 +17,7 @@ import pluggy
 from llmb import api, hookspecs
 from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
+from llmb.text.checked import check_types
 from llmb.text.names import squash_workload, suggest
 
 if TYPE_CHECKING:
@@ -134,7 +135,23 @@ class Plugins:
                 raise _rejected(source, "llmb_parse", error) from error
             wanted = "" if answer.is_default else source
             answer = answer if answer.source == wanted else replace(answer, source=wanted)
-        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
+        if isinstance(answer, api.Samples):
+            self._check_samples(workload, answer)
+            return api.ParseSpec(samples=answer)
+        return answer
+
+    def _check_samples(self, workload: api.Workload, samples: api.Samples) -> None:
+        """Raise PluginError for values of a wrong type, or of a metric that the workload does not declare."""
+        metrics = [metric.name for metric in workload.metrics]
+        try:
+            check_types(samples)
+            for step in samples.steps:
+                check_types(step)
+                if unknown := next((name for name in step.values if name not in metrics), None):
+                    message, hint = f"Step.values has '{unknown}', no metric of the workload", suggest(unknown, metrics)
+                    raise KeyFaultError(message, "values", unknown, hint=hint, code="metric-unknown", value=unknown)
+        except KeyFaultError as error:
+            raise _rejected(self.offers[workload.key].source, "llmb_parse", error) from error
 
     def reads_logs(self, workload: api.Workload) -> bool:
         """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""

@@ -1,21 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
 """A launch: everything that a cluster needs to start one job; and the site, what a plugin may know of the cluster."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from llmb.errors import KeyFaultError
+from llmb.text.checked import check_types
+
+Start = Literal["ranks", "mpi", "once"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program of each rank: a Python ``module`` (on the path of the staged programs) or a ``script`` file."""
+    """What runs, exactly one of four; the arguments of its launch follow.
+
+    ``module``: a Python module, on the path of the staged programs; ``script``: a Python file; ``argv``: any command,
+    found on the PATH of the environment or the image; ``shell``: lines of bash, whose arguments are ``$1``, ``$2``, ...
+    """
 
     module: str | None = None
     script: str | None = None
+    argv: tuple[str, ...] = ()
+    shell: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.module is None) == (self.script is None):
-            raise ValueError("a program is either a module or a script")
+        check_types(self)
+        given = [name for name in ("module", "script", "argv", "shell") if getattr(self, name)]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            message = f"Program has exactly one of module, script, argv and shell, not {found}"
+            raise KeyFaultError(message, hint="as in Program(argv=('ls', '-l'))", code="program-kind", value=given)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the Python of the environment or the image runs it."""
+        return self.module is not None or self.script is not None
+
+    def words(self, python: str) -> tuple[str, ...]:
+        """Its command without the arguments of the launch; ``python``: the interpreter of modules and scripts."""
+        if self.module is not None:
+            return (python, "-m", self.module)
+        if self.script is not None:
+            return (python, self.script)
+        return self.argv or ("bash", "-c", str(self.shell), "bash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that runs beside the program of a launch, which is its client, on the same nodes.
+
+    The variable LLMB_SERVER_PORT has a free port of the node for the server and its client. The client starts on rank 0
+    when the server is ready: it accepts connections on that port, or has written ``ready_text`` to its log,
+    ``server-<rank>.out`` beside the run's log. A server that ends before its client, or is not ready after
+    ``ready_seconds``, fails the run. When the client has ended, the server gets SIGTERM, and SIGKILL 10 s later.
+    ``on_every_rank``: each rank starts one, and the client waits for all of them; ``server-<rank>.address`` has
+    ``HOST:PORT`` of each. Otherwise only rank 0 does.
+    """
+
+    program: Program
+    args: tuple[str, ...] = ()
+    ready_text: str | None = None
+    ready_seconds: int = 600
+    on_every_rank: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        _check_count(self, "ready_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +78,46 @@ class Wrapper:
     name: str
     argv: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
+# Names in the run's folder that llmb and its scripts use themselves; those of a later attempt are in the same folder.
+_OWN_FILE = re.compile(
+    r"\..*|(log-|sbatch_|pod-|server-).*\.(out|address)|(scheduler_id|ended|restarted|attempt-\d+|nsys_profile)(/.*)?"
+    r"|(llmb-run|state|parse|scheduler|cancel|summary)\.json"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A small text file, written into the run's working folder before the ranks start."""
+    """A small text file, written into the run's working folder before the ranks start.
+
+    ``name`` may have folders below that one; ``executable``: a program, such as a script with ``#!``.
+    """
 
     name: str
     text: str
+    executable: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        path = PurePosixPath(self.name)
+        if path.is_absolute() or ".." in path.parts or not path.parts or self.name.endswith("/"):
+            message, hint = f"'{self.name}' is not a file below the run's folder", "name it without a folder"
+            raise KeyFaultError(message, "name", hint=hint, code="file-outside", value=self.name)
+        if _OWN_FILE.fullmatch(str(path)):
+            message, hint = f"'{self.name}' is a name that llmb uses in the run's folder", "choose another name"
+            raise KeyFaultError(message, "name", hint=hint, code="file-reserved", value=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
+
+    ``start``: ``ranks``: one process for each GPU with torchrun's variables; ``mpi``: the same by MPI (srun on Slurm,
+    otherwise mpirun); ``once``: one process on the first node, which may start others itself. ``server``: runs while
+    the program does; ``after``: runs on rank 0 when its program has ended without an error, in the same folder and log.
 
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
     job's, ``gpu_type`` the cluster's name of the job's; llmb sets both. The pre-submission checks use ``packages`` that
@@ -53,6 +134,9 @@ class Launch:
     time_limit: int
     program: Program
     args: tuple[str, ...] = ()
+    start: Start = "ranks"
+    server: Server | None = None
+    after: Program | None = None
     image: str | None = None
     venv: str | None = None
     mounts: tuple[str, ...] = ()
@@ -70,6 +154,44 @@ class Launch:
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
     vboost: bool = False
     container_writable: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        _check_count(self, "nodes", "ranks_per_node", "time_limit")
+        if self.name in ("", ".", "..") or "/" in self.name:
+            message, hint = f"'{self.name}' is not a folder's name", "as a rule job.experiment_name"
+            raise KeyFaultError(message, "name", hint=hint, code="name-invalid", value=self.name)
+        if self.server is not None and self.server.on_every_rank and self.start == "once":
+            message, hint = "Launch.server is for every rank, and start is 'once'", "start='ranks' or 'mpi'"
+            raise KeyFaultError(message, "server", hint=hint, code="value-invalid", value=self.start)
+        _check_distinct(self.files, PurePosixPath(f"launch_{self.name}"))
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every program that it starts: its own, the server's, and the one that runs after it."""
+        server = self.server.program if self.server is not None else None
+        return tuple(one for one in (self.program, server, self.after) if one is not None)
+
+
+def _check_count(value: object, *names: str) -> None:
+    """Raise KeyFaultError unless the fields ``names`` are 1 or more."""
+    for name in names:
+        if (number := getattr(value, name)) < 1:
+            message = f"{type(value).__name__}.{name} must be at least 1, not {number}"
+            raise KeyFaultError(message, name, code="value-invalid", value=number)
+
+
+def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> None:
+    """Raise KeyFaultError for two files with one name, or a file in whose place another needs a folder.
+
+    ``script``: the run's own, which is in the same folder from the second attempt on.
+    """
+    seen = {script}
+    for path in (PurePosixPath(one.name) for one in staged):
+        if path in seen or any(parent in seen for parent in path.parents) or any(path in one.parents for one in seen):
+            message, hint = f"two files have the path '{path}'", "give each its own name"
+            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
+        seen.add(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +232,9 @@ class Site:
 
     ``gpu_type``: the type whose rows apply (of a type ``like`` another, that one); ``container``: ranks start inside an
     image; ``venv``: the installed environment of this workload, if any; ``venvs``: by name, where it has several;
-    ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``mpi``: srun's MPI plugin,
-    None without; ``environment``: the cluster's and the workload's variables, merged; ``settings``: versions chosen at
-    installation.
+    ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``repos``: the checkouts of git
+    repositories, by URL; ``mpi``: srun's MPI plugin, None without; ``environment``: the cluster's and the workload's
+    variables, merged; ``settings``: versions chosen at installation.
     """
 
     cluster_type: str
@@ -124,6 +246,7 @@ class Site:
     venv: Path | None = None
     venvs: Mapping[str, Path] = field(default_factory=dict)
     assets: Mapping[str, Path] = field(default_factory=dict)
+    repos: Mapping[str, Path] = field(default_factory=dict)
     mpi: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)

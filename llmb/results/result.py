@@ -208,22 +208,29 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The published figure that a run is compared with; ``window`` as ``--window`` takes it, ``last`` or ``11-44``."""
+    """What a run is compared with: the ``value`` of a ``metric``, published or of other runs.
+
+    ``window`` as ``--window`` takes it, ``last`` or ``11-44``; ``step_time_s``: None where that is not the metric.
+    """
 
     release: str
     window: str
-    step_time_s: float
+    step_time_s: float | None
     source: str
+    metric: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What a result is compared with, and how good it is; None before it is judged.
 
-    ``ratio``: this run's throughput relative to the published one. ``word`` and ``reason`` are on the configuration:
-    all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for one run).
-    ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``: the run's
-    MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
+    ``ratio``: this run's value relative to the published one, better above 1. ``word`` and ``reason`` are on the
+    configuration: all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for
+    one run). ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``:
+    the run's MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None
+    without one.
     """
 
     word: str | None = None
@@ -371,6 +378,11 @@ _SETTINGS = {
 }
 
 
+def parameters_in_words(parameters: Mapping[str, str]) -> str:
+    """``message_size=16M algorithm=ring``."""
+    return " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+
+
 def settings_of(
     own: Configuration | None,
     *,
@@ -383,11 +395,12 @@ def settings_of(
     if own is None:
         return found
     for setting in fields(Configuration):
-        if setting.name not in (*without, "env"):
+        if setting.name not in (*without, "env", "parameters"):
             value = getattr(own, setting.name)
             text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
             found[setting.name] = "" if value is None or value is False else text.format(value)
-    return found | {name: f"{name}={value}" for name, value in sorted(own.env.items())}
+    named = {**({} if "parameters" in without else own.parameters), **own.env}
+    return found | {name: f"{name}={value}" for name, value in sorted(named.items())}
 
 
 def distinguishing(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:

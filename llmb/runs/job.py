@@ -76,7 +76,9 @@ class Job:
 
     ``gpu_type`` is the cluster's name for it; ``training``: None if the workload trains no model; ``parameters``: the
     values of the workload's own parameters, as text. ``switches``: those that no other field has. ``vboost``: whether
-    the script raises it on each node first, None where llmb does not set it.
+    the script raises it on each node first, None where llmb does not set it. ``framework``: whose rows it follows;
+    ``release``: for Megatron-Bridge, the release of the image; ``dotted``: the user's values for settings of the
+    framework, by dotted path.
     """
 
     workload: str
@@ -97,6 +99,9 @@ class Job:
     parameters: Mapping[str, str] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     vboost: bool | None = None
+    framework: str = "nemo"
+    release: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
 
     @property
     def trained(self) -> Training:

@@ -2,7 +2,7 @@
 """What a benchmark measures: metrics by name, each with a unit and the direction in which it is better."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +40,22 @@ class Measured:
     n: int
     unit: str = ""
     better: Better = "higher"
+
+
+def shown(value: float, unit: str = "") -> str:
+    """A value for people, in four digits, with its unit: ``480.2 GB/s``, ``2.746 s``, ``1,234,567 tokens/s``."""
+    size = abs(value)
+    digits = next((digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if size >= least), None)
+    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
+    return f"{text} {unit}" if unit else text
+
+
+def heading(metrics: Collection[MetricSpec], mixed: str) -> str:
+    """The heading of a column of values: ``busbw (GB/s)``, or ``mixed`` where they are of several metrics."""
+    if len(metrics) != 1:
+        return mixed
+    (only,) = metrics
+    return f"{only.name} ({only.unit})" if only.unit else only.name
 
 
 STEP_TIME = "step_time"

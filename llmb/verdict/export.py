@@ -92,7 +92,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 def why_rejected(result: Result) -> str | None:
     """Why a judged result cannot be part of a baseline; None where it can."""
-    if result.status != SUCCESS or result.metrics.step_time is None:
+    if result.status != SUCCESS or result.metrics.value is None:
         words = {
             FAILED: "failed",
             CANCELLED: "was cancelled",

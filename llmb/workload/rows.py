@@ -2,7 +2,8 @@
 """One row of a workload's table: GPU types, dtypes and scales, and for training the parallelism and batch."""
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Self
 
@@ -185,3 +186,18 @@ class Row:
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether the row is for this GPU type and dtype."""
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
+
+
+def check_unambiguous(rows: Iterable[Row], *path: str) -> None:
+    """Raise KeyFaultError at ``path`` if two rows are for the same GPU type, dtype and scale."""
+    cases = Counter(
+        (gpu, dtype, count, row.strong_scaling)
+        for row in rows
+        for gpu in row.gpu
+        for dtype in row.dtype
+        for count in row.scales.counts
+    )
+    for (gpu, dtype, count, _), found in cases.items():
+        if found > 1:
+            message = f"{found} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
+            raise KeyFaultError(message, *path, code="row-duplicate", value=(gpu, dtype, count))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workload and its sizes, as workload.yaml describes them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.workload.model import ModelShape, require_positive
 from llmb.workload.parameters import Parameter, check_parameters
-from llmb.workload.rows import ProfileWindow, Row, Scales, check_word, refuse_of_training
+from llmb.workload.rows import ProfileWindow, Row, Scales, check_unambiguous, check_word, refuse_of_training
 from llmb.workload.switches import parse_image
 
 
@@ -123,18 +122,7 @@ class Size:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
         self._check_kind()
-        cases = Counter(
-            (gpu, dtype, count, row.strong_scaling)
-            for row in self.rows
-            for gpu in row.gpu
-            for dtype in row.dtype
-            for count in row.scales.counts
-        )
-        for (gpu, dtype, count, _), rows in cases.items():
-            if rows > 1:
-                message = f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
-                raise KeyFaultError(message, "rows", code="row-duplicate", value=(gpu, dtype, count))
-
+        check_unambiguous(self.rows, "rows")
         followed = {name for row in self.rows for name in row.releases}
         for name in self.nemo.releases if self.nemo is not None else ():
             if name not in followed:
@@ -181,6 +169,7 @@ class Workload:
     ``profiles``: the steps to profile with NeMo, by release. Rows of other releases use those of the newest release;
     without any, the last steps are profiled.
     ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
+    ``bridge``: the file of its rows for Megatron-Bridge (llmb.workload.bridge), likewise, None without any.
     ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
     headline is the step time. Either all of its sizes have a model or none. ``parameters``: of its own, by name.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
@@ -196,6 +185,7 @@ class Workload:
     time_limit_minutes: int = 20
     profiles: dict[str, ProfileWindow] = field(default_factory=dict)
     published: Path | None = None
+    bridge: Path | None = None
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
     parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
@@ -269,5 +259,5 @@ def read_workload(path: str | Path) -> Workload:
     if workload.file is not None:
         place, message = document.place(("file",)), "file: 'file' is not a key here"
         raise InputFaults([Fault(place=place, message=message, code="key-unknown", key="file", value="file")])
-    published = None if workload.published is None else path.parent / workload.published
-    return replace(workload, file=path, published=published)
+    published, bridge = (None if file is None else path.parent / file for file in (workload.published, workload.bridge))
+    return replace(workload, file=path, published=published, bridge=bridge)

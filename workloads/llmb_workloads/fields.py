@@ -89,6 +89,10 @@ def _read_value(kind: Any, raw: object, place: str) -> Any:
         return _read_union(get_args(kind), raw, place)
     if origin is Literal:
         return _read_choice(get_args(kind), raw, place)
+    if kind is Any:
+        return raw
+    if origin is dict:
+        return _read_dict(get_args(kind)[1], raw, place)
     if origin is tuple:
         return _read_list(get_args(kind)[0], raw, place)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -114,6 +118,12 @@ def _read_list(kind: Any, raw: object, place: str) -> tuple[Any, ...]:
     if not isinstance(raw, list):
         raise RefusedError(place, f"is {shown(raw)}", "write a list in brackets")
     return tuple(_read_value(kind, item, f"{place}[{number}]") for number, item in enumerate(raw))
+
+
+def _read_dict(kind: Any, raw: object, place: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
+    return {key: _read_value(kind, item, f"{place}.{key}") for key, item in raw.items()}
 
 
 def _read_choice(choices: tuple[Any, ...], raw: object, place: str) -> Any:

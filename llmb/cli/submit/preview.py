@@ -9,7 +9,8 @@ from typing import Any
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_json_list, print_runs
 from llmb.errors import LlmbError
-from llmb.frameworks.nemo import torch_pretrain, wrappers
+from llmb.frameworks import wrappers
+from llmb.frameworks.nemo import torch_pretrain
 from llmb.planning.estimate import Alike, alike, describe, estimate
 from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store

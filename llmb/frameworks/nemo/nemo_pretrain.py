@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 from llmb.errors import UsageError
-from llmb.frameworks.nemo import needs, wrappers
+from llmb.frameworks import wrappers
+from llmb.frameworks.nemo import needs
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper

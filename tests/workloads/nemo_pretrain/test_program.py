@@ -14,7 +14,8 @@ import pytest
 
 import llmb_workloads
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.build import assign, find, plain
+from llmb_workloads.library import plain
+from llmb_workloads.nemo_pretrain.build import assign, find
 
 Make = Callable[..., dict[str, Any]]
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"

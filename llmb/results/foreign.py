@@ -12,6 +12,7 @@ from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.bridge import BRIDGE, DTYPES, NEMO, spelled, table_of, with_bridge
+from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape
 from llmb.workload.parameters import Parameter, values_of
 from llmb.workload.rows import Row
@@ -20,7 +21,7 @@ from llmb.workload.spec import Size, Workload
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
 _DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx", "fp8_sc")
-_NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
+_NUMBERED = re.compile(r"(?<![a-z])(gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
@@ -35,7 +36,8 @@ class Description:
 
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
     ``fp8``: how it scales, unless delayed; ``release``: of Megatron-Bridge's image. ``model`` has the run's own layer
-    count. ``untrained``: of a size that trains no model; ``parameters``: of the workload's own, by name.
+    count; ``flops``: of one sample of it by its plugin's own formula, None for llmb's. ``untrained``: of a size that
+    trains no model; ``parameters``: of the workload's own, by name.
     """
 
     workload: str | None = None
@@ -62,6 +64,7 @@ class Description:
     release: str | None = None
     untrained: bool | None = None
     parameters: Mapping[str, str] | None = None
+    flops: Flops | None = None
 
     def missing(self) -> tuple[str, ...]:
         """What a comparison needs and is unknown: the names in ``Identity.missing``."""

@@ -53,7 +53,7 @@ class View:
 
     def has_configurations(self, gpu_type: str) -> bool:
         """Whether a workload has rows for the known type ``gpu_type`` itself."""
-        known = gpus.known_types().get(gpu_type)
+        known = gpus.all_types(own.gpu_types for own in self.workloads.values()).get(gpu_type)
         if known is None or known.like is None:
             return known is not None
         every = self.workloads.values()

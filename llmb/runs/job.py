@@ -52,7 +52,8 @@ class Training:
     """The numbers of a job that trains a model. Batches in samples, ``seq_length`` in tokens.
 
     ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp); ``vp``: virtual pipeline stages,
-    None without. ``model`` has the job's own layer count, ``num_layers``.
+    None without; ``ep``, ``etp``: ways in which experts, and then the matrices of each, are split, 1 for a dense model.
+    ``model`` has the job's own layer count, ``num_layers``.
     """
 
     model: ModelShape
@@ -68,6 +69,7 @@ class Training:
     seq_length: int
     num_layers: int
     learning_rate: float
+    etp: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

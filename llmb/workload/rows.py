@@ -24,7 +24,21 @@ def check_word(name: str, *path: str) -> None:
 
 # Keys of a row that only training has.
 _OF_TRAINING = frozenset(
-    ("tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "layers", "strong_scaling", "cuda_graphs", "userbuffers", "releases")
+    (
+        "tp",
+        "pp",
+        "cp",
+        "vp",
+        "ep",
+        "etp",
+        "mbs",
+        "gbs",
+        "layers",
+        "strong_scaling",
+        "cuda_graphs",
+        "userbuffers",
+        "releases",
+    )
 )
 
 
@@ -120,7 +134,8 @@ class Row:
     ``memory_gb``: memory that one GPU must have, None if unknown. Only for training, where ``mbs`` and ``gbs`` are
     required:
 
-    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
+    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism; ``etp``: of the tensor
+    parallelism of experts, None for that of ``tp``;
     ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
     ``layers``: overrides the size's; ``strong_scaling``: the batch stays while the scale grows, used only on request;
     ``cuda_graphs``: the step is captured and replayed;
@@ -138,6 +153,7 @@ class Row:
     cp: int = 1
     vp: int | None = None
     ep: int = 1
+    etp: int | None = None
     mbs: int | None = None
     gbs: BatchRule | None = None
     layers: int | None = None

@@ -3,7 +3,6 @@
 
 import dataclasses
 import difflib
-import enum
 import importlib
 import importlib.metadata
 import inspect
@@ -72,8 +71,6 @@ def plain(value: Any) -> Any:
 
     Arguments that are not set have the defaults of the call.
     """
-    if isinstance(value, enum.Enum):
-        return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):

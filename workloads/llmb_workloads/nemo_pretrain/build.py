@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds NeMo's configuration: pretrain_recipe in performance mode, overridden by the recipe; names what NeMo lacks."""
 
+import dataclasses
+import difflib
+import enum
 import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from llmb_workloads.fields import RefusedError
+from llmb_workloads.fields import RefusedError, shown
 from llmb_workloads.library import Library
 from llmb_workloads.nemo_pretrain.recipe import (
     Checkpoint,
@@ -43,6 +46,8 @@ def build(recipe: Recipe) -> Any:
         assign(partial.optim.config, use_precision_aware_optimizer=aware)
     set_callbacks(partial, recipe)
     _set_resume(partial, recipe.load_checkpoint)
+    for path, value in recipe.overrides.items():
+        override(partial, path, value)
     return partial
 
 
@@ -66,6 +71,13 @@ def _set_model(partial: Any, recipe: Recipe) -> None:
         assign(partial.model.config, attention_backend=backends[model.attention_backend])
     if model.hybrid_override_pattern is not None:
         assign(partial.model.config, hybrid_override_pattern=model.hybrid_override_pattern)
+    if model.moe is not None:
+        experts = {name: value for name, value in dataclasses.asdict(model.moe).items() if value is not None}
+        if "moe_layer_freq" in experts:
+            experts["moe_layer_freq"] = list(experts["moe_layer_freq"])
+        assign(partial.model.config, **experts)
+    if model.mla is not None:
+        assign(partial.model.config, **dataclasses.asdict(model.mla))
 
 
 def _set_data(partial: Any, recipe: Recipe) -> None:
@@ -117,6 +129,8 @@ def _set_strategy(strategy: Any, sizes: Parallelism, *, cuda_graphs: bool) -> No
         account_for_loss_in_pipeline_split=sizes.loss_in_pipeline_split,
         use_te_rng_tracker=cuda_graphs,
     )
+    if sizes.etp is not None:
+        assign(strategy, expert_tensor_parallel_size=sizes.etp)
 
 
 def _precision(precision: Precision) -> Any:
@@ -163,7 +177,11 @@ def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -
     found = [callback for callback in callbacks if _is(callback, kind)]
     if len(found) != 1:
         cause = f"has {len(found)} callbacks for communication overlap in performance mode, and should have one"
-        raise RefusedError(f"NeMo's recipe {recipe}", cause, "choose a recipe of a dense or hybrid model")
+        raise RefusedError(
+            f"NeMo's recipe {recipe}",
+            cause,
+            "choose a recipe with one, such as llama3_8b, nemotronh_56b or mixtral_8x7b",
+        )
     assign(
         found[0],
         overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
@@ -217,6 +235,39 @@ def assign(config: Any, **values: Any) -> None:
     _check(config.__fn_or_cls__, values)
     for name, value in values.items():
         setattr(config, name, value)
+
+
+def override(config: Any, path: str, value: Any) -> None:
+    """Set the setting of `config` at the dotted `path`. Raises RefusedError, with the nearest word, for an unknown one.
+
+    A text is the name of a member where the setting has an enumeration's, and of a type where it has one of torch.
+    """
+    place, node = f"overrides.{path}", config
+    *parents, last = path.split(".")
+    for number, name in enumerate([*parents, last]):
+        so_far = ".".join(parents[:number]) or "the configuration"
+        if not hasattr(node, "__fn_or_cls__"):
+            raise RefusedError(place, f"{so_far} is {shown(node)}, which has no settings", "choose another path")
+        known = inspect.signature(node.__fn_or_cls__).parameters
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"did you mean '{near[0]}'?" if near else f"{node.__fn_or_cls__.__qualname__} has other settings"
+            raise RefusedError(place, f"{so_far} has no setting '{name}' in {NEMO.label}", fix)
+        if number < len(parents):
+            node = getattr(node, name, None)
+    setattr(node, last, _typed(getattr(node, last, None), value, place))
+
+
+def _typed(before: Any, value: Any, place: str) -> Any:
+    """`value` as the type of the setting that it replaces."""
+    if isinstance(before, enum.Enum) and isinstance(value, str):
+        members = [member.name for member in type(before)]
+        if value not in members:
+            raise RefusedError(place, f"is {value}", f"choose one of {', '.join(members)}")
+        return type(before)[value]
+    if type(before).__module__ == "torch" and type(before).__name__ == "dtype" and isinstance(value, str):
+        return find("torch", value.removeprefix("torch."))
+    return value
 
 
 def call(function: Any, **values: Any) -> Any:

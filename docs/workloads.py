@@ -10,7 +10,7 @@ from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
 from llmb.workload.gpus import known_types
-from llmb.workload.model import flops_convention, model_flops
+from llmb.workload.model import ModelShape, flops_convention, model_flops
 from llmb.workload.published import Figure, read_published
 from llmb.workload.spec import Size, Workload, read_workload
 
@@ -115,7 +115,8 @@ def _workload(workload: Workload) -> list[str]:
         if size.max_steps or size.time_limit_minutes
     )
     parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}.{own}"]
-    parts += [_table(SHAPES, [_shape(name, size) for name, size in workload.sizes.items()])]
+    shapes = [_shape(name, size, size.model) for name, size in workload.sizes.items() if size.model is not None]
+    parts += [_table(SHAPES, shapes)] if shapes else []
     parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
@@ -143,8 +144,7 @@ SHAPES = (
 )
 
 
-def _shape(name: str, size: Size) -> dict[str, object]:
-    model = size.model
+def _shape(name: str, size: Size, model: ModelShape) -> dict[str, object]:
     depths = sorted({row.layers for row in size.rows if row.layers is not None})
     flops = [model_flops(replace(model, layers=depth)) for depth in depths] or [model_flops(model)]
     return {

@@ -88,7 +88,7 @@ def row_of(context: Context, job: Job) -> Row | None:
     size = workload.sizes.get(job.model_size) if workload is not None else None
     rows = [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
     batch = job.training.gbs if job.training is not None else None
-    return next((row for row in rows if job.scale in row.scales.counts and row.gbs.batch(job.scale) == batch), None)
+    return next((row for row in rows if job.scale in row.scales.counts and row.batch(job.scale) == batch), None)
 
 
 def _log_note(result: Result) -> str:

@@ -24,6 +24,8 @@ def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """Whether the Python environment of ``launch`` exists and has the packages that it needs."""
     hint = f"llmb-install add {workload_of(launch, config)} --install {shlex.quote(str(config.llmb_install))} --yes"
     if launch.venv is None:
+        if not any(one.is_python for one in launch.programs):
+            return
         yield Fault(message=f"{launch.name} has no Python environment", hint=hint, code="venv-not-set", key=launch.name)
     elif not os.access(python := f"{launch.venv}/bin/python", os.X_OK):
         message = f"{python} does not exist"

@@ -10,6 +10,7 @@ from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
+from llmb.workload.parameters import values_of
 from llmb.workload.published import raises_vboost
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size, Workload
@@ -39,13 +40,17 @@ class ClusterLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One configuration of a JobRequest, names resolved and the command line's overrides applied."""
+    """One configuration of a JobRequest, names resolved and the command line's overrides applied.
+
+    ``params``: the given values of llmb's parameters; ``parameters``: those of the workload's own.
+    """
 
     workload: Workload
     size: str
     dtype: str
     scale: int
     params: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     profile: bool = False
     switches: Switches = NO_SWITCHES
@@ -200,24 +205,16 @@ def _strong_hint(size: Size, gpu: str) -> str:
 
 def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     """The job with all its numbers. Raises UsageError for a division with a remainder."""
-    given, size, switches = spec.params, spec.own_size, spec.switches
-    tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
-    vp = given.get("vp", row.vp)
-    mbs = given.get("mbs", row.mbs)
+    size, switches, given = spec.own_size, spec.switches, spec.params
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
-    ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
-    dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
-    gbs = given.get("gbs", row.gbs.batch(spec.scale))
-    if gbs is None:
-        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
-        raise UsageError(message, hint="choose another scale, or --set gbs=N", code="batch-not-whole", key="scale")
-    batch = f"{label}: the global batch {gbs}"
-    ga = rules.divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
+    training = _training(spec, row, size.model, label) if size.model is not None else None
     nodes, per_node = _nodes(spec, limits)
     mode = _mode(spec, row)
-    model = _model(size.model, given.get("num_layers", row.layers), label)
+    parameters = values_of(spec.workload.parameters, spec.parameters)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
-    name += [f"tp{tp}", f"pp{pp}", f"cp{cp}", f"vp{vp}", f"mbs{mbs}", f"gbs{gbs}"]  # then what is not as published
+    if training is not None:
+        name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp", "mbs", "gbs")]
+    name += [f"{key}{value}" for key, value in parameters.items()]  # then what is not as published
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
     name += [word for word in mode.words if not word.startswith("steps")]
@@ -237,22 +234,43 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
         experiment_name="_".join(name),
-        training=Training(
-            model=model,
-            tp=tp,
-            pp=pp,
-            cp=cp,
-            vp=vp,
-            ep=row.ep,
-            dp=dp,
-            mbs=mbs,
-            gbs=gbs,
-            ga=ga,
-            seq_length=model.seq_length,
-            num_layers=model.layers,
-            learning_rate=size.learning_rate,
-        ),
+        training=training,
+        parameters=parameters,
         switches=mode.switches,
+    )
+
+
+def _training(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Training:
+    """The numbers of training. Raises UsageError for a division with a remainder."""
+    given = spec.params
+    assert row.mbs is not None, "Size refuses such rows"
+    assert row.gbs is not None
+    tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
+    vp = given.get("vp", row.vp)
+    mbs = given.get("mbs", row.mbs)
+    ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
+    dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
+    gbs = given.get("gbs", row.gbs.batch(spec.scale))
+    if gbs is None:
+        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
+        raise UsageError(message, hint="choose another scale, or --set gbs=N", code="batch-not-whole", key="scale")
+    batch = f"{label}: the global batch {gbs}"
+    ga = rules.divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
+    model = _model(shape, given.get("num_layers", row.layers), label)
+    return Training(
+        model=model,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        vp=vp,
+        ep=row.ep,
+        dp=dp,
+        mbs=mbs,
+        gbs=gbs,
+        ga=ga,
+        seq_length=model.seq_length,
+        num_layers=model.layers,
+        learning_rate=spec.own_size.learning_rate,
     )
 
 

@@ -42,7 +42,7 @@ def disagreements(figures: Iterable[Figure], workload: Workload) -> list[Disagre
     return [
         found
         for figure in figures
-        for found in _checked(figure, workload.sizes[figure.model_size].model)
+        for found in _checked(figure, workload.sizes[figure.model_size].trained_model)
         if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
     ]
 
@@ -164,34 +164,47 @@ def configurations(workload: Workload) -> list[dict[str, Any]]:
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
     return [
-        {"size": name, **_configuration(row, row.layers or size.model.layers)}
+        {"size": name, **_configuration(row), **_training(row, size.model)}
         for name, size in workload.sizes.items()
         for row in size.rows
     ]
 
 
-def _configuration(row: Row, layers: int) -> dict[str, Any]:
-    ways = row.tp * row.pp * row.cp
-    batches = [(row.gbs.batch(count) or 0) // (row.mbs * (count // ways or 1)) for count in row.scales.counts]
+def _configuration(row: Row) -> dict[str, Any]:
     return {
         "gpu": list(row.gpu),
         "dtype": list(row.dtype),
         "scales": list(row.scales.counts),
-        "layers": layers,
+        "memory_gb": row.memory_gb,
+        "time_limit_minutes": row.time_limit_minutes,
+    }
+
+
+_OF_TRAINING = (
+    *("layers", "tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "dp", "ga"),
+    *("scaling", "cuda_graphs", "userbuffers", "releases"),
+)
+
+
+def _training(row: Row, model: ModelShape | None) -> dict[str, Any]:
+    """The fields of training, all None without a ``model``."""
+    if model is None or row.mbs is None or row.gbs is None:
+        return dict.fromkeys(_OF_TRAINING)
+    ways, mbs = row.tp * row.pp * row.cp, row.mbs
+    return {
+        "layers": row.layers or model.layers,
         "tp": row.tp,
         "pp": row.pp,
         "cp": row.cp,
         "vp": row.vp,
         "ep": row.ep,
-        "mbs": row.mbs,
+        "mbs": mbs,
         "gbs": row.gbs.text,
         "dp": "N" if ways == 1 else f"N/{ways}",
-        "ga": batches,
+        "ga": [(row.batch(count) or 0) // (mbs * (count // ways or 1)) for count in row.scales.counts],
         "scaling": "strong" if row.strong_scaling else "weak",
-        "memory_gb": row.memory_gb,
         "cuda_graphs": row.cuda_graphs,
         "userbuffers": row.userbuffers,
-        "time_limit_minutes": row.time_limit_minutes,
         "releases": {name: list(scales.counts) for name, scales in row.releases.items()},
     }
 

@@ -215,22 +215,25 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     rows = [row for row in size.rows if found.gpus in row.scales.counts and found.dtype in row.dtype]
     rows = [row for row in rows if found.gpu_type is None or row.fits(found.gpu_type, found.dtype or "")]
     layers = {row.layers for row in rows}
-    model = found.model or _with_layers(size.model, found.layers or (layers.pop() if len(layers) == 1 else None))
-    batches = {row.gbs.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
+    model = found.model or (
+        size.model and _with_layers(size.model, found.layers or (layers.pop() if len(layers) == 1 else None))
+    )
+    batches = {row.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
     batch = batches.pop() if len(batches) == 1 else None
+    length = model.seq_length if model is not None else None
     found = replace(
         found,
         model=model,
-        seq_length=found.seq_length or model.seq_length,
-        gbs=found.gbs or (int(batch) if batch is not None and batch.denominator == 1 else None),
+        seq_length=found.seq_length or length,
+        gbs=found.gbs or batch,
     )
-    return replace(found, **_split_of(found, rows))
+    return found if size.model is None else replace(found, **_split_of(found, rows))
 
 
 def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:
     """The unknown settings of parallelism in which all matching rows agree."""
     known = {name: value for name in _SPLIT if (value := getattr(found, name)) is not None}
-    rows = [row for row in rows if found.gpus is not None and row.gbs.batch(found.gpus) == found.gbs]
+    rows = [row for row in rows if found.gpus is not None and row.batch(found.gpus) == found.gbs]
     rows = [row for row in rows if all(getattr(row, name) == value for name, value in known.items())]
     # A name with any setting of parallelism has all of them: a missing `vp` is none.
     missing = [name for name in _SPLIT if name not in known and not (name == "vp" and known)]

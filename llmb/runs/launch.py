@@ -3,19 +3,72 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from llmb.errors import KeyFaultError
+
+Start = Literal["ranks", "mpi", "once"]
+
+
+def check_words(words: object, key: str) -> None:
+    """Raise KeyFaultError at ``key`` unless ``words`` is a tuple of texts."""
+    if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
+        message, hint = f"must be a tuple of texts, not {words!r}", "numbers too: str(number); one word alone: (word,)"
+        raise KeyFaultError(message, key, hint=hint, code="value-type", value=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program of each rank: a Python ``module`` (on the path of the staged programs) or a ``script`` file."""
+    """What runs, exactly one of four; the arguments of its launch follow.
+
+    ``module``: a Python module, on the path of the staged programs; ``script``: a Python file; ``argv``: any command,
+    found on the PATH of the environment or the image; ``shell``: lines of bash, whose arguments are ``$1``, ``$2``, ...
+    """
 
     module: str | None = None
     script: str | None = None
+    argv: tuple[str, ...] = ()
+    shell: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.module is None) == (self.script is None):
-            raise ValueError("a program is either a module or a script")
+        check_words(self.argv, "argv")
+        given = [name for name in ("module", "script", "argv", "shell") if getattr(self, name)]
+        if len(given) != 1:
+            message = (
+                f"a program has exactly one of module, script, argv and shell, not {' and '.join(given) or 'none'}"
+            )
+            raise KeyFaultError(message, hint="as in Program(argv=('ls', '-l'))", code="program-kind", value=given)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the Python of the environment or the image runs it."""
+        return self.module is not None or self.script is not None
+
+    def words(self, python: str) -> tuple[str, ...]:
+        """Its command without the arguments of the launch; ``python``: the interpreter of modules and scripts."""
+        if self.module is not None:
+            return (python, "-m", self.module)
+        if self.script is not None:
+            return (python, self.script)
+        return self.argv or ("bash", "-c", str(self.shell), "bash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that runs beside the program of a launch, which is its client, on the same nodes.
+
+    The client starts on rank 0 when the server is ready: when it accepts connections on the port that the variable
+    LLMB_SERVER_PORT names to both, or has written ``ready_text`` to its log, ``server-<rank>.out`` beside the training
+    log. A server that ends before, or is not ready after ``ready_seconds``, fails the run. It is ended after the
+    client. ``on_every_rank``: each rank starts one, which ends with rank 0's client; otherwise only rank 0 does.
+    """
+
+    program: Program
+    args: tuple[str, ...] = ()
+    ready_text: str | None = None
+    ready_seconds: int = 600
+    on_every_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +91,10 @@ class StagedFile:
 class Launch:
     """One job, ready to start; ``time_limit`` in seconds, ``secrets`` are names of variables and never values.
 
+    ``start``: ``ranks``: one process for each GPU with torchrun's variables; ``mpi``: the same by MPI (srun on Slurm,
+    otherwise mpirun); ``once``: one process on the first node, which may start others itself. ``server``: runs while
+    the program does; ``after``: runs on rank 0 when its program has ended without an error, in the same folder and log.
+
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
     job's, ``gpu_type`` the cluster's name of the job's; llmb sets both. The pre-submission checks use ``packages`` that
     ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU; ``disk_gb`` that it
@@ -53,6 +110,9 @@ class Launch:
     time_limit: int
     program: Program
     args: tuple[str, ...] = ()
+    start: Start = "ranks"
+    server: Server | None = None
+    after: Program | None = None
     image: str | None = None
     venv: str | None = None
     mounts: tuple[str, ...] = ()
@@ -70,6 +130,33 @@ class Launch:
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
     vboost: bool = False
     container_writable: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "ranks_per_node", "time_limit"):
+            number = getattr(self, name)
+            if type(number) is not int or number < 1:
+                raise KeyFaultError(f"must be a whole number from 1, not {number!r}", name, code="value-invalid")
+        if self.name in ("", ".", "..") or "/" in self.name:
+            message, hint = f"'{self.name}' is not a folder's name", "as a rule job.experiment_name"
+            raise KeyFaultError(message, "name", hint=hint, code="name-invalid", value=self.name)
+        for name in ("args", "mounts", "secrets", "packages", "inputs"):
+            check_words(getattr(self, name), name)
+        variables: list[tuple[object, object]] = [*self.environment.items()]
+        for key, value in variables:
+            if not isinstance(key, str) or not isinstance(value, str):
+                message = f"{key!r} must be text, and so must its value, {value!r}"
+                raise KeyFaultError(message, "environment", str(key), hint="str(value)", code="value-type", value=value)
+        for staged in self.files:
+            path = PurePosixPath(staged.name)
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                message, hint = f"'{staged.name}' is outside the run's folder", "name it without a folder"
+                raise KeyFaultError(message, "files", hint=hint, code="file-outside", value=staged.name)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every program that it starts: its own, the server's, and the one that runs after it."""
+        server = self.server.program if self.server is not None else None
+        return tuple(one for one in (self.program, server, self.after) if one is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

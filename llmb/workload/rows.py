@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of a workload's table: parallelism and batch for some GPU types, dtypes and scales."""
+"""One row of a workload's table: GPU types, dtypes and scales, and for training the parallelism and batch."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Self
 
 from llmb.errors import KeyFaultError
@@ -18,6 +19,21 @@ def check_word(name: str, *path: str) -> None:
         hint = "it becomes part of the names of folders and jobs"
         message, code = f"'{name}' must consist of letters, digits and - _ .", "name-invalid"
         raise KeyFaultError(message, *path, hint=hint, code=code, value=name)
+
+
+# Keys of a row that only training has.
+_OF_TRAINING = frozenset(
+    ("tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "layers", "strong_scaling", "cuda_graphs", "userbuffers", "releases")
+)
+
+
+def refuse_of_training(value: Any, names: Collection[str]) -> None:
+    """Raise KeyFaultError for the first of the fields ``names`` of a dataclass that differs from its default."""
+    for own in fields(value):
+        default = own.default if own.default_factory is MISSING else own.default_factory()
+        if own.name in names and (given := getattr(value, own.name)) != default:
+            message = f"'{own.name}' is for sizes that train a model"
+            raise KeyFaultError(message, own.name, hint="omit it, or add the 'model'", code="not-training", value=given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +114,10 @@ class ProfileWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Parallelism and batch for some GPU types, dtypes and scales.
+    """Some GPU types, dtypes and scales; of a size with a model also the parallelism and batch for them.
+
+    ``memory_gb``: memory that one GPU must have, None if unknown. Only for training, where ``mbs`` and ``gbs`` are
+    required:
 
     ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
     ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
@@ -106,7 +125,6 @@ class Row:
     ``cuda_graphs``: the step is captured and replayed;
     ``userbuffers``: by dtype, NeMo's configuration of the tensor parallel overlap (a name in its module
     recipes.tp_overlap_configs.userbuffers); a dtype without one keeps the recipe's;
-    ``memory_gb``: memory that one GPU must have, None if unknown;
     ``releases``: the published releases whose settings its scales follow, those of their newest figures; a row without
     releases has the settings of NeMo 2.3.1.
     """
@@ -119,8 +137,8 @@ class Row:
     cp: int = 1
     vp: int | None = None
     ep: int = 1
-    mbs: int
-    gbs: BatchRule
+    mbs: int | None = None
+    gbs: BatchRule | None = None
     layers: int | None = None
     strong_scaling: bool = False
     time_limit_minutes: int | None = None
@@ -142,6 +160,19 @@ class Row:
                 raise KeyFaultError(message, "userbuffers", dtype, hint=hint, code=code, value=dtype)
         if self.releases and [count for count, _ in self._releases()] != [*self.scales.counts]:
             raise KeyFaultError("each scale of the row must be in exactly one release", "releases")
+
+    def check_kind(self, *, is_training: bool) -> None:
+        """Raise KeyFaultError for a key that training needs, or that only training has where no model is trained."""
+        if is_training:
+            for name in ("mbs", "gbs"):
+                if getattr(self, name) is None:
+                    raise KeyFaultError(f"'{name}' is missing", code="key-missing", value=name)
+            return
+        refuse_of_training(self, _OF_TRAINING)
+
+    def batch(self, gpus: int) -> int | None:
+        """The global batch in samples on ``gpus`` GPUs; None without one, or if it is not a whole number."""
+        return None if self.gbs is None else self.gbs.batch(gpus)
 
     def _releases(self) -> list[tuple[int, str]]:
         return sorted((count, name) for name, scales in self.releases.items() for count in scales.counts)

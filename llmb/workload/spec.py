@@ -2,17 +2,18 @@
 """A workload and its sizes, as workload.yaml describes them."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from llmb.errors import Fault, InputFaults, KeyFaultError
+from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.workload.model import ModelShape, require_positive
 from llmb.workload.parameters import Parameter, check_parameters
-from llmb.workload.rows import ProfileWindow, Row, Scales, check_word
+from llmb.workload.rows import ProfileWindow, Row, Scales, check_word, refuse_of_training
 from llmb.workload.switches import parse_image
 
 
@@ -85,10 +86,14 @@ class Checkpoint:
     load: dict[str, int] = field(default_factory=dict)
 
 
+_SIZE_OF_TRAINING = ("pipeline_extra", "proxy", "learning_rate", "nemo", "checkpoint")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One size of a model with its rows.
+    """One size with its rows: a model to train, or without ``model`` one case of a benchmark that trains nothing.
 
+    ``metrics``: which of the workload's metrics it has, its headline first (default: all);
     ``pipeline_extra``: further layers in the pipeline split (2: embedding and loss);
     ``exact_scales``: only the scales of the rows are possible;
     ``whole_nodes``: a job uses all GPUs of its nodes;
@@ -98,8 +103,9 @@ class Size:
     ``max_steps``, ``time_limit_minutes``: override the workload's.
     """
 
-    model: ModelShape
     rows: tuple[Row, ...]
+    model: ModelShape | None = None
+    metrics: tuple[str, ...] = ()
     pipeline_extra: int = 0
     exact_scales: bool = False
     whole_nodes: bool = True
@@ -116,6 +122,7 @@ class Size:
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
+        self._check_kind()
         cases = Counter(
             (gpu, dtype, count, row.strong_scaling)
             for row in self.rows
@@ -134,6 +141,24 @@ class Size:
                 hint = suggest(name, sorted(followed))
                 message, code = f"no row follows release '{name}'", "release-unknown"
                 raise KeyFaultError(message, "nemo", "releases", name, hint=hint, code=code, value=name)
+
+    def _check_kind(self) -> None:
+        """Raise KeyFaultError for a key that training needs, or that a size without a model may not have."""
+        if self.model is None:
+            refuse_of_training(self, _SIZE_OF_TRAINING)
+        for number, row in enumerate(self.rows):
+            try:
+                row.check_kind(is_training=self.model is not None)
+            except KeyFaultError as error:
+                error.path = ("rows", number, *error.path)
+                raise
+
+    @property
+    def trained_model(self) -> ModelShape:
+        """Its ``model``. Raises UsageError for a size that trains none."""
+        if self.model is None:
+            raise UsageError("this size trains no model", code="not-training", key="model")
+        return self.model
 
     def gpu_types(self) -> list[str]:
         """The GPU types of its rows, including ``any``, in the order of the rows."""
@@ -157,7 +182,7 @@ class Workload:
     without any, the last steps are profiled.
     ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
     ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
-    headline is the step time. ``parameters``: of its own, by name.
+    headline is the step time. Either all of its sizes have a model or none. ``parameters``: of its own, by name.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
@@ -189,16 +214,32 @@ class Workload:
                 hint = suggest(size.proxy, list(self.sizes))
                 message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
                 raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
+        self._check_kind()
 
-    @property
-    def headline(self) -> MetricSpec:
-        """The metric that verdicts are about."""
-        return self.all_metrics[0]
+    def _check_kind(self) -> None:
+        """Raise KeyFaultError where only some sizes have a model, and for metrics that are missing or unknown."""
+        for name, size in self.sizes.items():
+            if self.is_training and size.model is None:
+                message, hint = "'model' is missing, other sizes have one", "give all sizes a model, or none"
+                raise KeyFaultError(message, "sizes", name, hint=hint, code="key-missing", value="model")
+            _check_names(size.metrics, [spec.name for spec in self.metrics], "sizes", name, "metrics")
+        if not self.is_training and not self.metrics:
+            message = "'metrics' is missing: no size has a model"
+            hint = "write metrics: [{name: busbw, unit: GB/s}], or give each size a model"
+            raise KeyFaultError(message, hint=hint, code="key-missing", value="metrics")
+        if not self.is_training and self.profiles:
+            hint = "omit it, or give each size a model"
+            raise KeyFaultError("is for training", "profiles", hint=hint, code="not-training")
 
-    @property
-    def all_metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric: those of training if it trains a model, then its own."""
-        return (*(TRAINING if self.is_training else ()), *self.metrics)
+    def headline(self, size: str) -> MetricSpec:
+        """The metric that verdicts on ``size`` are about."""
+        return self.all_metrics(size)[0]
+
+    def all_metrics(self, size: str) -> tuple[MetricSpec, ...]:
+        """Every metric of ``size``, the headline first: those of training if it trains a model, then its own."""
+        own = {spec.name: spec for spec in self.metrics}
+        chosen = self.sizes[size].metrics or own
+        return (*(TRAINING if self.is_training else ()), *(own[name] for name in chosen))
 
     @property
     def is_training(self) -> bool:
@@ -208,6 +249,16 @@ class Workload:
     def on(self, gpu: str) -> dict[str, Size]:
         """The sizes that support the GPU type ``gpu``."""
         return {name: size for name, size in self.sizes.items() if size.dtypes(gpu)}
+
+
+def _check_names(names: Sequence[str], known: Sequence[str], *path: str) -> None:
+    """Raise KeyFaultError for the first name that is not ``known``, or is there twice."""
+    for number, name in enumerate(names):
+        if name not in known:
+            message, hint = f"'{name}' is not a metric of the workload", suggest(name, known)
+            raise KeyFaultError(message, *path, number, hint=hint, code="metric-unknown", value=name)
+        if name in names[:number]:
+            raise KeyFaultError(f"'{name}' is there twice", *path, number, code="name-duplicate", value=name)
 
 
 def read_workload(path: str | Path) -> Workload:

@@ -239,10 +239,10 @@ def row_of(line: Printed) -> tuple[Size, Row]:
 @pytest.mark.parametrize("line", PUBLISHED, ids=name)
 def test_a_row_is_the_published_one(line: Printed) -> None:
     size, row = row_of(line)
-    assert (row.layers or size.model.layers) == line.layers
+    assert (row.layers or size.trained_model.layers) == line.layers
     assert (row.tp, row.pp, row.cp, row.vp, row.mbs) == (line.tp, line.pp, line.cp, line.vp, line.mbs)
     assert row.ep == 1
-    assert row.gbs.batch(line.gpus) == line.gbs
+    assert row.batch(line.gpus) == line.gbs
 
 
 @pytest.mark.parametrize("line", PUBLISHED, ids=name)
@@ -250,14 +250,14 @@ def test_dp_and_ga_follow_by_the_formula_and_are_whole(line: Printed) -> None:
     _, row = row_of(line)
     dp, over = divmod(line.gpus, row.tp * row.pp * row.cp)
     assert (dp, over) == (line.dp, 0)
-    assert row.gbs.batch(line.gpus) == row.mbs * dp * line.ga
+    assert row.batch(line.gpus) == (row.mbs or 0) * dp * line.ga
 
 
 @pytest.mark.parametrize("line", PUBLISHED, ids=name)
 def test_pipeline_and_nodes_divide(line: Printed) -> None:
     size, row = row_of(line)
     assert (line.layers + size.pipeline_extra) % (row.pp * (row.vp or 1)) == 0
-    assert size.model.heads % row.tp == 0
+    assert size.trained_model.heads % row.tp == 0
     assert row.vp in (None, 1) or line.ga % row.pp == 0
     assert line.gpus % GPUS_PER_NODE[line.gpu] == 0
 

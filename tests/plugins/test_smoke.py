@@ -70,12 +70,12 @@ def test_its_layers_are_those_of_the_smallest_model(workloads: Workloads, key: s
     smoke, real = workloads[key].sizes["smoke"], workloads[key].sizes[SMALLEST[key]]
     for name in ("architecture", "hidden", "ffn", "heads", "head_dim", "kv_groups", "seq_length", "gated", "mamba"):
         assert getattr(smoke.model, name) == getattr(real.model, name), name
-    assert set(smoke.model.pattern or "") == set(real.model.pattern or "")
+    assert set(smoke.trained_model.pattern or "") == set(real.trained_model.pattern or "")
     assert smoke.nemo is not None
     assert real.nemo is not None
     for name in ("recipe", "model", "attention_backend", "cross_entropy", "wgrad_deferral_limit", "environment"):
         assert getattr(smoke.nemo, name) == getattr(real.nemo, name), name
-    assert smoke.nemo.vocab - smoke.model.vocab == real.nemo.vocab - real.model.vocab
+    assert smoke.nemo.vocab - smoke.trained_model.vocab == real.nemo.vocab - real.trained_model.vocab
 
 
 @pytest.mark.parametrize("key", KEYS)

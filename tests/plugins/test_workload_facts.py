@@ -51,7 +51,7 @@ def test_defaults(workload: Workload, expected: tuple[str, str, int, list[str]])
     ],
 )
 def test_model_shapes(workload: Workload, size: str, shape: tuple[int | bool, ...]) -> None:
-    model = workload.sizes[size].model
+    model = workload.sizes[size].trained_model
     found = (model.layers, model.hidden, model.ffn, model.heads, model.kv_groups, model.vocab, model.seq_length)
     assert (*found, model.gated) == shape
     assert model.architecture == {"nemotron4": "nemotron", "llama3.1": "llama"}.get(workload.key[9:], "nemotronh")
@@ -109,12 +109,12 @@ def test_tiny_runs_on_anything(workload: Workload) -> None:
         assert tiny.scales(gpu, "bf16") == [1, 2, 4]
     (row,) = tiny.rows
     assert (row.tp, row.pp, row.cp, row.vp, row.ep) == (1, 1, 1, None, 1)
-    assert [(row.gbs.batch(count) or 1) % (row.mbs * count) for count in row.scales.counts] == [0, 0, 0]
+    assert [(row.batch(count) or 1) % ((row.mbs or 0) * count) for count in row.scales.counts] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
 def test_tiny_has_the_architecture_of_its_big_sisters(workload: Workload) -> None:
-    tiny, big = workload.sizes["tiny"].model, workload.sizes[workload.default_size].model
+    tiny, big = workload.sizes["tiny"].trained_model, workload.sizes[workload.default_size].trained_model
     assert (tiny.architecture, tiny.gated) == (big.architecture, big.gated)
     assert set(tiny.pattern or "") == set(big.pattern or "")
 
@@ -209,7 +209,7 @@ def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoReci
         1 if workload is LLAMA else 0
     )  # Llama's vocabulary has one, the others' comes on top, as in NVIDIA's scripts
     for size in workload.sizes.values():
-        assert size.nemo is None or size.nemo.vocab + own_end == size.model.vocab
+        assert size.nemo is None or size.nemo.vocab + own_end == size.trained_model.vocab
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
@@ -220,7 +220,7 @@ def test_a_row_follows_the_release_of_its_newest_figure(workload: Workload) -> N
         case = (figure.model_size, figure.gpu_type, figure.dtype, figure.scale, figure.gbs)
         newest[case] = max(figure.release, newest.get(case, ""), key=release_order)
     followed = {
-        (name, gpu, dtype, scale, row.gbs.batch(scale)): row.release(scale)
+        (name, gpu, dtype, scale, row.batch(scale)): row.release(scale)
         for name, size in workload.sizes.items()
         for row in size.rows
         for gpu, dtype, scale in itertools.product(row.gpu, row.dtype, row.scales.counts)
@@ -312,5 +312,5 @@ def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
 def test_user_buffers_are_of_the_models_width(workload: Workload) -> None:
     for size in workload.sizes.values():
         for name in {name for row in size.rows for name in row.userbuffers.values() if name}:
-            assert f"_h{size.model.hidden}_" in name
-            assert name.endswith(f"_seqlen{size.model.seq_length}")
+            assert f"_h{size.trained_model.hidden}_" in name
+            assert name.endswith(f"_seqlen{size.trained_model.seq_length}")

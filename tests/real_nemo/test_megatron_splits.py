@@ -41,7 +41,7 @@ def case(name: str) -> dict[str, Any]:
     size = workload.sizes[size_name]
     row = find_row(size, "h100", "fp8", scale, strong=False)
     assert row is not None
-    model = size.model
+    model = size.trained_model
     chosen = {"tp": row.tp, "pp": row.pp, "cp": row.cp, "vp": row.vp, **params}
     return {
         "num_layers": params.get("num_layers", row.layers or model.layers),

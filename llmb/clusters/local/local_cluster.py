@@ -4,6 +4,7 @@
 import contextlib
 import getpass
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -214,5 +215,9 @@ def faults_of_launch(launch: Launch, config: ClusterConfig, found: Hardware) -> 
             code="too-few-gpus",
             value=found.gpus,
         )
+    path = os.pathsep.join(filter(None, (launch.venv and f"{launch.venv}/bin", os.environ.get("PATH"))))
+    if launch.start == "mpi" and shutil.which("mpirun", path=path) is None:
+        hint = "install Open MPI or MPICH, or add it to the Python environment: pip install mpich"
+        yield Fault(message=f"{launch.name} starts by MPI, and mpirun is not on PATH", hint=hint, code="no-mpi")
     yield from checks.faults_of_launch(launch, config)
     yield from checks.faults_of_venv(launch, config)

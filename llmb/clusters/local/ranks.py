@@ -35,9 +35,9 @@ _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
 class Script:
     """What the runner does: write ``files`` into ``work``, then start ``argv`` as many times as there are ``ranks``.
 
-    ``environment`` overrides the few variables that every job has. ``secrets`` are names; the script never contains
-    their values. ``time_limit`` in seconds. ``grace``: seconds that ranks may run on after one has failed, and again
-    after SIGTERM.
+    ``world``: the job's ranks if one process starts them all, None for ``ranks``. ``environment`` overrides the few
+    variables that every job has. ``secrets`` are names; the script never contains their values. ``time_limit`` in
+    seconds. ``grace``: seconds that ranks may run on after one has failed, and again after SIGTERM.
     """
 
     schema_version: int = 1
@@ -55,21 +55,26 @@ class Script:
     batch_log: str
     programs: str
     files: tuple[StagedFile, ...]
+    world: int | None = None
 
 
 def make_script(launch: Launch, stamp: Stamp, *, cpus: int, programs: str, grace: float) -> Script:
     """The script of ``launch`` for a machine with ``cpus``; ``programs``: the folder of the staged ones. Pure."""
     work = stamp.work(launch.name)
     python = f"{launch.venv or bashscript.NO_VENV}/bin/python"
+    ranks = launch.ranks_per_node
+    started = bashscript.mpirun(ranks, launch.venv) if launch.start == "mpi" else ()
     wrappers = [word for wrapper in launch.wrappers for word in wrapper.argv]
     return Script(
         id=stamp.id,
         name=launch.name,
-        ranks=launch.ranks_per_node,
-        argv=(*wrappers, python, *bashscript.program_words(launch.program), *launch.args),
+        ranks=ranks if launch.start == "ranks" else 1,
+        world=ranks if launch.start != "ranks" else None,
+        argv=(*started, *wrappers, *bashscript.rank_words(launch, python)),
         environment={
-            "OMP_NUM_THREADS": str(max(1, cpus // launch.ranks_per_node)),
+            "OMP_NUM_THREADS": str(max(1, cpus // ranks)),
             "PYTHONUNBUFFERED": "1",  # so that the log has all output of a rank that was killed
+            **(bashscript.MPI_VARIABLES if launch.start == "mpi" else {}),
             **launch.environment,
             "PYTHONPATH": bashscript.python_path(launch, programs),
         },
@@ -220,9 +225,9 @@ def rank_environment(script: Script, rank: int, port: int) -> dict[str, str]:
     """The variables that identify a rank: torchrun's names, and the names that wrappers use on every cluster."""
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(script.ranks),
+        "WORLD_SIZE": str(script.world or script.ranks),
         "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(script.ranks),
+        "LOCAL_WORLD_SIZE": str(script.world or script.ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "LLMB_RANK": str(rank),

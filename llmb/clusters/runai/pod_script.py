@@ -47,6 +47,7 @@ if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
 _RANK = """\
 export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
 """
+_ALONE = 'export RANK=0 LOCAL_RANK=0 LLMB_RANK=0 LLMB_NODE_RANK=0 LLMB_LOCAL_RANK=0 MASTER_PORT=29500; exec "$@"'
 # As the first process of a container, bash ignores SIGTERM without a trap. Run:ai shows this output as the pod's log.
 _WAIT = """\
 llmb_main=$!
@@ -159,12 +160,21 @@ def _files(launch: Launch) -> Iterator[str]:
 def _start(launch: Launch, several: bool) -> Iterator[str]:
     """The command that starts this pod's ranks, line by line."""
     yield f"timeout --kill-after={_GRACE} {launch.time_limit}"
+    if launch.start == "once":
+        yield f"bash -c {bash(_ALONE)} _"
+    elif launch.start == "mpi":
+        yield " ".join(map(bash, bashscript.mpirun(launch.ranks_per_node, launch.venv)))
+    else:
+        yield from _torchrun(launch, several)
+    for wrapper in launch.wrappers:
+        yield " ".join(map(bash, wrapper.argv))
+    yield bashscript.program(launch, python(launch))
+
+
+def _torchrun(launch: Launch, several: bool) -> Iterator[str]:
     where = f'--nnodes={launch.nodes} --node_rank="$llmb_node"' if several else "--standalone --nnodes=1"
     yield f"{bash(python(launch))} -m torch.distributed.run {where} --nproc_per_node={launch.ranks_per_node}"
     meet = ' --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT"' if several else ""
     yield f"--max_restarts=0{meet} --no-python"
     rank = _RANK + (bashscript.THREADS if launch.venv is not None else "") + 'exec "$@"'
     yield f"bash -c {bash(rank)} _"
-    for wrapper in launch.wrappers:
-        yield " ".join(map(bash, wrapper.argv))
-    yield bashscript.program(launch, python(launch))

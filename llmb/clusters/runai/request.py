@@ -171,10 +171,23 @@ def launch_in_pod(pvc: RunaiPvc, launch: Launch) -> Launch:
     def translated(text: str) -> str:
         return here.sub(lambda _: pvc.path.rstrip("/"), text)
 
+    def own(program: Program) -> Program:
+        return replace(
+            program,
+            script=translated(program.script) if program.script is not None else None,
+            argv=tuple(map(translated, program.argv)),
+            shell=translated(program.shell) if program.shell is not None else None,
+        )
+
+    server = launch.server
+    if server is not None:
+        server = replace(server, program=own(server.program), args=tuple(map(translated, server.args)))
     return replace(
         launch,
-        program=launch.program if launch.program.script is None else Program(script=translated(launch.program.script)),
+        program=own(launch.program),
         args=tuple(map(translated, launch.args)),
+        server=server,
+        after=own(launch.after) if launch.after is not None else None,
         venv=translated(launch.venv) if launch.venv is not None else None,
         environment={name: translated(value) for name, value in launch.environment.items()},
         wrappers=tuple(Wrapper(name=one.name, argv=tuple(map(translated, one.argv))) for one in launch.wrappers),

@@ -62,6 +62,10 @@ def _own_faults(launch: Launch, setting: pod_script.Setting, runai: RunaiConfig)
         if not request.is_on(runai.pvc, launch.venv):
             message = f"the environment {launch.venv} is not on the volume {runai.pvc.here}"
             yield Fault(message=message, hint=_VOLUME, code="venv-not-on-volume", value=launch.venv)
+    if launch.start != "ranks" and launch.nodes > 1:
+        message = f"{launch.name} starts by '{launch.start}', which a run of {launch.nodes} pods cannot do"
+        hint = "choose a scale of one node, or a program with start 'ranks'"
+        yield Fault(message=message, hint=hint, code="start-unsupported", key="start", value=launch.start)
     for mount in launch.mounts:
         source, _, target = mount.partition(":")
         target = target.partition(":")[0] or source

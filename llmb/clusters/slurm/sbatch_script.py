@@ -152,8 +152,13 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
 
 def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
     """The command that starts the ranks, line by line."""
-    total = launch.nodes * launch.ranks_per_node
-    yield f"srun --ntasks={total} --ntasks-per-node={launch.ranks_per_node} --kill-on-bad-exit=1"
+    if launch.start == "once" and not setting.container:  # so that it may call srun itself
+        yield from _rank_command(launch, setting, variables)
+        return
+    total = 1 if launch.start == "once" else launch.nodes * launch.ranks_per_node
+    per_node = min(total, launch.ranks_per_node)
+    on = "--nodes=1 " if launch.start == "once" else ""
+    yield f"srun {on}--ntasks={total} --ntasks-per-node={per_node} --kill-on-bad-exit=1"
     if setting.mpi is not None:
         yield f"--mpi={bash(setting.mpi)}"
     if setting.container:
@@ -163,6 +168,11 @@ def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str
         yield f"--container-mounts={bash(','.join(mounted), always=True)}"
         names = [*variables, *launch.secrets, *setting.config.pass_environment]
         yield from container.options(launch, setting.slurm, names, setting.lacks)
+    yield from _rank_command(launch, setting, variables)
+
+
+def _rank_command(launch: Launch, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
+    """The command of one rank, line by line."""
     yield f"bash -c {bash(_rank(launch, setting, variables))} _"
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))

@@ -47,6 +47,10 @@ def _own_faults(launch: Launch, setting: sbatch_script.Setting) -> Iterator[Faul
     except LlmbError as error:
         yield replace(as_fault(error), message=f"{launch.name}: {error.message}")
     yield from checks.faults_of_launch(launch, setting.config)
+    if launch.start == "mpi" and setting.mpi is None:
+        message = f"{launch.name} starts by MPI, and srun has no MPI plugin"
+        hint = "set slurm.mpi in cluster_config.yaml to one that `srun --mpi=list` prints, such as pmi2"
+        yield Fault(message=message, hint=hint, code="no-mpi", key="slurm.mpi")
     if not setting.container:
         yield from checks.faults_of_venv(launch, setting.config)
         return

@@ -25,7 +25,7 @@ def workload(workloads: dict[str, Workload]) -> Workload:
 @pytest.fixture
 def right(workload: Workload) -> Figure:
     """A figure whose printed values all follow, rounded as releases round them."""
-    model, seconds, gbs, gpus = workload.sizes[SIZE].model, 2.693, 256, 64
+    model, seconds, gbs, gpus = workload.sizes[SIZE].trained_model, 2.693, 256, 64
     flops = float(f"{model_flops(model):.3g}")
     rate = tokens_per_second(model.seq_length, gbs, seconds)
     peak = known_types()["h100"].peak_tflops["bf16"]

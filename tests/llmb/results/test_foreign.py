@@ -194,7 +194,7 @@ def test_tflops_times_step_time_is_what_the_configuration_says(
     constant: float,
     wording: Wording,
 ) -> None:
-    model = workloads[workload].sizes[size].model
+    model = workloads[workload].sizes[size].trained_model
     assert gbs * model_flops(model) / gpus / 1e12 == pytest.approx(constant, rel=1e-4)
     name = f"log-{workload}_{size}_bf16_gpus{gpus}_gbs{gbs}.out"
     good = result(tmp_path, workloads, name, steps(gbs=gbs, time="4.5", tflops=f"{constant / 4.5:.4}"))

@@ -63,6 +63,7 @@ def test_the_script_says_all_that_will_happen(machine: Machine) -> None:
         "batch_log": "/i/runs/x_17/pretrain_x_tiny/sbatch_pretrain_x_tiny.out",
         "programs": staged,
         "files": [{"name": "recipe.json", "text": "{}"}],
+        "world": None,
     }
     assert not machine.install.exists()
     assert not machine.state.exists()

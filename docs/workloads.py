@@ -114,10 +114,13 @@ def _workload(workload: Workload) -> list[str]:
         for name, size in workload.sizes.items()
         if size.max_steps or size.time_limit_minutes
     )
-    parts = [f"## {workload.key}", f"{workload.title}. Image `{workload.image}`.\n{default}.{own}"]
+    image = f" Image `{workload.image}`." if workload.image is not None else ""
+    parts = [f"## {workload.key}", f"{workload.title}.{image}\n{default}.{own}"]
     shapes = [_shape(name, size, size.model) for name, size in workload.sizes.items() if size.model is not None]
     parts += [_table(SHAPES, shapes)] if shapes else []
-    parts += [_table([*listing.ROWS, listing.RELEASES], listing.configurations(workload))]
+    releases = (listing.RELEASES,) if workload.is_training else ()
+    parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
+    parts += [_table([*listing.rows_of(workload), *releases], listing.configurations(workload))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]

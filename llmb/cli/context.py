@@ -84,6 +84,11 @@ class Context:
             say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
         return workloads
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of all parameters that workloads declare."""
+        return tuple(dict.fromkeys(name for own in self.workloads.values() for name in own.parameters))
+
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
         """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
         from llmb.workload.published import read_published

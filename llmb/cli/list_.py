@@ -40,13 +40,16 @@ def command(context: Context, workload: str | None, published: bool, check: bool
     if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
-        rows = listing.configurations(context.workloads[key])
-        print_all(listing.ROWS, [row for row in rows if size in (None, row["size"])], fmt)
-    elif installed is not None:
-        rows = _mark(context, listing.sizes(context.workloads.values()), installed)
-        print_all([*listing.SIZES, listing.INSTALLED], rows, fmt)
-    else:
-        print_all(listing.SIZES, listing.sizes(context.workloads.values()), fmt)
+        one = context.workloads[key]
+        rows = [row for row in listing.configurations(one) if size in (None, row["size"])]
+        print_all(listing.rows_of(one), rows, fmt)
+        for text in listing.declared(one) if fmt in ("table", "md") else ():
+            say(text)
+        return
+    rows, columns = listing.sizes(context.workloads.values()), listing.sizes_of(context.workloads.values())
+    if installed is not None:
+        rows, columns = _mark(context, rows, installed), (*columns, listing.INSTALLED)
+    print_all(columns, rows, fmt)
 
 
 def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:

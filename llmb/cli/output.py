@@ -21,14 +21,14 @@ def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None
 
 
 def print_all(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """As ``print_rows``; JSON and CSV have all fields, CSV with lists as people read them."""
+    """As ``print_rows``; JSON and CSV have all fields, CSV with lists and mappings as people read them."""
     shown = {column.key: column.show for column in columns}
     if fmt == "csv":
         rows = [
             {
-                key: shown[key](value) if isinstance(value, list) else value
+                key: shown[key](value) if isinstance(value, (list, dict)) and key in shown else value
                 for key, value in row.items()
-                if not isinstance(value, dict)
+                if not isinstance(value, dict) or key in shown
             }
             for row in rows
         ]

@@ -16,6 +16,8 @@ from llmb.workload.rows import Row
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import NO_SWITCHES, Switches
 
+LONGEST_NAME = 200  # characters: names of files, of up to 255, are this with more before and after
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
@@ -218,6 +220,9 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
     name += [word for word in mode.words if not word.startswith("steps")]
+    if len(text := "_".join(name)) > LONGEST_NAME:
+        message = f"{label}: the name of the experiment has {len(text)} characters, more than {LONGEST_NAME}: {text}"
+        raise UsageError(message, hint="choose shorter values of its parameters", code="name-too-long", value=text)
     minutes = row.time_limit_minutes or size.time_limit_minutes or spec.workload.time_limit_minutes
     return Job(
         workload=spec.workload.key,
@@ -233,7 +238,7 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
         image=(switches.image or spec.workload.image) if limits.needs_image else None,
-        experiment_name="_".join(name),
+        experiment_name=text,
         training=training,
         parameters=parameters,
         switches=mode.switches,

@@ -42,12 +42,19 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
     for job in jobs:
         how, seconds = "past", past.get(alike(job))
         if seconds is None:
-            figure, _ = find_reference(configuration_of(job), figures(job.workload))
-            how = "published" if figure is not None else "limit"
-            seconds = job.max_steps * figure.step_time_s if figure is not None else float(job.time_limit)
+            published = _published(job, figures)
+            how, seconds = ("limit", float(job.time_limit)) if published is None else ("published", published)
         counts[how] += 1
         hours += job.scale * min(seconds, job.time_limit) / 3600
     return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)
+
+
+def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> float | None:
+    """The seconds of its steps by the published step time; None without one, and for a job that trains nothing."""
+    if job.training is None:
+        return None
+    figure, _ = find_reference(configuration_of(job), figures(job.workload))
+    return None if figure is None else job.max_steps * figure.step_time_s
 
 
 def describe(found: Estimate, unit: str) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
-from llmb.workload.spec import Workload
+from llmb.workload.spec import Size, Workload
 
 TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"
 FLOPS_TOLERANCE = 0.005  # a fraction: releases print them with three digits
@@ -121,21 +122,66 @@ SIZES = (
     Column(key="dtypes", heading="Dtypes", show=", ".join),
     Column(key="scales", heading="Scales", show=span),
 )
+METRICS = Column(key="metrics", heading="Metrics", show=lambda value: ", ".join(one["name"] for one in value))
+PARAMETERS = Column(
+    key="parameters",
+    heading="Parameters",
+    show=lambda value: ", ".join(f"{name}={own['default']}" for name, own in value.items()),
+)
 INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
-ROWS = (
+_CASES = (
     Column(key="size", heading="Size"),
     Column(key="gpu", heading="GPU", show=", ".join),
     Column(key="dtype", heading="Dtype", show=", ".join),
     Column(key="scales", heading="GPUs", show=span),
+)
+_TRAINED = (
     Column(key="layers", heading="Layers", right=True),
     *(Column(key=key, heading=key.upper(), right=True) for key in ("tp", "pp", "cp", "vp", "mbs", "gbs", "dp")),
     Column(key="ga", heading="GA", show=first_to_last, right=True),
     Column(key="scaling", heading="Scaling"),
-    Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True),
 )
+_MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True)
+ROWS = (*_CASES, *_TRAINED, _MEMORY)
 
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
+
+
+def rows_of(workload: Workload) -> tuple[Column, ...]:
+    """The columns for ``configurations``: those of training only where models are trained."""
+    metrics = (METRICS,) if workload.metrics else ()
+    return (*_CASES, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
+
+
+def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
+    """The columns for ``sizes``: metrics and parameters only where a workload declares some."""
+    known = list(workloads)
+    metrics = (METRICS,) if any(workload.metrics for workload in known) else ()
+    return (*SIZES, *metrics, *((PARAMETERS,) if any(workload.parameters for workload in known) else ()))
+
+
+def declared(workload: Workload) -> Iterator[str]:
+    """The metrics and parameters that a workload declares, in words: ``busbw (GB/s)``, ``message_size=16M``."""
+    if workload.metrics:
+        yield "metrics: " + ", ".join(_metric_in_words(spec) for spec in workload.metrics)
+    for name, own in workload.parameters.items():
+        yield f"parameter {name}: default {own.default}" + (f", one of {', '.join(own.choices)}" if own.choices else "")
+
+
+def _metric_in_words(spec: MetricSpec) -> str:
+    facts = [spec.unit] if spec.unit else []
+    facts += ["lower is better"] if spec.better == LOWER else []
+    return f"{spec.name} ({', '.join(facts)})" if facts else spec.name
+
+
+def _declared(workload: Workload, size: Size) -> dict[str, Any]:
+    """The declared metrics of a size, its headline first, and the workload's parameters, as data."""
+    specs = {spec.name: spec for spec in workload.metrics}
+    return {
+        "metrics": [typed.to_data(specs[name]) for name in size.metrics or specs],
+        "parameters": typed.to_data(workload.parameters),
+    }
 
 
 def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
@@ -152,6 +198,7 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
             "gpu_types": size.gpu_types(),
             "dtypes": list(dict.fromkeys(dtype for row in size.rows for dtype in row.dtype)),
             "scales": sorted({count for row in size.rows for count in row.scales.counts}),
+            **_declared(workload, size),
         }
         for workload in workloads
         for name, size in workload.sizes.items()
@@ -159,12 +206,13 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
 
 
 def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, with further keys for programs, for each row of a workload's table.
+    """A row of ROWS, with further keys for programs, for each row of a workload's table; fields of training are None
+    without a model.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
     return [
-        {"size": name, **_configuration(row), **_training(row, size.model)}
+        {"size": name, **_configuration(row), **_training(row, size.model), **_declared(workload, size)}
         for name, size in workload.sizes.items()
         for row in size.rows
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
+from llmb.planning import params
 from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
@@ -34,10 +35,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOverrides:
-    """What the command line sets for every job; it overrides the list."""
+    """What the command line sets for every job; it overrides the list. Fields are those of JobRequest."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     force: bool = False
 
@@ -66,6 +68,9 @@ def make_plan(
         except UsageError as error:
             faults |= dict.fromkeys(_faults(error, request, request.header or request.place))
             continue
+        wrong = list(_wrong_settings(request, workload, overrides))
+        faults |= dict.fromkeys(wrong)
+        own += wrong
         limits = limits_of(config, gpu_type, workload.key)
         warnings |= dict.fromkeys(_duplicates(request))
         for spec, repeats in _specs(request, workload, size, limits, overrides):
@@ -174,25 +179,47 @@ def _specs(
     """Every combination of a request, dtypes × scales × param values, with its repeats; and the profiled one."""
     supported = workload.sizes[size].dtypes(limits.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
-    swept = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
-    switches = merged((request.switches, overrides.switches))
+    given = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
+    swept, switches = params.applicable(workload, given, merged((request.switches, overrides.switches)))
+    own = {**request.parameters, **{name: (value,) for name, value in overrides.parameters.items()}}
+    own = {name: values for name, values in own.items() if name in workload.parameters}
     traced = TRACE_VARIABLES if switches.nccl_trace else {}  # overrides a cluster's NCCL_DEBUG, which may silence it
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
-        for values in itertools.product(*swept.values()):
+        for values, texts in itertools.product(itertools.product(*swept.values()), itertools.product(*own.values())):
             spec = JobSpec(
                 workload=workload,
                 size=size,
                 dtype=dtype,
                 scale=scale,
                 params=dict(zip(swept, values, strict=True)),
+                parameters=dict(zip(own, texts, strict=True)),
                 env={**request.env, **traced, **overrides.env},
-                profile=request.profile,
+                profile=request.profile and workload.is_training,
                 switches=switches,
                 places=request.places,
             )
             yield spec, request.repeats
-            if request.add_profile:
+            if request.add_profile and workload.is_training:
                 yield replace(spec, profile=True), 1
+
+
+def _wrong_settings(request: JobRequest, workload: Workload, overrides: JobOverrides) -> Iterator[Fault]:
+    """The faults of parameters and switches that the workload does not have, and of values of its parameters."""
+    for name, value in overrides.parameters.items():
+        for fault in params.faults_of_parameters(workload, {name: (value,)}):
+            yield replace(fault, place=f"--set {name}={value}")
+    listed = {name: values for name, values in request.parameters.items() if name not in overrides.parameters}
+    found = [
+        *params.faults_of_parameters(workload, listed),
+        *params.faults_of_training(
+            workload,
+            dict.fromkeys([*request.params, *overrides.params]),
+            merged((request.switches, overrides.switches)),
+            profile=request.profile or request.add_profile,
+        ),
+    ]
+    if found:
+        yield from _faults(InputFaults(found), request, request.place)
 
 
 def _own_faults(request: JobRequest, env: Mapping[str, str], profiled: Collection[str]) -> Iterator[Fault]:

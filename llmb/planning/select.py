@@ -92,7 +92,8 @@ class _Discovery:
     named: set[Name] = field(default_factory=set)
 
     def skip(self, key: str, size: str | None, reason: str) -> None:
-        self.skipped.append(reason)
+        if reason not in self.skipped:
+            self.skipped.append(reason)
         self.named |= {(key, None), (key, size)}
 
 
@@ -119,6 +120,9 @@ def discover(
             continue
         for name, size in workload.on(rows).items():
             if wanted and (key, None) not in wanted and (key, name) not in wanted:
+                continue
+            if selection.profile and not workload.is_training:
+                found.skip(key, name, f"{key} trains no model and cannot be profiled: skipped")
                 continue
             if (size.discover is None or rows in size.discover) or (key, name) in wanted:
                 _add_requests(found, key, name, size, rows, selection)

@@ -9,15 +9,9 @@ from typing import Annotated, Any, TypeVar
 from llmb.errors import Fault, UsageError
 from llmb.runs.job import JobList, JobRequest
 from llmb.text import typed, yamlfile
-from llmb.text.names import suggest
 from llmb.text.yamlfile import Document, DuplicateKey, KeyPath
 from llmb.workload.switches import PARAMS, Count, Switches, merged
 from llmb.workload.variables import JobEnvironment
-
-
-def _known_param(name: str) -> None:
-    if name not in PARAMS:
-        raise ValueError(f"'{name}' is not a parameter; {suggest(name, PARAMS)}")
 
 
 def _not_empty(values: tuple[object, ...]) -> None:
@@ -26,7 +20,21 @@ def _not_empty(values: tuple[object, ...]) -> None:
 
 
 Counts = Annotated[tuple[Count, ...], _not_empty]
-Params = dict[Annotated[str, _known_param], Counts]
+Texts = Annotated[tuple[str, ...], _not_empty]
+
+
+class ParamName(str):
+    """The name of a parameter: one of llmb's, or one that the workload declares, whose values are text."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def type_of(name: str) -> object:
+        """The type of its value. Names and texts are checked when jobs are planned, with the workload."""
+        return Counts if name in PARAMS else Texts
+
+
+Params = dict[ParamName, tuple[Any, ...]]
 _KEY_PARAMS = ("max_steps", "gbs")  # parameters that are keys as well
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"
 _BESIDE = "write it in the section or the task itself"
@@ -192,6 +200,7 @@ def _request(
         ((*at, "overrides"), own.overrides),
     )
     keys = [layer for _, layer in layers]
+    params = {str(name): values for layer in keys for name, values in _params(layer).items()}
     return JobRequest(
         workload=header,
         place=document.place(at),
@@ -205,12 +214,17 @@ def _request(
         add_profile=pick("add_profile", False),
         proxy=pick("proxy", False),
         env={name: str(value) for layer in keys if isinstance(layer, Overrides) for name, value in layer.env.items()},
-        params={name: values for layer in keys for name, values in _params(layer).items()},
+        params={name: values for name, values in params.items() if name in PARAMS},
+        parameters={name: values for name, values in params.items() if name not in PARAMS},
         switches=merged(keys),
     )
 
 
-def _params(layer: Keys) -> dict[str, tuple[int, ...]]:
+def _params(layer: Keys) -> dict[str, tuple[Any, ...]]:
     """The parameters of a layer; its ``params`` override its keys."""
-    found = {name: (value,) for name in _KEY_PARAMS if (value := getattr(layer, name)) is not None}
-    return found | (dict(layer.params) if isinstance(layer, Overrides) else {})
+    found: dict[str, tuple[Any, ...]] = {
+        name: (value,) for name in _KEY_PARAMS if (value := getattr(layer, name)) is not None
+    }
+    if isinstance(layer, Overrides):
+        found |= {str(name): values for name, values in layer.params.items()}
+    return found

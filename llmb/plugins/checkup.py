@@ -109,6 +109,10 @@ def _without_program(workload: api.Workload, jobs: Sequence[api.Job], plugins: P
     """A fault for each GPU type and dtype whose job none of llmb's programs runs, on a cluster or on one machine."""
     if hasattr(plugins.manager.get_plugin(plugins.offers[workload.key].source), "llmb_launch"):
         return
+    if not workload.is_training:
+        fix = "add an llmb_launch to the plugin"
+        yield key.fault("llmb has no program for a size without a 'model'", fix, code="program-missing")
+        return
     for job in {(job.gpu_type, job.dtype): job for job in jobs}.values():
         if job.dtype not in DTYPES:
             message, hint = f"llmb's programs do not support dtype '{job.dtype}'", suggest(job.dtype, DTYPES)

@@ -114,6 +114,8 @@ class Plugins:
         answer: api.Launch | None = self._ask(
             "llmb_launch", (api.Launch,), {"workload": workload, "job": job, "site": site}
         )
+        if answer is not None and answer.gpu_memory_gb is None:
+            answer = replace(answer, gpu_memory_gb=_memory_of(workload, job, site))
         return completed(answer, job, site) if answer is not None else None
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
@@ -197,6 +199,15 @@ class Plugins:
         problem = Problem(source=source, reason=reason, code=code, faults=faults)
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:
+    """The memory in GB that one GPU must have by the workload's row for ``job``."""
+    from llmb.planning.configure import find_row
+
+    size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
+    row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong) if size is not None else None
+    return row.memory_gb if row is not None else None
 
 
 def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:

@@ -13,7 +13,8 @@ from llmb.workload.switches import NO_SWITCHES, Switches
 class JobRequest:
     """One task of a job list or one set of options, names as written: dtypes × scales × param values × repeats jobs.
 
-    ``size`` None is the workload's default. ``params`` maps a name of ``switches.PARAMS`` to the values to sweep.
+    ``size`` None is the workload's default. ``params`` maps a name of ``switches.PARAMS`` to the values to sweep,
+    ``parameters`` a name that the workload declares.
     ``add_profile`` adds one profiled job to each configuration. ``place`` is the task's file and line (``jobs.txt:4``),
     ``header`` those of its workload; ``places`` those of each dtype and scale, ``key_places`` those of each key that is
     set. A ``faulty`` request was read only in part: it is checked further, and never becomes a job.
@@ -29,6 +30,7 @@ class JobRequest:
     proxy: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     place: str = ""
     header: str = ""

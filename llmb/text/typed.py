@@ -30,6 +30,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
     - scalars, ``Literal``, ``X | None``, ``tuple[X, ...]`` (a single X is a tuple of one), mappings with text keys,
       dataclasses;
     - a class with a ``parse(value)`` class method that raises ValueError;
+    - a mapping whose keys are a class with a static method ``type_of(key)``, which gives the type of a key's value;
     - ``Annotated[X, check]``: X, then ``check(value)``, which raises ValueError for a value that is not allowed. The
       keys of a mapping can be checked this way too.
 
@@ -205,7 +206,8 @@ class _Reader:
                 self.fault((*path, key), message, "put it in quotes", code="key-invalid", value=key)
             elif get_origin(key_hint) is Annotated:
                 self.checked(get_args(key_hint), str(key), (*path, key))
-        return {str(key): self.convert(hint, item, (*path, key)) for key, item in value.items()}
+        type_of = getattr(key_hint, "type_of", lambda key: hint)
+        return {str(key): self.convert(type_of(str(key)), item, (*path, key)) for key, item in value.items()}
 
     def parsed(self, hint: Any, value: Any, path: KeyPath) -> Any:
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole script of each workload in a container and without, and of its tiny size, as golden/ has it. No Slurm."""
+"""The whole script of each workload in a container and without, and of its tiny size, as golden/ has it. No Slurm.
+
+One is of a plugin's benchmark that trains no model.
+"""
 
 import difflib
+import importlib
 import os
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +19,12 @@ from llmb.config import ClusterConfig
 from llmb.config.schema import WorkloadConfig, WorkloadsConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.planning.plan import make_plan
-from llmb.plugins.loader import load_plugins
+from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Stamp
 from llmb.submission.prepare import site_of
 from llmb.workload.switches import Switches
+from llmb_testing.plugin_writer import write_benchmark
 
 GOLDEN = Path(__file__).with_name("golden")
 ACCEPT = "LLMB_TEST_ACCEPT"
@@ -62,25 +68,44 @@ def config(container: Literal["pyxis", "none"], **slurm: Any) -> ClusterConfig:
         slurm=SlurmConfig(
             account="benchmarks", container=container, gpu=SlurmOptions({"partition": "batch", "gres": 8}), **slurm
         ),
-        workloads=WorkloadsConfig(config=dict.fromkeys(FULL, own)),
+        workloads=WorkloadsConfig(config=dict.fromkeys([*FULL, "netbench"], own)),
     )
 
 
-def script(name: str) -> str:
-    container, request = CASES[name]
-    place, workloads = config(container), PLUGINS.workloads()
+def script(request: JobRequest, container: Literal["pyxis", "none"], plugins: Plugins = PLUGINS) -> str:
+    place, workloads = config(container), plugins.workloads()
     plan = make_plan([request], workloads, place)
     assert not plan.faults
     (job,) = plan.jobs
-    launch = PLUGINS.launch(workloads[job.workload], job, site_of(place, job))
+    launch = plugins.launch(workloads[job.workload], job, site_of(place, job))
     assert launch is not None
     return render(launch, STAMP, Setting(config=place, programs="/lustre/llmb/.llmb/programs/0", knows_segment=True))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_script_is_as_it_was(name: str) -> None:
+    container, request = CASES[name]
+    check(name, script(request, container))
+
+
+def test_the_script_of_a_benchmark_that_trains_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_benchmark(tmp_path, "netbench")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    request = JobRequest(
+        workload="netbench_all_reduce",
+        scales=(16,),
+        parameters={"message_size": ("256M",)},
+        env={"NCCL_ALGO": "Ring"},
+    )
+    now = script(request, "none", load_plugins(builtin_plugins()))
+    sys.modules.pop("netbench")
+    check("netbench.none", now.replace(str(tmp_path), "/plugins"))
+
+
+def check(name: str, now: str) -> None:
+    """Fail, with the difference, where ``now`` is not the golden script ``name``."""
     path = GOLDEN / f"{name}.sh"
-    now = script(name)
     if os.environ.get(ACCEPT):
         GOLDEN.mkdir(exist_ok=True)
         path.write_text(now, encoding="utf-8")

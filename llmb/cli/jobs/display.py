@@ -5,7 +5,7 @@ import codecs
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -26,9 +26,9 @@ from llmb.text.tables import Column, to_json
 from llmb.text.times import clock, day_and_time, iso
 
 NO_RUN = "no run yet; submit some: llmb-run submit-all jobs.txt"
-_TABLE = ("id", "experiment", "repeat", "state", "submitted", "ran", "reason")
-_DATA = ("id", "scheduler_id", "attempt", *_TABLE[1:])
-_OPTIONAL = ("repeat", "submitted", "ran")
+_TABLE = ("id", "experiment", "parameters", "repeat", "state", "submitted", "ran", "reason")
+_DATA = ("id", "scheduler_id", "attempt", "experiment", "repeat", "state", "submitted", "ran", "reason", "parameters")
+_OPTIONAL = ("parameters", "repeat", "submitted", "ran")
 
 
 def list_runs(context: Context, fmt: str, *, live: bool) -> None:
@@ -56,23 +56,45 @@ def _row(run: RunRecord, state: JobState) -> dict[str, Any]:
         "submitted": iso(run.submitted_at),
         "ran": ran,
         "reason": state.reason,
+        "parameters": dict(run.job.parameters),
     }
 
 
 def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], list[dict[str, Any]]]:
     """The columns and rows of the list; ``rows`` have the values of _DATA.
 
-    A table shows a later attempt after the state, and repeats and reasons only where there are any.
+    A table shows a later attempt after the state, repeats and reasons only where there are any, and the workload's own
+    parameters in which the runs differ.
     """
     if fmt != "table":
         return _columns(_DATA), list(rows)
+    differing = _differing([row.get("parameters") or {} for row in rows])
     shown = {
+        "parameters": bool(differing),
         "repeat": any(row["repeat"] not in (None, 1) for row in rows),
         "reason": any(row["reason"] for row in rows),
     }
     columns = _columns([name for name in _TABLE if shown.get(name, True)])
     numbers = [f" #{row['attempt']}" if (row["attempt"] or 1) > 1 else "" for row in rows]
-    return columns, [{**row, "state": f"{row['state']}{number}"} for row, number in zip(rows, numbers, strict=True)]
+    return columns, [
+        {
+            **row,
+            "state": f"{row['state']}{number}",
+            "parameters": " ".join(
+                f"{name}={value}" for name, value in (row.get("parameters") or {}).items() if name in differing
+            ),
+        }
+        for row, number in zip(rows, numbers, strict=True)
+    ]
+
+
+def _differing(all_values: Sequence[Mapping[str, str]]) -> set[str]:
+    """The names of parameters with several values."""
+    found: dict[str, set[str]] = {}
+    for values in all_values:
+        for name, value in values.items():
+            found.setdefault(name, set()).add(value)
+    return {name for name, values in found.items() if len(values) > 1}
 
 
 def _columns(names: Sequence[str]) -> list[Column]:

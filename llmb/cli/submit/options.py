@@ -3,7 +3,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -57,7 +57,7 @@ class SubmitOptions:
     retries: Annotated[int, common.retries_option]
     resume: Annotated[bool, Option("Skip jobs that succeeded here or are under way.")]
     env: Annotated[tuple[str, ...], Option("Set a variable in each job.", metavar="K=V")]
-    params: Annotated[tuple[str, ...], Option(f"Set {_KEYS}.", "--set", metavar="KEY=VALUE")]
+    params: Annotated[tuple[str, ...], Option(f"Set {_KEYS}, or the workload's own.", "--set", metavar="KEY=VALUE")]
     max_steps: Annotated[int | None, Option("Steps of each run.")]
     gbs: Annotated[int | None, Option("Global batch in samples.")]
     time_limit: Annotated[str | None, Option("Time limit of each job.", metavar="HH:MM:SS")]
@@ -107,25 +107,29 @@ def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., i
     return decorate
 
 
-def overrides_of(given: SubmitOptions) -> "JobOverrides":
-    """What the options set for every job. Raises InputFaults with every fault."""
+def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverrides":
+    """What the options set for every job; ``parameters``: names that workloads declare.
+
+    Raises InputFaults with every fault.
+    """
     from llmb.planning.plan import JobOverrides
 
     faults: list[Fault] = []
-    params, words = _parse_set(given.params, faults)
+    params, words, own = _parse_set(given.params, parameters, faults)
     env = _parse_env(given.env, faults)
     for name in ("max_steps", "gbs"):
-        own = getattr(given, name)
-        if own is not None and params.setdefault(name, own) != own:
-            message = f"--{name.replace('_', '-')} {own} and --set {name}={params[name]} differ"
-            faults.append(Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=own))
+        option = getattr(given, name)
+        if option is not None and params.setdefault(name, option) != option:
+            message = f"--{name.replace('_', '-')} {option} and --set {name}={params[name]} differ"
+            fault = Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=option)
+            faults.append(fault)
     switches = words | _switches_of(given, faults)
     if given.retries and not given.wait:
         hint = "add --wait, or later: llmb-run jobs retry --failed"
         faults.append(Fault(message="--retries requires --wait", hint=hint, code="retries-without-wait"))
     if faults:
         raise InputFaults(faults)
-    return JobOverrides(env=env, params=params, switches=sw.Switches(**switches), force=given.force)
+    return JobOverrides(env=env, params=params, parameters=own, switches=sw.Switches(**switches), force=given.force)
 
 
 def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
@@ -184,14 +188,21 @@ def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:
     return env
 
 
-def _parse_set(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, int], dict[str, str]]:
-    """The numbers and the words of ``--set KEY=VALUE``; unknown keys and invalid values go to ``faults``."""
-    params, words = dict[str, int](), dict[str, str]()
+def _parse_set(
+    text: Sequence[str], parameters: Collection[str], faults: list[Fault]
+) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """The numbers and the words of ``--set KEY=VALUE``, and the values of the workload's own ``parameters``.
+
+    Unknown keys and invalid values go to ``faults``. Which parameters and values a workload has is checked later.
+    """
+    params, words, own = dict[str, int](), dict[str, str](), dict[str, str]()
     for name, value in _pairs(text, "--set", faults).items():
         if name in sw.CHOICES and value in sw.CHOICES[name]:
             words[name] = value
         elif name in sw.PARAMS and value.isdecimal() and int(value) >= 1:
             params[name] = int(value)
+        elif name in parameters:
+            own[name] = value
         elif name in sw.CHOICES:
             message = f"--set {name}={value}: must be {' or '.join(sw.CHOICES[name])}"
             hint = f"--set {name}={sw.CHOICES[name][-1]}"
@@ -201,9 +212,9 @@ def _parse_set(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, int]
             hint = f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
         else:
-            message, hint = f"--set has no parameter '{name}'", suggest(name, (*sw.PARAMS, *sw.CHOICES))
+            message, hint = f"--set has no parameter '{name}'", suggest(name, (*sw.PARAMS, *sw.CHOICES, *parameters))
             faults.append(Fault(message=message, hint=hint, code="param-unknown", key=name, value=value))
-    return params, words
+    return params, words, own
 
 
 def with_slurm_time(context: Context, requests: Sequence["JobRequest"], overrides: "JobOverrides") -> "JobOverrides":

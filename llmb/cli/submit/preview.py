@@ -25,7 +25,9 @@ from llmb.workload.switches import given_switches
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
 # Columns that a narrow table omits: they follow from others, or are the workload's.
 _FOLLOWING = ("dp", "ga", "nodes")
-_OPTIONAL = ("vp", "profile", "changed")
+# Columns that are omitted where no job has a value.
+_OPTIONAL = ("tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "profile", "changed")
+_OWN = "parameters"  # of a workload; in a table, those that are swept have columns with this before their names
 # The contract of `--format json`; those of training are null where no model is trained.
 FIELDS = (
     *("workload", "model_size", "dtype", "gpu_type", "scale", "repeat", "profile", "env"),
@@ -35,9 +37,13 @@ FIELDS = (
 
 
 def job_data(job: Job) -> dict[str, Any]:
-    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS."""
+    """A job as ``--format json`` prints it but for script and switches: the time limit is HH:MM:SS.
+
+    ``parameters`` only where its workload has any.
+    """
     data = {name: getattr(job if hasattr(job, name) else job.training, name, None) for name in FIELDS}
-    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit)}
+    own = {_OWN: dict(job.parameters)} if job.parameters else {}
+    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit), **own}
 
 
 def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
@@ -49,7 +55,8 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
         images = {job.workload: context.workloads[job.workload].image for job in jobs}
-        own = [_words(job, images) for job in jobs]
+        swept = _swept(jobs) if fmt != "csv" else []
+        own = [[*_set_parameters(context, job, swept), *_words(job, images)] for job in jobs]
         shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
         if fmt != "table" or len(own) == 1:
             shared = []
@@ -60,8 +67,9 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
             env = {name: value for name, value in job.env.items() if name not in known}
             left = [word for word in words if word and word not in shared]
             changed = " ".join(filter(None, [*left, _env_in_words(env, whole=fmt == "md")]))
-            rows.append({**job_data(job), "changed": changed})
-        print_runs(_columns(fmt, rows), rows, fmt, name="workload", below="changed")
+            columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
+            rows.append({**job_data(job), **columns, "changed": changed})
+        print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
         if shared:
             say(f"changed in every job: {' '.join(shared)}")
         if common and fmt != "csv":
@@ -75,9 +83,9 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and its parameters and switches where it has any."""
-    more = {"parameters": dict(item.job.parameters), "switches": given_switches(item.job.switches)}
-    return {**job_data(item.job), "script": script, **{name: values for name, values in more.items() if values}}
+    """A job's data with its script, and its switches where it has any."""
+    switches = given_switches(item.job.switches)
+    return {**job_data(item.job), "script": script, **({"switches": switches} if switches else {})}
 
 
 def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
@@ -86,6 +94,7 @@ def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
     ``images``: those of the workloads.
     """
     numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
+    numbers += "".join(f"_{name}{value}" for name, value in job.parameters.items())
     words = job.experiment_name.rpartition(numbers)[2].split("_")
     words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
@@ -96,6 +105,22 @@ def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
     if job.switches.container_writable is not None:
         words.append("writable" if job.switches.container_writable else "readonly")
     return words
+
+
+def _swept(jobs: Sequence[Job]) -> list[str]:
+    """The names of the workloads' own parameters in which jobs of one workload differ."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for job in jobs:
+        for name, value in job.parameters.items():
+            found.setdefault((job.workload, name), set()).add(value)
+    return list(dict.fromkeys(name for (_, name), values in found.items() if len(values) > 1))
+
+
+def _set_parameters(context: Context, job: Job, swept: Sequence[str]) -> list[str]:
+    """The workload's own parameters that differ from their defaults, as ``name=value``, without those ``swept``."""
+    declared = context.workloads[job.workload].parameters
+    others = {name: value for name, value in job.parameters.items() if name not in swept}
+    return [f"{name}={value}" for name, value in others.items() if value != declared[name].default]
 
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
@@ -120,13 +145,15 @@ def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
     return " ".join(f"{name}={'***' if is_secret_name(name) else value}" for name, value in quoted.items())
 
 
-def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns; a table omits those of _OPTIONAL that are empty."""
+def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[Column]:
+    """The columns; a table omits those of _OPTIONAL that are empty, and has one for each parameter ``swept``."""
     if fmt == "csv":
-        return [Column(key=name, heading=name) for name in FIELDS]
+        own = (_OWN,) if any(_OWN in row for row in rows) else ()
+        return [Column(key=name, heading=name) for name in (*FIELDS, *own)]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
+    parameters = [Column(key=f"{_OWN}.{name}", heading=name, right=True) for name in swept]
     right = [
         Column(
             key=name,
@@ -141,7 +168,11 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]]) -> list[Column]:
         Column(key="profile", heading="Profile", show=lambda given: "yes" if given else "", optional=True),
     ]
     more += [Column(key="changed", heading="Changed")]
-    return [column for column in (*left, *right, *more) if column.key not in _OPTIONAL or any(map(column.cell, rows))]
+    return [
+        column
+        for column in (*left, *parameters, *right, *more)
+        if column.key not in _OPTIONAL or any(map(column.cell, rows))
+    ]
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def command(context: Context, options: SingleOptions) -> int:
     with collected(faults):
         options, used = read_variables(options, given | set_words.keys(), os.environ)
     try:
-        overrides = overrides_of(options)
+        overrides = overrides_of(options, context.parameters)
     except InputFaults as error:
         faults += place_at_variables(error, used, {}).faults
     with flow.refusing(dry_run=options.dry_run):

@@ -75,7 +75,7 @@ def _submit(context: Context, options: ListOptions) -> int:
         say(f"note: only `single` reads these variables: {', '.join(unread)}")
     selection = Selection(**{field.name: getattr(options, field.name) for field in fields(Selection)})
     with flow.refusing(dry_run=options.dry_run):
-        overrides = overrides_of(options)
+        overrides = overrides_of(options, context.parameters)
         listed = None if joblist is None else read_job_list(joblist)
     if listed is not None:
         requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)

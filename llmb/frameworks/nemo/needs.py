@@ -59,11 +59,15 @@ def needs(workload: Workload, site: Site) -> Needs | None:
     """What ``workload`` needs at ``site``; None if it has no image and containers are used.
 
     With containers, its image: a file on Slurm, a reference on Run:ai. Without, the NeMo environment, and that of the
-    torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment.
+    torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment. A
+    workload that trains no model needs nothing but its image: its plugin's setup says what else.
     """
+    in_image = site.cluster_type != "local" and (site.container or site.cluster_type == "runai")
+    if not workload.is_training and not in_image:
+        return Needs()
     if site.cluster_type == "local":
         return torch_pretrain.needs(site)
-    if site.container or site.cluster_type == "runai":
+    if in_image:
         found: list[Need] = [Image(reference=workload.image)] if workload.image else []
     elif site.gpu_type != CPU and any(size.nemo for size in workload.sizes.values()):
         others = () if all(size.nemo for size in workload.sizes.values()) else torch_pretrain.needs(site).needs

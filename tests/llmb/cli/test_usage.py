@@ -303,7 +303,7 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     wanted = {(key, size) for key, sizes in ROWS.items() for size in sizes}
     from_json = json.loads(llmb_here("list", "--format", "json").stdout)
     assert {(row["workload"], row["size"]) for row in from_json} >= wanted
-    assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales"]
+    assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales", "metrics", "parameters"]
     by_size = {(row["workload"], row["size"]): row for row in from_json}
     assert by_size["pretrain_nemotronh", "56b"] == {
         "workload": "pretrain_nemotronh",
@@ -311,6 +311,8 @@ def test_list_in_every_format(llmb_here: Command) -> None:
         "gpu_types": ["h100", "b200", "gb200"],
         "dtypes": ["fp8"],
         "scales": [32, 64, 128, 256, 512, 1024, 2048],
+        "metrics": [],  # its own, besides those of training
+        "parameters": {},
     }
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
     assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
@@ -344,6 +346,8 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
         "userbuffers": {},
         "time_limit_minutes": None,
         "releases": {"25.05": [16], "25.04": [32, 64, 128, 256, 512, 1024, 2048]},
+        "metrics": [],
+        "parameters": {},
     }
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the YAML job list: its defaults, overrides and sweeps, and that every fault is reported with its line."""
 
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -231,7 +232,6 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
         "overrides: {env: {A: [1]}}",
         "overrides: {env: A=1}",
         "overrides: {param: {tp: 1}}",
-        "overrides: {params: {tpp: 1}}",
         "overrides: {params: {tp: 0}}",
         "overrides: {params: {tp: [2, x]}}",
         "defaults: {scales: [16]}",
@@ -331,13 +331,25 @@ def test_strong_scaling_of_a_section_is_refused_once(workloads: dict[str, Worklo
     assert [(fault.place, fault.code) for fault in plan.faults] == [("jobs.yaml:3", "no-strong-scaling")]
 
 
+def test_unknown_parameters_have_their_line_and_the_nearest_name(workloads: dict[str, Workload]) -> None:
+    text = "nemotron4_15b:\n  scales: [16]\n  overrides:\n    params:\n      tpp: 2\n      mb: 1\n      fp8: current\n"
+    plan = make_plan(read(text).requests, workloads, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert not plan.jobs
+    assert [(fault.place, fault.code, fault.key) for fault in plan.faults] == [
+        ("jobs.yaml:5", "param-unknown", "tpp"),
+        ("jobs.yaml:6", "param-unknown", "mb"),
+        ("jobs.yaml:7", "param-unknown", "fp8"),
+    ]
+    assert all(word in (fault.hint or "") for word, fault in zip(("'tp'", "'mbs'", "key"), plan.faults, strict=True))
+
+
 def test_every_wrong_variable_has_its_line() -> None:
     listed = read(
         """
         pretrain_nemotron4_15b:
           scales: [16]
           overrides:
-            params: {tpp: 2, mb: 1}
+            params: {tp: 0, mb: [true]}
             env:
               1X: b
               WORLD_SIZE: 3
@@ -348,14 +360,14 @@ def test_every_wrong_variable_has_its_line() -> None:
               NCCL_DEBUG: INFO
         """
     )
-    assert [(fault.place, fault.key.rpartition(".")[2]) for fault in listed.faults] == [
+    assert [(fault.place, re.split(r"(?:env|params)[.]", fault.key)[1]) for fault in listed.faults] == [
         ("jobs.yaml:6", "1X"),
         ("jobs.yaml:7", "WORLD_SIZE"),
         ("jobs.yaml:8", "SLURM_NTASKS"),
         ("jobs.yaml:9", "LLMB_RUN_ID"),
         ("jobs.yaml:10", "PATH"),
-        ("jobs.yaml:4", "tpp"),
-        ("jobs.yaml:4", "mb"),
+        ("jobs.yaml:4", "tp"),
+        ("jobs.yaml:4", "mb.0"),
     ]
     assert all(fault.hint for fault in listed.faults[:5])
 

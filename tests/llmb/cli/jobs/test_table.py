@@ -42,6 +42,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "submitted": "2025-11-21 19:03:58",
         "ran": None,
         "reason": None,
+        "parameters": {},
         **changes,
     }
 
@@ -98,6 +99,19 @@ def test_runs_without_a_reason_have_no_column_for_it(width: int) -> None:
     lines, _ = drawn([row(1, state="COMPLETED"), row(2, state="COMPLETED")], width)
     assert "Reason" not in lines[0]
     assert len(lines) == 4
+
+
+def test_parameters_are_shown_where_runs_differ() -> None:
+    values: tuple[dict[str, str], ...] = (
+        {"message_size": "1M", "algorithm": "ring"},
+        {"message_size": "16M", "algorithm": "ring"},
+        {},
+    )
+    lines, _ = drawn([row(number, parameters=own) for number, own in enumerate(values)], 400)
+    assert "Parameters" in lines[0]
+    assert [word for line in lines for word in line.split() if "=" in word] == ["message_size=1M", "message_size=16M"]
+    lines, _ = drawn([row(number, parameters=values[0]) for number in range(2)], 400)
+    assert "Parameters" not in lines[0]
 
 
 def test_data_has_every_column() -> None:

@@ -11,8 +11,10 @@ from llmb.builtin import builtin_plugins
 from llmb.frameworks.nemo.needs import OPTIONAL_FILES, TOKENIZER_FILES, needs, nemo_venv, versions
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.runs.launch import Site
+from llmb.stats.metrics import MetricSpec
 from llmb.workload.needs import HubAsset, Image, Needs, Venv
-from llmb.workload.spec import Workload
+from llmb.workload.rows import Row, Scales
+from llmb.workload.spec import Size, Workload
 
 IMAGE = Image(reference="nvcr.io/nvidia/nemo:25.04.01")
 SETTINGS = {"torch": "2.13.0", "transformers": "5.23.0"}
@@ -163,3 +165,18 @@ def test_a_workload_without_an_image_has_no_known_needs_with_containers(
     workloads: dict[str, Workload],
 ) -> None:
     assert needs(stranger(workloads, image=None), site(container=True)) is None
+
+
+@pytest.mark.parametrize(("container", "image"), [(True, "nvcr.io/x/y:1"), (True, None), (False, "nvcr.io/x/y:1")])
+def test_a_workload_that_trains_no_model_needs_at_most_its_image(container: bool, image: str | None) -> None:
+    workload = Workload(
+        key="netbench",
+        title="t",
+        default_size="a",
+        default_dtype="bf16",
+        image=image,
+        metrics=(MetricSpec(name="busbw"),),
+        sizes={"a": Size(rows=(Row(gpu=("any",), dtype=("bf16",), scales=Scales((1,))),))},
+    )
+    found = needs(workload, site(container=container))
+    assert found == (Needs(needs=(Image(reference=image),)) if container and image else None if container else Needs())

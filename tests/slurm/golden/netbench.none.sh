@@ -1,0 +1,63 @@
+#!/bin/bash
+#SBATCH --job-name=netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto.k3x9ab2c
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --time=00:10:00
+#SBATCH --chdir=/lustre/llmb/runs/job_1700000000/netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto
+#SBATCH --output=/lustre/llmb/runs/job_1700000000/netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto/sbatch_netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto.out
+#SBATCH --open-mode=append
+#SBATCH --export=ALL
+#SBATCH --no-requeue
+#SBATCH --exclusive
+#SBATCH --mem=0
+#SBATCH --account=benchmarks
+#SBATCH --partition=batch
+#SBATCH --gres=gpu:8
+
+llmb_run='/lustre/llmb/runs/job_1700000000'
+llmb_work='/lustre/llmb/runs/job_1700000000/netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto'
+llmb_log="$llmb_work"/log-netbench_all_reduce_bf16_gpus16_message_size256M_algorithmauto.out
+llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
+printf '%s\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \
+    "started $(date +%s)" > "$llmb_part" || exit 1
+[[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
+    mv -n "$llmb_part" "$llmb_run/scheduler_id"
+rm -f "$llmb_part"
+read -r llmb_owner < "$llmb_run/scheduler_id" || exit 1
+if [[ $llmb_owner != "$SLURM_JOB_ID" ]]; then
+    echo "this run is job $llmb_owner; job $SLURM_JOB_ID is one too many and ends here" >&2
+    exit 1
+fi
+
+cd "$llmb_work" || exit 1
+
+export MASTER_ADDR="$(hostname)"
+export MASTER_PORT=$(( 20000 + SLURM_JOB_ID % 10000 ))
+export WORLD_SIZE=16
+export LOCAL_WORLD_SIZE=8
+export LLMB_RUN_ID='k3x9ab2c'
+export PYTHONUNBUFFERED=1
+export NCCL_DEBUG=WARN
+export NOTE='it'"'"'s 5 o'"'"'clock'
+export NCCL_ALGO=Ring
+export PYTHONPATH=/lustre/llmb/.llmb/programs/0
+
+srun --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 \
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
+export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
+exec "$@"' _ \
+    /lustre/llmb/venvs/torch/bin/python /plugins/netbench/program.py --case=all_reduce --steps=20 --message_size=256M --algorithm=auto >> "$llmb_log" 2>&1
+llmb_code=$?
+if (( llmb_code != 0 )); then
+    llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
+    case $llmb_first in
+        'Exited with exit code '*) llmb_code=${llmb_first##* } ;;
+        Killed* | 'Out Of Memory'*) llmb_code=137 ;;
+        'Segmentation fault'*) llmb_code=139 ;;
+        Aborted*) llmb_code=134 ;;
+        'Bus error'*) llmb_code=135 ;;
+    esac
+fi
+printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+exit "$llmb_code"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from llmb.errors import UsageError
 
 _EXPERIMENT = re.compile(r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?")
+_UNTRAINED = re.compile(r"(.+?_gpus\d+)((?:_[^_]+)+)()")  # where no model is trained
 
 _LEAST = 24  # characters to which a name that is not an experiment's can be shortened
 
@@ -55,14 +56,16 @@ def shorter(experiment: str) -> Iterator[str]:
 
     First ``pretrain_``; then parallelism without effect (``tp1``, ``vpNone``); then the other numbers one by one,
     replaced by ``..``. Workload, size, dtype, GPU count and the text after the numbers are kept. Other texts are not
-    changed.
+    changed. Where no model is trained, the words of the parameters are such numbers.
     """
     yield experiment
-    found = _EXPERIMENT.fullmatch(experiment)
+    found = _parts_of(experiment)
     if found is None:
         return
-    begin, numbers, end = found[1], found[2].split("_")[1:], found[3] or ""
-    yield f"{begin}{found[2]}{end}"
+    begin, numbers, end = found
+    whole = "_".join([begin, *numbers]) + end
+    if whole != experiment:
+        yield whole
     numbers = [word for word in numbers if not re.fullmatch(r"[tpcv]p(1|None)", word)]
     yield "_".join([begin, *numbers]) + end
     for omitted in range(1, len(numbers) + 1):
@@ -94,8 +97,17 @@ def apart(names: Sequence[str], width: int) -> list[str] | None:
 
 def _numbers_of(name: str) -> tuple[str, set[str]]:
     """The text before and after the numbers of an experiment's name, and the numbers."""
-    found = _EXPERIMENT.fullmatch(name)
-    return (f"{found[1]}..{found[3] or ''}", set(found[2].split("_")[1:])) if found else (name, set())
+    found = _parts_of(name)
+    return (f"{found[0]}..{found[2]}", set(found[1])) if found else (name, set())
+
+
+def _parts_of(name: str) -> tuple[str, list[str], str] | None:
+    """The text before the numbers of an experiment's name, the numbers, and the text after; None for other texts.
+
+    Where no model is trained, all words after the GPU count count as numbers: they are parameters.
+    """
+    found = _EXPERIMENT.fullmatch(name) or _UNTRAINED.fullmatch(name)
+    return None if found is None else (found[1], found[2].split("_")[1:], found[3] or "")
 
 
 def _keeping(name: str, kept: set[str]) -> Iterator[str]:
@@ -104,9 +116,9 @@ def _keeping(name: str, kept: set[str]) -> Iterator[str]:
         if kept <= set(re.split(r"_|\.\.", less)):
             yield less
     if kept:
-        found = _EXPERIMENT.fullmatch(name)
+        found = _parts_of(name)
         assert found is not None
-        yield f"{found[1]}..{'_'.join(word for word in found[2].split('_') if word in kept)}{found[3] or ''}"
+        yield f"{found[0]}..{'_'.join(word for word in found[1] if word in kept)}{found[2]}"
 
 
 def find_workload(name: str, keys: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from llmb.errors import UsageError, describe
 from llmb.text.names import (
+    apart,
     find_size,
     find_workload,
     find_workload_and_size,
@@ -202,6 +203,19 @@ def test_a_name_is_shortened_by_what_tells_least() -> None:
         "nemotron4_340b_fp8_gpus512..mbs1_gbs128_steps20_ckpt",
         "nemotron4_340b_fp8_gpus512..gbs128_steps20_ckpt",
         "nemotron4_340b_fp8_gpus512.._steps20_ckpt",
+    ]
+
+
+def test_parameters_are_shortened_like_numbers() -> None:
+    names = [f"bench_all_reduce_fp32_gpus8_message_size{size}_algorithmauto" for size in ("1M", "256M")]
+    assert apart(names, 46) == [
+        "bench_all_reduce_fp32_gpus8..size1M",
+        "bench_all_reduce_fp32_gpus8..size256M",
+    ]
+    assert list(dict.fromkeys(shorter(names[0])))[1:] == [
+        "bench_all_reduce_fp32_gpus8..size1M_algorithmauto",
+        "bench_all_reduce_fp32_gpus8..algorithmauto",
+        "bench_all_reduce_fp32_gpus8..",
     ]
 
 

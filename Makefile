@@ -49,6 +49,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/layers.py --check
 	$(BIN)/python docs/workloads.py --check
 	$(BIN)/python docs/nemo.py --check
+	$(BIN)/python docs/fields.py --check
 	$(BIN)/python docs/reliability.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself

@@ -11,7 +11,8 @@ from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, flops_convention, model_flops
-from llmb.workload.published import Figure, read_published
+from llmb.workload.published import Figure
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Size, Workload, read_workload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -186,8 +187,8 @@ def _checkpoint(name: str, size: Size) -> list[dict[str, object]]:
 
 
 def _figures(found: Iterable[Figure]) -> str:
-    columns = [column for column in listing.FIGURES if column.key != "workload"]
-    return _table(columns, listing.figures(found))
+    rows = listing.figures(found)
+    return _table([column for column in listing.figure_columns(rows) if column.key != "workload"], rows)
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> str:

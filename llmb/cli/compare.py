@@ -2,7 +2,7 @@
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -14,13 +14,14 @@ from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_cod
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, shortest
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
 from llmb.system import console, files
 from llmb.text.names import listed
 from llmb.text.tables import Column, to_json
 from llmb.verdict import compare, export
 from llmb.verdict.compare import Comparison, measures
 from llmb.verdict.judge import BAD, FAIL, why_invalid
-from llmb.verdict.scaling import Point, cells, columns, efficiencies, settings
+from llmb.verdict.scaling import Point, columns, rows_of, scaling_points, settings
 
 PUBLISHED = "published"
 
@@ -111,7 +112,7 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
         if fmt == "csv":
             print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)
         else:
-            print_runs(_TEXT, _text_rows(rows), fmt)
+            print_runs(_columns(rows), _text_rows(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
@@ -144,8 +145,9 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
 _TEXT = (
     Column(key="experiment"),
     Column(key="n", heading="runs", right=True, optional=True),
-    Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True),
-    Column(key="reference_step_time_s", heading="reference (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="metric", optional=True),
+    Column(key="value", right=True),
+    Column(key="reference_value", heading="reference", right=True, optional=True),
     Column(key="against", optional=True),
     Column(key="ratio", right=True),
     Column(key="verdict"),
@@ -157,9 +159,13 @@ _CSV = (
     "runs",
     "status",
     "window",
+    "metric",
+    "value",
+    "unit",
     "step_time_s",
     "against",
     "reference_window",
+    "reference_value",
     "reference_step_time_s",
     "reference_source",
     "ratio",
@@ -174,9 +180,39 @@ _CSV = (
 
 def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
     """The rows of a table: what tells two of one experiment apart is part of the reason."""
+    mixed = len(_metrics(rows)) > 1
     notes = distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
-    cells = [(_cells(row, "table"), note) for row, note in zip(rows, notes, strict=True)]
-    return [{**row, "reason": "; ".join(filter(None, (note, row["reason"]))) or None} for row, note in cells]
+    cells = [(row, _cells(row, "table"), note) for row, note in zip(rows, notes, strict=True)]
+    return [
+        {
+            **own,
+            "value": _figure(row.metric, row.value, row.unit if mixed else ""),
+            "reference_value": row.reference and _figure(row.metric, row.reference.value, row.unit if mixed else ""),
+            "reason": "; ".join(filter(None, (note, own["reason"]))) or None,
+        }
+        for row, own, note in cells
+    ]
+
+
+def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
+    """What the rows measured; without the direction, which no heading needs."""
+    return {MetricSpec(name=row.metric, unit=row.unit or "") for row in rows if row.metric is not None}
+
+
+def _columns(rows: Sequence[Comparison]) -> list[Column]:
+    """The columns of a table; the headings have the unit where all rows are of one metric."""
+    metrics = _metrics(rows)
+    times = {metric.name for metric in metrics} <= {STEP_TIME}
+    titles = {"value": "step (s)" if times else heading(metrics, "measured")}
+    titles |= {"reference_value": "reference (s)"} if times else {}
+    shown = [column for column in _TEXT if column.key != "metric" or len(metrics) > 1]
+    return [replace(column, heading=titles.get(column.key, column.heading)) for column in shown]
+
+
+def _figure(metric: str | None, value: float | None, unit: str | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.3f} {unit}".strip() if metric == STEP_TIME else shown(value, unit or "")
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -192,9 +228,13 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
         "n": len(row.runs),
         "status": row.status,
         "window": row.window and str(row.window),
+        "metric": row.metric,
+        "value": row.value,
+        "unit": row.unit,
         "step_time_s": row.step_time_s,
         "against": reference and reference.release,
         "reference_window": reference and reference.window,
+        "reference_value": reference and reference.value,
         "reference_step_time_s": reference and reference.step_time_s,
         "reference_source": reference and reference.source,
         "ratio": row.ratio if fmt == "csv" or row.ratio is None else f"{row.ratio:.3f}{star}",
@@ -236,7 +276,7 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
 
 
 def print_scaling(context: Context, request: Request, fmt: str) -> int:
-    """Print the scaling efficiency of each model among the runs of A; exit code 3 when one failed, else 0."""
+    """Print the scaling of each configuration among the runs of A; exit code 3 when one failed, else 0."""
     if request.theirs or request.baseline or request.reference:
         hint = "omit B, --baseline and --reference"
         raise UsageError("--scaling takes only A", hint=hint, code="options-conflict", key="--scaling")
@@ -244,10 +284,10 @@ def print_scaling(context: Context, request: Request, fmt: str) -> int:
         hint = "--format table, json, csv or md"
         raise UsageError("--scaling has no verdicts for JUnit", hint=hint, code="format-invalid", key="--format")
     results = find_side(context, request.ours, request.choice).results
-    points = efficiencies(results)
-    print_runs(columns(points, fmt), [cells(point) for point in points], fmt, name="workload", below="settings")
+    points = scaling_points(results)
+    print_runs(columns(points, fmt), rows_of(points, fmt), fmt, name="workload", below="settings")
     if results and not points:
-        say("no model has runs at two scales or more with the same settings")
+        say("no configuration has runs at two scales or more with the same settings")
     for line in omitted(results, points):
         say(line)
     return exit_code(results)

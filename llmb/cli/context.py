@@ -91,7 +91,7 @@ class Context:
 
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
         """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
-        from llmb.workload.published import read_published
+        from llmb.workload.published_tables import read_published
 
         workloads = self.plugins.workloads()
         wanted = [key for key in (workloads if keys is None else sorted(set(keys))) if key in workloads]

@@ -20,7 +20,8 @@ from llmb.stats.measure import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import Subject, explain
-from llmb.verdict.judge import find_reference, pool_key
+from llmb.verdict.judge import pool_key
+from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
@@ -79,7 +80,7 @@ def figure_of(context: Context, result: Result, reference: str | None) -> Figure
     own = result.identity.configuration
     if result.verdict.reference is None or own is None:
         return None
-    return find_reference(own, context.figures([own.workload]), reference)[0]
+    return find_reference(own, context.figures([own.workload]), reference, result.metrics)[0]
 
 
 def row_of(context: Context, job: Job) -> Row | None:

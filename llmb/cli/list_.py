@@ -116,7 +116,8 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
     count = sum(map(len, found.values()))
     if not check:
-        print_all(listing.FIGURES, listing.figures(figure for key in keys for figure in found[key]), fmt)
+        figures = listing.figures(figure for key in keys for figure in found[key])
+        print_all(listing.figure_columns(figures) if fmt in ("table", "md") else listing.FIGURES, figures, fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
     wrong = [one for key in keys for one in listing.disagreements(found[key], context.workloads[key])]

@@ -27,7 +27,7 @@ from llmb.results.result import Result
 from llmb.runs.record import RunRecord
 from llmb.system import console, files
 from llmb.system.secrets import is_secret_name
-from llmb.verdict.scaling import efficiencies
+from llmb.verdict.scaling import scaling_points
 
 FORMATS = ("md", "html")
 _HTML = (".html", ".htm")
@@ -119,7 +119,7 @@ def make_report(
         made=made,
         runs=tuple(runs),
         failures=tuple(group_failures(failures)),
-        points=tuple(efficiencies(results)),
+        points=tuple(scaling_points(results)),
         figures=tuple(context.figures({record.job.workload for record in records})),
         release=reference,
         digests=_digests(context, {record.job.image for record in records}),

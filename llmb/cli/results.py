@@ -15,7 +15,7 @@ from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.report.markdown import digest
-from llmb.results import columns
+from llmb.results import columns, table
 from llmb.results.recorded import result_of_run
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import store
@@ -196,10 +196,10 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
     elif fmt == "junit":
         console.echo(export.to_junit(map(export.junit_case, results)), nl=False)
     elif fmt == "csv":
-        print_rows(columns.csv_columns(), columns.csv_rows(results), fmt)
+        print_rows(columns.csv_columns(results), columns.csv_rows(results), fmt)
     else:
-        print_runs(*columns.table_of(results), fmt, full_names=full_names)
-        for line in (*columns.legend(results), *(digest(results) if fmt == "table" else ())):
+        print_runs(*table.table_of(results), fmt, full_names=full_names)
+        for line in (*table.legend(results), *(digest(results) if fmt == "table" else ())):
             say(escape(line))
     return exit_code(results)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
-from llmb.verdict.judge import find_reference
+from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]
@@ -54,7 +54,8 @@ def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> float | 
     if job.training is None:
         return None
     figure, _ = find_reference(configuration_of(job), figures(job.workload))
-    return None if figure is None else job.max_steps * figure.step_time_s
+    step = None if figure is None else figure.seconds_per_step
+    return None if step is None else job.max_steps * step
 
 
 def describe(found: Estimate, unit: str) -> str:

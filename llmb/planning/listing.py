@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
-from llmb.stats.metrics import LOWER, MetricSpec
+from llmb.stats.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
 from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
@@ -43,13 +43,17 @@ def disagreements(figures: Iterable[Figure], workload: Workload) -> list[Disagre
     return [
         found
         for figure in figures
+        if figure.step_time_s is not None  # figures of other metrics have no other printed values
         for found in _checked(figure, workload.sizes[figure.model_size].trained_model)
         if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
     ]
 
 
 def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
-    rate = tokens_per_second(figure.seq_length, figure.gbs, figure.step_time_s)
+    seconds, gbs = figure.seconds_per_step, figure.gbs
+    if seconds is None or gbs is None or figure.seq_length is None or figure.num_layers is None:
+        return
+    rate = tokens_per_second(figure.seq_length, gbs, seconds)
     if figure.tokens_per_second is not None:
         yield Disagreement(
             figure=figure, quantity=TOKENS, printed=figure.tokens_per_second, recomputed=rate, tolerance=1
@@ -66,22 +70,17 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
         return
     yield _flops(figure, model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers))
     if (peak := peak_of(figure)) is not None:
-        note = ""
-        if figure.peak_tflops is not None and abs(100 * figure.mfu - _percent(figure, figure.peak_tflops)) < 0.01:
+        note, tflops = "", model_tflops_per_gpu(gbs, figure.model_flops, seconds, figure.scale)
+        if figure.peak_tflops is not None and abs(100 * figure.mfu - 100 * mfu(tflops, figure.peak_tflops)) < 0.01:
             note = f"follows from a peak of {figure.peak_tflops:g} TFLOPS, not {peak:g}"
         yield Disagreement(
             figure=figure,
             quantity=MFU,
             printed=round(100 * figure.mfu, 2),
-            recomputed=_percent(figure, peak),
+            recomputed=100 * mfu(tflops, peak),
             tolerance=0.01,
             note=note,
         )
-
-
-def _percent(figure: Figure, peak: float) -> float:
-    assert figure.model_flops is not None
-    return 100 * mfu(model_tflops_per_gpu(figure.gbs, figure.model_flops, figure.step_time_s, figure.scale), peak)
 
 
 def _flops(figure: Figure, model: ModelShape) -> Disagreement:
@@ -266,8 +265,12 @@ FIGURES = (
     Column(key="dtype", heading="Dtype"),
     Column(key="scale", heading="GPUs", right=True),
     Column(key="gbs", heading="GBS", right=True),
+    Column(key="parameters", heading="Parameters", show=lambda own: " ".join(f"{k}={v}" for k, v in own.items())),
     Column(key="window", heading="Window"),
     Column(key="steps", heading="Steps", right=True),
+    Column(key="metric", heading="Metric"),
+    Column(key="value", heading="Value", show="{:g}".format, right=True),
+    Column(key="unit", heading="Unit"),
     Column(key="step_time_s", heading="Step time (s)", show="{:g}".format, right=True),
     Column(key="tokens_per_second", heading="Tokens/s", show="{:.0f}".format, right=True),
     Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
@@ -276,9 +279,25 @@ FIGURES = (
 )
 
 
+def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns of a table of figures: without empty ones, and a step time is shown as such."""
+    omitted = {own.key for own in FIGURES if not any(row[own.key] for row in rows)}
+    omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
+    return [own for own in FIGURES if own.key not in omitted]
+
+
 def figures(found: Iterable[Figure]) -> list[dict[str, Any]]:
     """A row of FIGURES, with further keys for programs, for each published figure, as printed."""
-    return [{**typed.to_data(figure), "window": str(figure.window)} for figure in found]
+    return [
+        {
+            **typed.to_data(figure),
+            "window": str(figure.window),
+            "metric": figure.metric.name,
+            "unit": figure.metric.unit,
+            "step_time_s": figure.step_time_s,
+        }
+        for figure in found
+    ]
 
 
 CHECKED = (

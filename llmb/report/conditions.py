@@ -9,11 +9,12 @@ from datetime import datetime
 from llmb.report.entries import Entry, per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
+from llmb.results.result import parameters_in_words
 from llmb.runs.job import Training
-from llmb.stats.measure import measure, spread
+from llmb.stats.measure import measure
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
-from llmb.verdict.judge import published, throughput_ratio
+from llmb.verdict.judge import pool, published, ratio_of
 from llmb.workload.published import Figure
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -54,14 +55,14 @@ def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[t
     """The values of the columns; lines that differ only in the scale are merged."""
     scales: dict[tuple[str, ...], set[int]] = {}
     for line in lines:
-        rest = tuple(line[name] for name in columns if name != _SCALE)
+        rest = tuple(line.get(name, "") for name in columns if name != _SCALE)
         scales.setdefault(rest, set()).add(int(line[_SCALE]))
     rows = sorted((rest[0], sorted(found), rest) for rest, found in scales.items())
     return tuple((name, ", ".join(map(str, found)), *rest[1:]) for name, found, rest in rows)
 
 
 def facts_of(run: Run, digests: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What a step time depends on and published figures omit, by name, as far as it is known here."""
+    """What a measurement depends on and published figures omit, by name, as far as it is known here."""
     job, log = run.job, run.result.log or LogFacts()
     named = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
     facts = {
@@ -137,6 +138,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         "configuration": named,
         "GPUs": str(job.scale),
         "GPU type": job.gpu_type,
+        "parameters": parameters_in_words(job.parameters),
         **(_training(job.training, job.scale) if job.training is not None else {}),
         "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else "",
         "FLOPs formula": result.metrics.flops_convention or "",
@@ -208,13 +210,12 @@ def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explan
 
 
 def remarkable(entry: Entry) -> list[str]:
-    """Sentences on what may explain a step time: slow steps, drift, repeats that differ."""
+    """Sentences on what may explain a value: steps far from the median, drift, repeats that differ."""
     notes = [(run.id, [*explain.step_notes(run.result)]) for run in entry.runs]
     found = [f"Steps of {id_}: {'; '.join(own)}." for id_, own in notes if own]
-    times = [run.result.metrics.step_time for run in entry.runs]
-    known = [time for time in times if time is not None]
-    if len(known) > 1 and max(known) > min(known) * (1 + _WORTH_SAYING):
-        found.append(f"The slowest repeat takes {100 * (max(known) / min(known) - 1):.1f} % longer than the fastest.")
+    known = [run.result.metrics.value.mean for run in entry.runs if run.result.metrics.value is not None]
+    if len(known) > 1 and max(known) > min(known) * (1 + _WORTH_SAYING) > 0:
+        found.append(f"The highest of the repeats is {100 * (max(known) / min(known) - 1):.1f} % above the lowest.")
     return found
 
 
@@ -233,8 +234,9 @@ def _over_published_window(entry: Entry) -> Iterator[str]:
         for run in entry.runs
         if run.samples is not None
     ]
-    times = [measured.time.mean for measured in found if measured is not None and measured.time is not None]
-    if len(times) == len(entry.runs):
-        ratio, _ = throughput_ratio(spread(times), published(figure.step_time_s))
+    metric = figure.metric
+    values = [measured[metric.name].mean for measured in found if metric.name in measured]
+    if len(values) == len(entry.runs):
+        ratio, _ = ratio_of(pool(values, metric.name), published(figure.value), metric.better)
         window = explain.window_in_words(figure.window)
         yield f"Over the window of the published figure ({window}) the ratio is {ratio:.3f}."

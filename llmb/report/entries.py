@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from llmb.report.value import ORDER, Report, Run, word_of
-from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
+from llmb.results.result import TITLE, Configuration, Result, distinguishing, parameters_in_words, settings_of
 from llmb.runs.job import Job
 from llmb.stats.measure import Spread
+from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import judge_times, pool_key, pooled, published
+from llmb.verdict.judge import judge_pool, metric_of, pool_key, pooled
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 
@@ -45,34 +46,37 @@ class Entry:
     @property
     def reason(self) -> str:
         """The reason: for the ratio, else the causes of failures, else that of its result."""
-        reference, causes = self.result.verdict.reference, _causes(self.runs)
-        if reference is not None and self.ratio is not None:
-            times = [run.result.metrics.step_time for run in self.runs]
-            return judge_times([time for time in times if time is not None], published(reference.step_time_s)).reason
-        return self.result.verdict.reason or causes or self.result.reason or ""
+        if self.result.verdict.reference is not None and self.ratio is not None:
+            return judge_pool([run.result for run in self.runs]).reason
+        return self.result.verdict.reason or _causes(self.runs) or self.result.reason or ""
 
     @property
-    def step_time(self) -> Spread | None:
-        """The step time of its runs, in seconds."""
-        return pooled(run.result for run in self.runs)
+    def metric(self) -> MetricSpec | None:
+        """The headline metric of its runs, None where the first one did not measure it."""
+        return None if self.result.metrics.value is None else metric_of(self.result)
+
+    @property
+    def value(self) -> Spread | None:
+        """What its runs measured of the headline metric."""
+        return pooled((run.result for run in self.runs), self.result.metrics.headline)
 
     @property
     def rate(self) -> float | None:
         """Tokens per second of one GPU at the mean step time."""
-        return self._at_mean(self.result.metrics.tokens_per_second_per_gpu)
+        return self._mean(TOKENS_PER_SECOND_PER_GPU)
 
     @property
     def mfu(self) -> float | None:
         """Model FLOPs utilization at the mean step time, a fraction."""
-        return self._at_mean(self.result.metrics.mfu)
+        return self._mean(MFU)
 
-    def _at_mean(self, of_first: float | None) -> float | None:
-        time, own = self.step_time, self.result.metrics.step_time
-        return None if of_first is None or time is None or own is None else of_first * own / time.mean
+    def _mean(self, metric: str) -> float | None:
+        found = pooled((run.result for run in self.runs), metric)
+        return None if found is None else found.mean
 
     @property
     def ratio(self) -> float | None:
-        """The throughput of its runs relative to the published one."""
+        """What its runs measured relative to the published figure, better above 1."""
         return self.result.verdict.pooled_ratio
 
 
@@ -127,25 +131,29 @@ _MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_laye
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A published figure at one scale: step time in s, tokens per second of one GPU, and its release."""
+    """A published value at one scale, of the metric of its family, and its release."""
 
     scale: int
-    step_time_s: float
-    rate: float
+    value: float
     release: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One model's ``points`` by ascending scale, the rates of single runs at each scale, and the published figures.
+    """One configuration's ``points`` by ascending scale, the values of single runs, and the published ones.
 
-    Rates are tokens per second of one GPU.
+    Of training, values are tokens per second of one GPU; ``kind``: None where no model is trained.
     """
 
-    kind: Kind
+    kind: Kind | None
     points: tuple[Point, ...]
-    rates: tuple[tuple[int, float], ...]
+    values: tuple[tuple[int, float], ...]
     published: tuple[Published, ...] = ()
+
+    @property
+    def metric(self) -> MetricSpec:
+        """The metric of its values."""
+        return self.points[0].metric
 
     @property
     def label(self) -> str:
@@ -160,12 +168,16 @@ class Family:
 
     @property
     def settings(self) -> str:
-        """What distinguishes it from other families of the same model, empty where it is the only one."""
+        """Its parameters, and what distinguishes it from other families of the same model."""
+        return ", ".join(filter(None, (parameters_in_words(self.points[0].configuration.parameters), self._note)))
+
+    @property
+    def _note(self) -> str:
         return self.points[0].settings
 
     @property
     def batch(self) -> str:
-        """The global batch: per GPU for weak scaling."""
+        """The global batch of training: per GPU for weak scaling."""
         own = self.points[0].configuration
         return per_gpu(own.gbs or 0, own.scale) if self.kind == WEAK else str(own.gbs)
 
@@ -179,42 +191,40 @@ def families_of(report: Report) -> list[Family]:
 
 
 def _family(points: list[Point], report: Report) -> Family:
-    kind, own = points[0].kind, points[0].configuration
-    scales = {point.configuration.scale for point in points}
     return Family(
-        kind=kind,
+        kind=points[0].kind,
         points=tuple(points),
-        rates=tuple(sorted((point.configuration.scale, rate) for point in points for rate in point.rates)),
-        published=tuple(_published(report.figures, _key(kind, own), kind, scales, report.release)),
+        values=tuple(sorted((point.configuration.scale, value) for point in points for value in point.values)),
+        published=tuple(_published(report.figures, points, report.release)),
     )
 
 
-def _key(kind: Kind, own: Configuration | Figure) -> tuple[object, ...]:
+def _key(kind: Kind | None, own: Configuration | Figure) -> tuple[object, ...]:
     batch = Fraction(own.gbs or 0, own.scale) if kind == WEAK else own.gbs
-    return (*(getattr(own, name) for name in _MODEL), batch)
+    return (*(getattr(own, name) for name in _MODEL), parameters_in_words(own.parameters), batch)
 
 
-def _published(
-    figures: Iterable[Figure], model: tuple[object, ...], kind: Kind, scales: set[int], release: str | None
-) -> list[Published]:
+def _published(figures: Iterable[Figure], points: Sequence[Point], release: str | None) -> list[Published]:
     """The figure for each scale from half the smallest to twice the largest: of ``release``, else the newest."""
-    newest: dict[int, Figure] = {}
+    kind, model = points[0].kind, _key(points[0].kind, points[0].configuration)
+    scales = {point.configuration.scale for point in points}
+    newest: dict[int, tuple[str, float]] = {}
     for figure in figures:
         near = min(scales) <= 2 * figure.scale and figure.scale <= 2 * max(scales)
-        if not near or _key(kind, figure) != model or release not in (None, figure.release):
+        value = _value_of(figure, points[0])
+        if not near or value is None or _key(kind, figure) != model or release not in (None, figure.release):
             continue
         known = newest.get(figure.scale)
-        if known is None or release_order(known.release) < release_order(figure.release):
-            newest[figure.scale] = figure
-    return [
-        Published(
-            scale=scale,
-            step_time_s=figure.step_time_s,
-            release=figure.release,
-            rate=figure.seq_length * figure.gbs / figure.step_time_s / scale,
-        )
-        for scale, figure in sorted(newest.items())
-    ]
+        if known is None or release_order(known[0]) < release_order(figure.release):
+            newest[figure.scale] = figure.release, value
+    return [Published(scale=scale, value=value, release=name) for scale, (name, value) in sorted(newest.items())]
+
+
+def _value_of(figure: Figure, point: Point) -> float | None:
+    """The published value of a point's metric; None where another one is published."""
+    if point.kind is not None:
+        return figure.tokens_rate
+    return figure.value if figure.metric == point.metric else None
 
 
 def per_gpu(gbs: int, scale: int) -> str:

@@ -37,7 +37,7 @@ def _sentence(entries: Sequence[Entry], counts: Counter[str]) -> str:
     slow = sum(entry.word == FAIL for entry in entries)
     wrong = []
     if slow:
-        wrong.append(f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} clearly slower than published")
+        wrong.append(f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} clearly worse than published")
     if counts[FAILED]:
         wrong.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
     if counts[INVALID]:
@@ -63,15 +63,15 @@ def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
     if len(ratios) > 1:
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
         span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
-        found.append(f"On average a configuration reaches {mean:.3f} of the published throughput, {span}.")
+        found.append(f"On average a configuration reaches {mean:.3f} of the published figure, {span}.")
     elif ratios:
-        found.append(f"It reaches {ratios[0]:.3f} of the published throughput.")
+        found.append(f"It reaches {ratios[0]:.3f} of the published figure.")
     open_ = sum(entry.word == INCONCLUSIVE for entry in entries)
     if open_:
         found.append(f"{count(open_, 'configuration')} {'needs' if open_ == 1 else 'need'} more repeats.")
     fast = sum(entry.word == SUSPICIOUS for entry in entries)
     if fast:
-        found.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly fast.")
+        found.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly good.")
     if counts[CANCELLED]:
         found.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
     if counts[UNKNOWN]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group, group_failures
 from llmb.report.value import ORDER, Report, count, word_of
-from llmb.results.columns import legend, table_of
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result, parameters_in_words
+from llmb.results.table import legend, table_of
 from llmb.text.names import listed, shorter
 from llmb.text.tables import Column, as_markdown, escape, render
 from llmb.verdict.judge import FAIL, INVALID, NO_REFERENCE, pool_key
-from llmb.verdict.scaling import cells, columns
+from llmb.verdict.scaling import Point, columns, rows_of
 
 LEAST = 12  # runs: with fewer, the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, which have long names
@@ -27,7 +27,7 @@ STATUS = {
 
 
 def digest(results: Sequence[Result]) -> list[str]:
-    """Lines with the number of runs by status and verdict, slow and invalid configurations, and causes of failures.
+    """Lines with the number of runs by status and verdict, bad and invalid configurations, and causes of failures.
 
     Empty for fewer than LEAST runs.
     """
@@ -46,10 +46,10 @@ def digest(results: Sequence[Result]) -> list[str]:
 
 
 def remarkable(results: Sequence[Result]) -> list[str]:
-    """The configurations that are slow or invalid, and each cause of failures with its runs."""
+    """The configurations that are bad or invalid, and each cause of failures with its runs."""
     return [
-        *cut([_slow_or_invalid(pool) for pool in _pools(results, FAIL)], "more are slower than published"),
-        *cut([_slow_or_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
+        *cut([_bad_or_invalid(pool) for pool in _pools(results, FAIL)], "more are worse than published"),
+        *cut([_bad_or_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
         *cut(list(_failed(results)), "more causes of failures"),
     ]
 
@@ -64,7 +64,7 @@ def _counted(counts: Counter[str], texts: dict[str, str]) -> str:
 
 
 def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
-    """The runs of this verdict by configuration, the slowest first."""
+    """The runs of this verdict by configuration, the worst first."""
     pools: dict[object, list[Result]] = {}
     for result in results:
         if result.verdict.word == verdict:
@@ -72,7 +72,7 @@ def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
     return sorted(pools.values(), key=lambda pool: (pool[0].verdict.pooled_ratio or 0.0, pool[0].identity.experiment))
 
 
-def _slow_or_invalid(pool: Sequence[Result]) -> str:
+def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
     why = f" {verdict.pooled_ratio or 0.0:.3f}" if verdict.word == FAIL else f", {verdict.reason}"
     return f"{verdict.word}: {shortest(pool[0].identity.experiment)}{why}: {_ids(pool)}"
@@ -106,12 +106,21 @@ def to_markdown(report: Report) -> str:
     parts += ["\n".join(f"- {as_markdown(str(one.reason))}" for one in report.unreadable)]
     parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
     if report.points:
-        scaling = render(columns(report.points, "md"), [cells(point) for point in report.points], "md")
-        parts += ["## Scaling", "Throughput per GPU, relative to the smallest scale.", scaling]
+        scaling = render(columns(report.points, "md"), rows_of(report.points, "md"), "md")
+        parts += ["## Scaling", scaling_note(report.points), scaling]
     if report.failures:
         parts += ["## Failures", *(_failure(group) for group in report.failures)]
     parts += ["## Conditions", _conditions(results)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def scaling_note(points: Iterable[Point]) -> str:
+    """What the scaling of these points is about."""
+    training = {point.kind is not None for point in points}
+    if training == {True}:
+        return "Throughput per GPU, relative to the smallest scale."
+    rest = "; of models that are trained, the throughput per GPU" if True in training else ""
+    return f"The measured value, relative to the smallest scale{rest}. Above 100 % is better."
 
 
 def missing(report: Report) -> str:
@@ -172,11 +181,13 @@ def _condition(result: Result) -> dict[str, object]:
         "experiment": result.identity.experiment,
         "gpu_type": own and own.gpu_type,
         "scale": own and own.scale,
+        "parameters": (own and parameters_in_words(own.parameters)) or None,
         "gbs": own and own.gbs,
         "seq_length": own and own.seq_length,
         "window": f"{result.metrics.window} of {result.metrics.steps}" if result.metrics.window else None,
         "formula": result.metrics.flops_convention,
         "image": own and own.image,
         "variables": (own and " ".join(f"{name}={value}" for name, value in sorted(own.env.items()))) or None,
-        "reference": reference and f"{reference.step_time_s:g} s, {reference.source}, window {reference.window}",
+        "reference": reference
+        and f"{reference.value:g} {reference.unit}, {reference.source}, window {reference.window}",
     }

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmb.report.conditions import conditions_of, day, explanations
 from llmb.report.entries import Entry, entries_of, families_of, worst_first
+from llmb.report.figures import Figures, instead, metric_of_steps
 from llmb.report.headline import attention, headline
-from llmb.report.markdown import missing
+from llmb.report.markdown import missing, scaling_note
 from llmb.report.svg.draw import Axis
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
 from llmb.report.value import MEANINGS, NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
+from llmb.stats.metrics import heading, shown
 from llmb.text.tables import escape, shorten
 
 if TYPE_CHECKING:
@@ -98,7 +100,8 @@ def values(report: Report) -> dict[str, Any]:
     ]
     cards = first(explained, CARDS)
     runs = [(entry, run) for entry in entries for run in entry.runs]
-    repeated = [entry for entry in entries if entry.step_time is not None and entry.step_time.n > 1]
+    repeated = [entry for entry in entries if entry.value is not None and entry.value.n > 1]
+    families = families_of(report)
     return {
         "headline": top,
         "missing": missing(report),
@@ -108,10 +111,17 @@ def values(report: Report) -> dict[str, Any]:
         "entries": _with_pictures(entries, ENTRIES, lambda i, entry: _ratio(axis, i, entry)),
         "scale": Markup(ratio_scale(axis)),
         "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
+        "with_rate": any(entry.rate is not None for entry in entries),
         "with_mfu": any(entry.mfu is not None for entry in entries),
+        "with_parameters": any(run.job.parameters for run in report.runs),
+        "figures": Figures.of(entries, report.runs),
+        "instead": instead,
+        "heading": heading,
+        "shown": shown,
         "explanations": explanations(cards.items, report.digests),
         "cards": cards,
-        "families": _with_pictures(families_of(report), FAMILIES, lambda i, one: scaling_picture(f"scaling-{i}", one)),
+        "families": _with_pictures(families, FAMILIES, lambda i, one: scaling_picture(f"scaling-{i}", one)),
+        "scaling_note": scaling_note([point for one in families for point in one.points]),
         "repeats": _repeats(repeated),
         "charts": _charts(runs),
         "failures": first(report.failures, FAILURES),
@@ -162,9 +172,8 @@ def _repeats(entries: Sequence[Entry]) -> Truncated[WithPicture]:
 
 
 def _parts(entry: Entry) -> list[float]:
-    times = [run.result.metrics.step_time for run in entry.runs if run.result.metrics.step_time is not None]
-    together = entry.step_time
-    return [] if together is None else [time / together.mean - 1 for time in times]
+    own, together = [run.result.metrics.value for run in entry.runs], entry.value
+    return [] if together is None else [one.mean / together.mean - 1 for one in own if one is not None]
 
 
 def _charts(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
@@ -176,15 +185,18 @@ def _charts(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
             continue
         result = run.result
         outliers = result.metrics.statistics.outliers if result.metrics.statistics is not None else ()
-        title = f"step time of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
+        metric = metric_of_steps(run)
+        what = metric.name.replace("_", " ")
+        title = f"{what} of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
         picture = steps_picture(
             f"steps-{len(drawn) + 1}",
             title,
             run.samples.numbered,
             result.metrics.window,
             outliers,
-            result.metrics.step_time,
+            result.metrics.mean(metric.name),
             result.metrics.steps,
+            metric,
         )
         if picture:
             drawn.append(WithPicture(of=(entry, run), picture=Markup(picture)))

@@ -26,13 +26,13 @@ from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
 MEANINGS = {
-    FAIL: f"slower than published: the ratio is below {FAIL_BELOW}",
+    FAIL: f"worse than published: the ratio is below {FAIL_BELOW}",
     FAILED: "the run ended before it measured its window",
     UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
     INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing steps",
     INCONCLUSIVE: f"the interval of the repeats contains {FAIL_BELOW}: more repeats would decide",
-    WARN: f"slightly slower than published: the ratio is below {WARN_BELOW}",
-    SUSPICIOUS: f"implausibly fast: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs",
+    WARN: f"slightly worse than published: the ratio is below {WARN_BELOW}",
+    SUSPICIOUS: f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs",
     RUNNING: "the run has not ended",
     PENDING: "the run is waiting to start",
     CANCELLED: "the run was cancelled",
@@ -92,9 +92,9 @@ class Report:
     """A set of judged runs, their cluster, and the time of the report.
 
     ``made``: with the time zone of all times in the report; ``failures``: the causes, each with its runs;
-    ``points``: the scaling of each model; ``figures``: the published figures of its workloads; ``release``: the one
-    that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published figures
-    could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read.
+    ``points``: the scaling of each configuration; ``figures``: the published figures of its workloads; ``release``:
+    the one that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published
+    figures could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read.
     """
 
     cluster_name: str

@@ -20,6 +20,15 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
 from llmb.stats.measure import Window
+from llmb.stats.metrics import (
+    MFU,
+    MODEL_TFLOPS_PER_GPU,
+    STEP_TIME,
+    TFLOPS_PER_GPU,
+    TOKENS_PER_SECOND,
+    TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
+)
 from llmb.workload.gpus import CPU, known_types, peak_dtype
 from llmb.workload.model import flops_convention, model_flops
 from llmb.workload.spec import Workload
@@ -153,16 +162,12 @@ def _metrics(
         used: Window | None = measure.covered(samples, wanted)
     else:
         used = None if window is None or window.first < 0 else window
-    figures = measure.measure(samples, used) if used else None
-    measured = {}
-    if figures is not None and figures.time is not None:
-        measured[status_of.STEP_TIME] = figures.time
-    if figures is not None and figures.tflops is not None and spec.tflops_valid:
-        measured[status_of.TFLOPS_PER_GPU] = figures.tflops
+    measured = measure.measure(samples, used) if used else {}
+    if not spec.tflops_valid:
+        measured.pop(TFLOPS_PER_GPU, None)
     invalid = [*facts.invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
     if found.traced:
         invalid.append(facts.TRACED)
-    rate = figures.tokens_rate.mean if figures is not None and figures.tokens_rate is not None else None
     metrics = _with_throughput(
         Metrics(
             window=used,
@@ -170,7 +175,6 @@ def _metrics(
             steps=steps,
             first_iteration=samples.first,
             measured=measured,
-            tokens_per_second_per_gpu=rate,
             invalid=tuple(invalid),
         ),
         found,
@@ -189,19 +193,21 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
     metrics = replace(metrics, model_flops=flops, flops_convention=flops_convention(found.model))
     if step_time is None or found.gbs is None:
         return metrics
+    derived: dict[str, float] = {}
     if found.seq_length is not None:
         rate = measure.tokens_per_second(found.seq_length, found.gbs, step_time)
-        metrics = replace(
-            metrics,
-            tokens_per_second=rate,
-            tokens_per_second_per_gpu=metrics.tokens_per_second_per_gpu if found.gpus is None else rate / found.gpus,
-            days_per_1t_tokens=measure.days_to_train(1e12, rate),
-        )
+        metrics = replace(metrics, days_per_1t_tokens=measure.days_to_train(1e12, rate))
+        derived[TOKENS_PER_SECOND] = rate
+        if found.gpus is not None:
+            derived[TOKENS_PER_SECOND_PER_GPU] = rate / found.gpus
     if found.gpus is not None:
-        tflops = measure.model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
-        mfu = measure.mfu(tflops, peak_tflops) if peak_tflops else None
-        metrics = replace(metrics, model_tflops_per_gpu=tflops, mfu=mfu)
-    return metrics
+        derived[MODEL_TFLOPS_PER_GPU] = measure.model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
+        if peak_tflops:
+            derived[MFU] = measure.mfu(derived[MODEL_TFLOPS_PER_GPU], peak_tflops)
+    time = metrics.measured[STEP_TIME]
+    part = time.std / time.mean  # all of them are a constant divided by the step time, so they deviate as it does
+    rates = {name: TRAINING_BY_NAME[name].measured(rate, rate * part, time.n) for name, rate in derived.items()}
+    return replace(metrics, measured={**metrics.measured, **rates})
 
 
 def _with_times(samples: Samples, found: Description) -> Samples:

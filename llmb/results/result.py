@@ -10,13 +10,22 @@ from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
-from llmb.stats.measure import Metric, Statistics, Window
+from llmb.stats.measure import Statistics, Window
+from llmb.stats.metrics import (
+    MFU,
+    MODEL_TFLOPS_PER_GPU,
+    STEP_TIME,
+    TFLOPS_PER_GPU,
+    TOKENS_PER_SECOND,
+    TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
+    Measured,
+)
 
 _USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
 STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
-STEP_TIME, TFLOPS_PER_GPU = "step_time", "tflops_per_gpu"  # names of what every training log measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,23 +127,19 @@ class Metrics:
     """What a run measured over its ``window`` of iterations; None where it is unknown.
 
     ``max_iteration``: the highest in the log, from 0; ``steps``: how many were planned; ``first_iteration``: the
-    number that the log gives its first step, from which the window and the outliers are counted. ``measured``: mean and
-    standard deviation of each metric by its name. ``invalid``: why the measurement is invalid; ``statistics``: of the
-    step times in the window.
+    number that the log gives its first step, from which the window and the outliers are counted. ``measured``: each
+    metric by its name, those included that llmb derives for training; ``headline``: the name of the metric that
+    verdicts are about. ``invalid``: why the measurement is invalid; ``statistics``: of the step times in the window.
 
-    Of models: ``tokens_per_second`` of the whole job; ``model_flops``: operations for one sample, by the formula
-    ``flops_convention``; ``mfu``: a fraction.
+    Of models: ``model_flops``: operations for one sample, by the formula ``flops_convention``.
     """
 
     window: Window | None = None
     max_iteration: int | None = None
     steps: int | None = None
     first_iteration: int = 0
-    measured: Mapping[str, Metric] = field(default_factory=dict)
-    tokens_per_second: float | None = None
-    tokens_per_second_per_gpu: float | None = None
-    model_tflops_per_gpu: float | None = None
-    mfu: float | None = None
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    headline: str = STEP_TIME
     days_per_1t_tokens: float | None = None
     model_flops: float | None = None
     flops_convention: str | None = None
@@ -142,44 +147,84 @@ class Metrics:
     statistics: Statistics | None = None
 
     @property
+    def value(self) -> Measured | None:
+        """What was measured of the headline metric."""
+        return self.measured.get(self.headline)
+
+    def mean(self, name: str) -> float | None:
+        """The mean of the metric ``name``."""
+        return self.measured[name].mean if name in self.measured else None
+
+    def deviation(self, name: str) -> float | None:
+        """The standard deviation of the metric ``name``."""
+        return self.measured[name].std if name in self.measured else None
+
+    @property
     def step_time(self) -> float | None:
         """The mean step time in seconds."""
-        return self.measured[STEP_TIME].mean if STEP_TIME in self.measured else None
+        return self.mean(STEP_TIME)
 
     @property
     def step_time_deviation(self) -> float | None:
         """The standard deviation of the step times in seconds."""
-        return self.measured[STEP_TIME].deviation if STEP_TIME in self.measured else None
+        return self.deviation(STEP_TIME)
 
     @property
     def framework_tflops(self) -> float | None:
         """The mean TFLOPS of one GPU as the framework logs them."""
-        return self.measured[TFLOPS_PER_GPU].mean if TFLOPS_PER_GPU in self.measured else None
+        return self.mean(TFLOPS_PER_GPU)
 
     @property
     def framework_tflops_deviation(self) -> float | None:
         """The standard deviation of the framework's TFLOPS."""
-        return self.measured[TFLOPS_PER_GPU].deviation if TFLOPS_PER_GPU in self.measured else None
+        return self.deviation(TFLOPS_PER_GPU)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens per second of the whole job."""
+        return self.mean(TOKENS_PER_SECOND)
+
+    @property
+    def tokens_per_second_per_gpu(self) -> float | None:
+        """Tokens per second of one GPU."""
+        return self.mean(TOKENS_PER_SECOND_PER_GPU)
+
+    @property
+    def model_tflops_per_gpu(self) -> float | None:
+        """TFLOPS of one GPU by our formula."""
+        return self.mean(MODEL_TFLOPS_PER_GPU)
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilization, a fraction."""
+        return self.mean(MFU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The published figure that a run is compared with; ``window`` as ``--window`` takes it, ``last`` or ``11-44``."""
+    """What a run is compared with: the ``value`` of a ``metric``, published or of other runs.
+
+    ``window`` as ``--window`` takes it, ``last`` or ``11-44``; ``step_time_s``: None where that is not the metric.
+    """
 
     release: str
     window: str
-    step_time_s: float
+    step_time_s: float | None
     source: str
+    metric: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What a result is compared with, and how good it is; None before it is judged.
 
-    ``ratio``: this run's throughput relative to the published one. ``word`` and ``reason`` are on the configuration:
-    all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for one run).
-    ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``: the run's
-    MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
+    ``ratio``: this run's value relative to the published one, better above 1. ``word`` and ``reason`` are on the
+    configuration: all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for
+    one run). ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``:
+    the run's MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None
+    without one.
     """
 
     word: str | None = None
@@ -275,12 +320,15 @@ FIELDS = {
     "mfu_reference_convention": JsonField("verdict", "mfu_reference_convention"),
     "reference_flops_convention": JsonField("verdict", "reference_flops_convention"),
     "first_iteration": JsonField("metrics", "first_iteration"),
+    "metrics": JsonField("metrics", "measured"),
+    "headline": JsonField("metrics", "headline"),
 }
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}
-_MEASURED = {
+_MEASURED = {  # the fields of mean and deviation that each metric of training has besides
     STEP_TIME: ("time_mean_seconds", "time_std_dev_seconds"),
     TFLOPS_PER_GPU: ("tflops_per_gpu_mean", "tflops_per_gpu_std_dev"),
+    **{name: (name, "") for name in (TOKENS_PER_SECOND, TOKENS_PER_SECOND_PER_GPU, MODEL_TFLOPS_PER_GPU, MFU)},
 }
 
 
@@ -293,17 +341,19 @@ def json_value(result: Result, key: str) -> Any:
 
 
 def from_json(values: Mapping[str, Any]) -> Result:
-    """The result with these ``values`` of FIELDS."""
+    """The result with these ``values`` of FIELDS; those of earlier releases have no ``metrics``, only the fields."""
     parts: dict[str, dict[str, Any]] = {"": {}, "identity": {}, "metrics": {}, "verdict": {}}
-    derived = {name for names in _MEASURED.values() for name in names}
+    derived = {"metrics", *(name for names in _MEASURED.values() for name in names)}
     for key, value in values.items():
         if key not in derived:
             parts[FIELDS[key].part][FIELDS[key].name] = value
+    window = values.get("window")
+    count = 0 if window is None else window.last - window.first + 1
     parts["metrics"]["measured"] = {
-        name: Metric(mean, values.get(deviation) or 0.0)
+        name: TRAINING_BY_NAME[name].measured(mean, values.get(deviation) or 0.0, count)
         for name, (key, deviation) in _MEASURED.items()
         if (mean := values.get(key)) is not None
-    }
+    } | dict(values.get("metrics") or {})
     return Result(**parts[""], **{name: part(**parts[name]) for name, part in _PARTS.items()})
 
 
@@ -322,6 +372,11 @@ _SETTINGS = {
 }
 
 
+def parameters_in_words(parameters: Mapping[str, str]) -> str:
+    """``message_size=16M algorithm=ring``."""
+    return " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+
+
 def settings_of(
     own: Configuration | None,
     *,
@@ -334,11 +389,12 @@ def settings_of(
     if own is None:
         return found
     for setting in fields(Configuration):
-        if setting.name not in (*without, "env"):
+        if setting.name not in (*without, "env", "parameters"):
             value = getattr(own, setting.name)
             text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
             found[setting.name] = "" if value is None or value is False else text.format(value)
-    return found | {name: f"{name}={value}" for name, value in sorted(own.env.items())}
+    named = {**({} if "parameters" in without else own.parameters), **own.env}
+    return found | {name: f"{name}={value}" for name, value in sorted(named.items())}
 
 
 def distinguishing(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:

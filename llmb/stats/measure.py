@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
+from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, Measured
 
 SECONDS_PER_DAY = 86400
 _MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
@@ -60,22 +61,6 @@ def parse_window(text: str) -> Window:
     return Window(int(match[1]), int(match[2]))
 
 
-class Metric(NamedTuple):
-    """The mean of one metric over a window, and its population standard deviation."""
-
-    mean: float
-    deviation: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What a window measured: step time in seconds, the framework's TFLOPS and tokens per second of one GPU."""
-
-    time: Metric | None
-    tflops: Metric | None
-    tokens_rate: Metric | None = None
-
-
 def steps_in(samples: Samples, window: Window) -> list[Step]:
     """The steps in ``window``; a line that is the mean of several steps only if all of them are in it."""
     first, last = window.first - samples.first, window.last - samples.first
@@ -98,24 +83,28 @@ def covered(samples: Samples, window: Window) -> Window:
     return Window(steps[0].iteration - steps[0].span + 1 + samples.first, steps[-1].iteration + samples.first)
 
 
-def measure(samples: Samples, window: Window) -> Measurement | None:
-    """The measurement over ``window``, None unless each of its iterations has a step time (positive, not nan or inf).
+def measure(samples: Samples, window: Window) -> dict[str, Measured]:
+    """What ``window`` measured of training, by name: step time, the framework's TFLOPS, tokens per second of one GPU.
 
-    Where lines have only a rate of tokens, that is measured and the time is None. TFLOPS are None unless each iteration
-    has a finite one. Impossible values are of damaged logs.
+    Empty unless each of its iterations has a step time (positive, not nan or inf), or all lines have only a rate of
+    tokens. TFLOPS are omitted unless each iteration has a finite one. Impossible values are of damaged logs.
     """
     steps = steps_in(samples, window)
     if window.last < window.first or sum(step.span for step in steps) != window.last - window.first + 1:
-        return None
-    times = _figures(steps, [step.step_time for step in steps])
-    rates = _figures(steps, [step.tokens_rate for step in steps])
-    if times is None and (rates is None or not all(math.isnan(step.step_time) for step in steps)):
-        return None
-    tflops = _figures(steps, [step.tflops for step in steps], least=-_MOST)
-    return Measurement(time=times, tflops=tflops, tokens_rate=rates)
+        return {}
+    found = {
+        STEP_TIME: _figures(STEP_TIME, steps, [step.step_time for step in steps]),
+        TOKENS_PER_SECOND_PER_GPU: _figures(TOKENS_PER_SECOND_PER_GPU, steps, [step.tokens_rate for step in steps]),
+        TFLOPS_PER_GPU: _figures(TFLOPS_PER_GPU, steps, [step.tflops for step in steps], least=-_MOST),
+    }
+    measured = {name: own for name, own in found.items() if own is not None}
+    only_rates = TOKENS_PER_SECOND_PER_GPU in measured and all(math.isnan(step.step_time) for step in steps)
+    return measured if STEP_TIME in measured or only_rates else {}
 
 
-def _figures(steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST) -> Metric | None:
+def _figures(
+    name: str, steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST
+) -> Measured | None:
     """Mean and population deviation of ``values``, weighted by the steps of their lines; None unless all are valid."""
     sound = [(value, step.span) for value, step in zip(values, steps, strict=True) if value is not None]
     if len(sound) != len(steps) or not all(least < value < _MOST for value, _ in sound):
@@ -123,7 +112,8 @@ def _figures(steps: Sequence[Step], values: Sequence[float | None], least: float
     # The module statistics does the same, but its import takes as long as a whole command.
     count = sum(span for _, span in sound)
     mean = math.fsum(value * span for value, span in sound) / count
-    return Metric(mean, math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count))
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
+    return TRAINING_BY_NAME[name].measured(mean, deviation, count)
 
 
 def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:

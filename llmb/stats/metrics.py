@@ -2,7 +2,7 @@
 """What a benchmark measures: metrics by name, each with a unit and the direction in which it is better."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,16 +26,36 @@ class MetricSpec:
             message = f"'{self.name}' must begin with a letter, then letters, digits and _"
             raise KeyFaultError(message, "name", hint="as in bus_bandwidth", code="name-invalid", value=self.name)
 
+    def measured(self, mean: float, std: float, n: int) -> "Measured":
+        """What ``n`` iterations measured of it."""
+        return Measured(mean=mean, std=std, n=n, unit=self.unit, better=self.better)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What ``n`` iterations of a run measured: mean and population standard deviation, in ``unit``."""
+    """What ``n`` iterations of a run measured (0: unknown): mean and population standard deviation, in ``unit``."""
 
     mean: float
     std: float
     n: int
     unit: str = ""
     better: Better = "higher"
+
+
+def shown(value: float, unit: str = "") -> str:
+    """A value for people, in four digits, with its unit: ``480.2 GB/s``, ``2.746 s``, ``1,234,567 tokens/s``."""
+    size = abs(value)
+    digits = next((digits for least, digits in ((1000, 0), (100, 1), (10, 2), (1, 3)) if size >= least), None)
+    text = f"{value:.4g}" if digits is None else f"{value:,.{digits}f}"
+    return f"{text} {unit}" if unit else text
+
+
+def heading(metrics: Collection[MetricSpec], mixed: str) -> str:
+    """The heading of a column of values: ``busbw (GB/s)``, or ``mixed`` where they are of several metrics."""
+    if len(metrics) != 1:
+        return mixed
+    (only,) = metrics
+    return f"{only.name} ({only.unit})" if only.unit else only.name
 
 
 STEP_TIME = "step_time"
@@ -53,13 +73,14 @@ TRAINING = (
     MetricSpec(name=TFLOPS_PER_GPU, unit="TFLOPS/GPU"),  # as the framework logs them
 )
 
+TRAINING_BY_NAME = {spec.name: spec for spec in TRAINING}
+
 
 def check_metrics(metrics: Sequence[MetricSpec]) -> None:
     """Raise KeyFaultError for two metrics of one name, or one with a name that llmb derives for training."""
     names = [spec.name for spec in metrics]
-    reserved = {spec.name for spec in TRAINING}
     for number, name in enumerate(names):
-        if name in reserved:
+        if name in TRAINING_BY_NAME:
             message = f"'{name}' is a metric that llmb derives for training"
             raise KeyFaultError(message, number, "name", hint="choose another name", code="name-reserved", value=name)
         if name in names[:number]:

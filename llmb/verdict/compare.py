@@ -9,27 +9,26 @@ from typing import Any
 from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
 from llmb.stats.measure import Window
+from llmb.stats.metrics import STEP_TIME
 from llmb.text import typed
 from llmb.verdict.judge import (
     BAD,
     INVALID,
-    LOADS,
     NO_REFERENCE,
-    SAME,
-    comparable,
-    judge_times,
+    judge_values,
+    metric_of,
     noise_of_pair,
-    not_described,
     pool_key,
     pooled,
     why_invalid,
 )
+from llmb.verdict.reference import LOADS, SAME, comparable, not_described
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
 _SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log omits them
 _NOT_IN_LOGS = (*_SPLIT, "vboost")
-# What a run does besides training, in words.
+# What a run does besides measuring, in words.
 _DOES = {
     "saves": "saves checkpoints",
     "loads": "loads a checkpoint",
@@ -43,7 +42,8 @@ _DOES = {
 class Comparison:
     """The repeats of one configuration and their reference; a run that failed has a separate row.
 
-    ``runs``: ids, or the paths of logs without one; ``step_time_s``: the mean of all of them, as for the reference;
+    ``runs``: ids, or the paths of logs without one; ``value``: the mean of all of them in ``unit``, of the ``metric``
+    that they are compared by, as for the reference; ``step_time_s``: of training, whichever metric that is;
     ``reference``: the other side, its ``release`` the name of that side; ``differences``: settings that differ although
     both can be compared.
     """
@@ -52,6 +52,9 @@ class Comparison:
     runs: tuple[str, ...]
     status: str
     window: Window | None = None
+    metric: str | None = None
+    value: float | None = None
+    unit: str | None = None
     step_time_s: float | None = None
     reference: Reference | None = None
     ratio: float | None = None
@@ -105,11 +108,9 @@ def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -
 
 
 def measures(result: Result) -> bool:
-    """Whether it has a valid step time, which others can be compared with."""
+    """Whether it has a valid value of its headline metric, which others can be compared with."""
     loads = result.identity.configuration is not None and result.identity.configuration.loads
-    return (
-        result.status == SUCCESS and result.metrics.step_time is not None and why_invalid(result) is None and not loads
-    )
+    return result.status == SUCCESS and result.metrics.value is not None and why_invalid(result) is None and not loads
 
 
 def _pools(results: Iterable[Result]) -> list[list[Result]]:
@@ -121,13 +122,18 @@ def _pools(results: Iterable[Result]) -> list[list[Result]]:
 
 
 def _row(pool: Sequence[Result], **values: Any) -> Comparison:
-    first, together = pool[0], pooled(pool)
+    first, reference = pool[0], values.get("reference")
+    name = first.metrics.headline if reference is None else reference.metric
+    together, times, own = pooled(pool, name), pooled(pool, STEP_TIME), first.metrics.measured.get(name)
     return Comparison(
         experiment=first.identity.experiment,
         runs=tuple(result.identity.name for result in pool),
         status=first.status,
         window=first.metrics.window,
-        step_time_s=together and together.mean,
+        metric=None if own is None else name,
+        value=together and together.mean,
+        unit=None if own is None else own.unit,
+        step_time_s=times and times.mean,
         configuration=first.identity.configuration,
         **values,
     )
@@ -135,7 +141,7 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
 
 def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], name: str) -> Comparison:
     first = pool[0]
-    if first.status != SUCCESS or first.metrics.step_time is None:
+    if first.status != SUCCESS or first.metrics.value is None:
         return _row(pool, verdict_reason=first.reason)
     if (why := why_invalid(first)) is not None:
         return _row(pool, verdict=INVALID, verdict_reason=why)
@@ -152,7 +158,15 @@ def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], nam
     if len(nearest) > 1:
         several = f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
+    if _unit(nearest[0][0], first.metrics.headline) != first.metrics.value.unit:
+        other = f"{name} did not measure {first.metrics.headline} in {first.metrics.value.unit}"
+        return _row(pool, verdict=NO_REFERENCE, verdict_reason=other)
     return _compared(pool, nearest[0], name)
+
+
+def _unit(result: Result, metric: str) -> str | None:
+    own = result.metrics.measured.get(metric)
+    return None if own is None else own.unit
 
 
 def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
@@ -235,16 +249,21 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     first, theirs = pool[0], other[0]
     assert first.identity.configuration is not None
     assert theirs.identity.configuration is not None
-    reached = pooled(other)
+    metric = metric_of(first)
+    reached = pooled(other, metric.name)
     assert reached is not None
-    noise = noise_of_pair(first, theirs) if len(pool) == len(other) == 1 else None
-    times = [result.metrics.step_time for result in pool if result.metrics.step_time is not None]
-    judgement = judge_times(times, reached, noise)
+    alone = len(pool) == len(other) == 1
+    noise = noise_of_pair(*(one.metrics.measured[metric.name] for one in (first, theirs))) if alone else None
+    values = [one.metrics.measured[metric.name].mean for one in pool if metric.name in one.metrics.measured]
+    judgement = judge_values(values, reached, metric, noise)
     reference = Reference(
         release=name,
         window="" if theirs.metrics.window is None else str(theirs.metrics.window),
-        step_time_s=reached.mean,
+        step_time_s=reached.mean if metric.name == STEP_TIME else None,
         source=", ".join(result.identity.name for result in other),
+        metric=metric.name,
+        value=reached.mean,
+        unit=metric.unit,
     )
     same = first.metrics.window == theirs.metrics.window
     configurations = first.identity.configuration, theirs.identity.configuration

@@ -4,11 +4,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmb.results.columns import tflops as shown
 from llmb.results.facts import LogFacts, in_words
-from llmb.results.result import Result
-from llmb.runs.job import Job
+from llmb.results.result import Metrics, Result
+from llmb.results.table import tflops as in_digits
+from llmb.runs.job import Job, Training
 from llmb.stats.measure import LAST, Window
+from llmb.stats.metrics import LOWER, STEP_TIME, TRAINING_BY_NAME, shown
 from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.gpus import gpus_in_words
 from llmb.workload.model import flops_convention, flops_formulas, flops_terms
@@ -52,37 +53,60 @@ class Subject:
 
 def explain(subject: Subject) -> str:
     """The explanation as lines of text."""
-    result, seconds = subject.result, subject.result.metrics.step_time
+    result = subject.result
     status = f"{result.status}: {result.reason}" if result.reason else result.status
     parts = [_entry("run", f"{result.identity.run}  {result.identity.experiment}"), _entry("status", status)]
     parts += [_entry(name, text) for name, text in (("cause", subject.cause), ("fix", subject.fix)) if text]
-    if seconds is not None:
-        metrics, job = result.metrics, subject.job
-        window = f"{window_in_words(metrics.window)} of {metrics.steps}"
-        deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
-        parts.append(_entry("step time", f"{seconds:.6g} s: mean over {window}, {deviation}"))
-        rate = metrics.tokens_per_second or 0.0
-        training = job.trained
-        term = f"sequence {training.seq_length} · batch {training.gbs} / {seconds:.6g} s = {rate:,.0f}"
-        parts.append(_entry("tokens/s", f"{term}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"))
-        parts += _flops(subject, seconds)
+    parts += [*_training(subject), *_declared(result)]
     parts += [*_comparison(subject), *_entries("steps", [*step_notes(result)]), *_conditions(subject)]
     parts += _entries("checkpoint", _checkpoints(result))
     parts.append(_entry("log", result.identity.path + subject.log_note))
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def _training(subject: Subject) -> list[str]:
+    """Step time, throughput and FLOPs of a job that trains a model."""
+    metrics, job = subject.result.metrics, subject.job
+    seconds, training = metrics.step_time, job.training
+    if seconds is None or training is None:
+        return []
+    deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
+    rate = metrics.tokens_per_second or 0.0
+    term = f"sequence {training.seq_length} · batch {training.gbs} / {seconds:.6g} s = {rate:,.0f}"
+    return [
+        _entry("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
+        _entry("tokens/s", f"{term}; {rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"),
+        *_flops(subject, training, seconds),
+    ]
+
+
+def _declared(result: Result) -> list[str]:
+    """What was measured of the workload's own metrics, the headline first."""
+    metrics = result.metrics
+    own = [name for name in metrics.measured if name not in TRAINING_BY_NAME]
+    parts = []
+    for name in sorted(own, key=lambda name: name != metrics.headline):
+        one = metrics.measured[name]
+        deviation = f"standard deviation {shown(one.std, one.unit)}"
+        text = f"{shown(one.mean, one.unit)}: mean over {_window_of(metrics)} (n={one.n}), {deviation}"
+        parts.append(_entry(name, f"{text}; {one.better} is better"))
+    return parts
+
+
+def _window_of(metrics: Metrics) -> str:
+    return f"{window_in_words(metrics.window)} of {metrics.steps}"
+
+
 def _entry(name: str, text: str) -> str:
-    return f"{name:{WIDTH}}{text}"
+    return f"{name:{WIDTH - 1}} {text}"
 
 
 def _entries(name: str, lines: Sequence[str]) -> list[str]:
     return [_entry("" if number else name, line) for number, line in enumerate(lines)]
 
 
-def _flops(subject: Subject, seconds: float) -> list[str]:
+def _flops(subject: Subject, training: Training, seconds: float) -> list[str]:
     job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
-    training = job.trained
     terms, formulas = flops_terms(training.model), flops_formulas(training.model)
     total = sum(terms.values())
     lines = [f"{total:.4g} for one sample, by the formula {flops_convention(training.model)}:"]
@@ -90,7 +114,7 @@ def _flops(subject: Subject, seconds: float) -> list[str]:
     tflops = metrics.model_tflops_per_gpu or 0.0
     parts = _entries("FLOPs", lines)
     term = f"batch {training.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
-    parts.append(_entry("TFLOPS", f"{term} = {shown(tflops)} per GPU"))
+    parts.append(_entry("TFLOPS", f"{term} = {in_digits(tflops)} per GPU"))
     if metrics.mfu is None:
         return [*parts, _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}")]
     peak = f"{subject.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
@@ -112,14 +136,18 @@ def _comparison(subject: Subject) -> list[str]:
     parts = []
     if figure is not None:
         window = f"{window_in_words(figure.window)} of {figure.steps}"
-        lines = [f"{figure.step_time_s:g} s over {window}, published in {figure.source}"]
+        name = "" if figure.metric.name == subject.result.metrics.headline else f"{figure.metric.name} "
+        lines = [f"{name}{_exact(figure.value, figure.metric.unit)} over {window}, published in {figure.source}"]
         if figure.mfu is not None and figure.model_flops is not None:
             formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample"
             lines.append(f"its printed MFU is {100 * figure.mfu:.2f} % ({formula})")
         parts += _entries("reference", lines)
     if verdict.ratio is not None and verdict.reference is not None:
-        term = f"{verdict.reference.step_time_s:g} s / {subject.result.metrics.step_time:.6g} s = {verdict.ratio:.4f}"
-        parts.append(_entry("ratio", f"{term}: measured relative to published throughput"))
+        own, reference = subject.result.metrics.measured[verdict.reference.metric], verdict.reference
+        terms = [_exact(reference.value, reference.unit), f"{own.mean:.6g} {own.unit}".strip()]
+        term = " / ".join(terms if own.better == LOWER else reversed(terms))
+        meaning = "measured relative to published" + (" throughput" if reference.metric == STEP_TIME else "")
+        parts.append(_entry("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
         ratios = [(one.identity.run, one.verdict.ratio) for one in subject.repeats if one.verdict.ratio is not None]
         if len(subject.repeats) > 1:
             pooled = ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)
@@ -129,6 +157,10 @@ def _comparison(subject: Subject) -> list[str]:
     if verdict.ratio is not None:
         parts.append(_entry("", RULES))
     return parts
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:g} {unit}".strip()
 
 
 def _conditions(subject: Subject) -> list[str]:
@@ -174,8 +206,8 @@ def differences_from_published(
     if result.verdict.same_window is False:
         here, there = window_in_words(result.metrics.window), window_in_words(figure.window)
         yield f"window: {here} here, {there} of {figure.steps} in the published run"
-    training = job.trained
-    own = flops_convention(training.model)
+    training = job.training
+    own = None if training is None else flops_convention(training.model)
     if figure.flops_convention is not None and figure.flops_convention != own:
         ours, mfu = result.verdict.mfu_reference_convention, "so the two MFU cannot be compared"
         if ours is not None and figure.mfu is not None:
@@ -183,7 +215,7 @@ def differences_from_published(
         yield f"FLOPs formula: {own} here, {figure.flops_convention} in the published run, {mfu}"
     if figure.peak_tflops is not None and figure.peak_tflops != peak_tflops:
         yield f"peak for the MFU: {figure.peak_tflops:g} TFLOPS in the published run"
-    for name in _SPLIT if row is not None else ():
+    for name in _SPLIT if row is not None and training is not None else ():
         here, there = (getattr(one, name) or "none" for one in (training, row))
         if here != there:
             yield f"{name}: {here} here, {there} in the workload's table"
@@ -210,8 +242,10 @@ def _vboost(result: Result, job: Job, figure: Figure) -> str | None:
 
 def settings_in_common(result: Result) -> str:
     """The settings that a result has in common with its reference."""
-    window = ", window" if result.verdict.same_window else ""
-    return f"size, dtype, GPU type, number of GPUs, global batch, sequence length, layers{window}"
+    own, window = result.identity.configuration, ", window" if result.verdict.same_window else ""
+    parameters = ", parameters" if own is not None and own.parameters else ""
+    training = ", global batch, sequence length, layers" if own is None or own.gbs is not None else ""
+    return f"size, dtype, GPU type, number of GPUs{parameters}{training}{window}"
 
 
 def where_it_ran(log: LogFacts | None, image: str | None = None, digest: str | None = None) -> Iterator[str]:
@@ -246,18 +280,21 @@ def missing_in_log(log: LogFacts | None, scale: int) -> Iterator[str]:
 
 def step_notes(result: Result) -> Iterator[str]:
     """What is unusual about the steps of the window."""
-    own, verdict = result.metrics.statistics, result.verdict
-    if own is None:
+    own, verdict, headline = result.metrics.statistics, result.verdict, result.metrics.value
+    if own is None or headline is None:
         return
     if own.outliers:
         verb = "is" if len(own.outliers) == 1 else "are"
         which = f"iteration{'s' if len(own.outliers) > 1 else ''} {', '.join(map(str, own.outliers))}"
-        yield f"{len(own.outliers)} of {own.count} {verb} far from the median of {own.median:.4g} s: {which}"
+        median = f"{own.median:.4g} {headline.unit}".strip()
+        yield f"{len(own.outliers)} of {own.count} {verb} far from the median of {median}: {which}"
     if abs(own.drift) > _WORTH_SAYING:
-        word = "slower" if own.drift > 0 else "faster"
+        words = ("slower", "faster") if result.metrics.headline == STEP_TIME else ("worse", "better")
+        word = words[(own.drift < 0) == (headline.better == LOWER)]
         yield f"steps get {100 * abs(own.drift):.1f} % {word} from the first to the last"
-    if verdict.reference is None or verdict.ratio is None or own.median <= 0:
+    reference = verdict.reference
+    if reference is None or verdict.ratio is None or own.median <= 0 or reference.metric != result.metrics.headline:
         return
-    by_median = verdict.reference.step_time_s / own.median
+    by_median = reference.value / own.median if headline.better == LOWER else own.median / reference.value
     if abs(by_median - verdict.ratio) > _WORTH_SAYING:
         yield f"by their median, the ratio would be {by_median:.4f}"

@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -13,6 +13,7 @@ from llmb.results.columns import report
 from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result, from_json
 from llmb.stats.measure import Window
+from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
@@ -37,6 +38,8 @@ class _Exported:
     time_mean_seconds: float | None = None
     time_std_dev_seconds: float | None = None
     tokens_per_second: float | None = None
+    metrics: dict[str, Measured] = field(default_factory=dict)
+    headline: str = STEP_TIME
     run: str | None = None
     state: str | None = None
     configuration: Configuration | None = None
@@ -78,12 +81,18 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
     for key, names in _PARTS.items():
         if isinstance(part := kept.get(key), dict):
             kept[key] = {name: part[name] for name in names if name in part}
+    if isinstance(metrics := kept.get("metrics"), dict):
+        names = {own.name for own in fields(Measured)}
+        kept["metrics"] = {
+            metric: {name: one[name] for name in names if name in one} if isinstance(one, dict) else one
+            for metric, one in metrics.items()
+        }
     return kept
 
 
 def why_rejected(result: Result) -> str | None:
     """Why a judged result cannot be part of a baseline; None where it can."""
-    if result.status != SUCCESS or result.metrics.step_time is None:
+    if result.status != SUCCESS or result.metrics.value is None:
         words = {
             FAILED: "failed",
             CANCELLED: "was cancelled",

@@ -1,33 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scaling efficiency: the throughput per GPU at each scale relative to the smallest one. Pure."""
+"""Scaling: what each scale measured relative to the smallest one. Pure.
+
+Training: the throughput per GPU, so this is the scaling efficiency. For any other metric llmb does not know whether it
+grows with the GPUs, as a total does, or stays, as a bus bandwidth does: the value itself is compared.
+"""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from llmb.results.result import TITLE, Configuration, Result, distinguishing, settings_of
-from llmb.stats.measure import tokens_per_second
+from llmb.results.result import TITLE, Configuration, Result, distinguishing, parameters_in_words, settings_of
+from llmb.stats.measure import Spread, tokens_per_second
+from llmb.stats.metrics import (
+    STEP_TIME,
+    TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
+    MetricSpec,
+    heading,
+    shown as shown_value,
+)
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import pool_key, pooled
+from llmb.verdict.judge import metric_of, pool, pool_key, pooled, ratio_of
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"
 STRONG: Kind = "strong"
+RATE = TRAINING_BY_NAME[TOKENS_PER_SECOND_PER_GPU]  # what scaling of training is about
+
+
+def percent(value: float) -> str:
+    """A fraction in percent with one decimal."""
+    return f"{100 * value:.1f}"
+
 
 COLUMNS = (
     Column(key="workload"),
     Column(key="size"),
     Column(key="dtype"),
     Column(key="gpu_type", heading="GPU"),
+    Column(key="parameters"),
     Column(key="scaling"),
     Column(key="scale", heading="GPUs", right=True),
     Column(key="gbs", heading="batch", right=True, optional=True),
     Column(key="n", heading="runs", right=True, optional=True),
     Column(key="step_time_s", heading="step (s)", show="{:.3f}".format, right=True, optional=True),
+    Column(key="metric"),
+    Column(key="value", right=True),
+    Column(key="unit"),
     Column(key="tokens_per_second_per_gpu", heading="tok/s/GPU", show="{:.1f}".format, right=True),
-    Column(key="efficiency", heading="eff. %", show=lambda value: f"{100 * value:.1f}", right=True),
+    Column(key="relative", heading="% of smallest", show=percent, right=True),
+    Column(key="efficiency", heading="eff. %", show=percent, right=True),
     Column(key="settings"),
 )
 
@@ -35,10 +59,10 @@ COLUMNS = (
 class Series(NamedTuple):
     """What the points of one line have in common: the batch (per GPU for weak scaling), and every other setting.
 
-    ``gpus_per_node``: of its points on several nodes, None without any.
+    ``kind``: None where no model is trained; ``gpus_per_node``: of its points on several nodes, None without any.
     """
 
-    kind: Kind
+    kind: Kind | None
     batch: Fraction
     settings: Hashable
     gpus_per_node: int | None = None
@@ -46,32 +70,33 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One scale of a model: the mean step time of its ``n`` runs, and the efficiency.
+    """One scale of a configuration: the mean ``value`` of ``metric`` in its ``n`` runs, relative to another scale.
 
-    ``weak``: the batch grows with the GPUs; ``strong``: it is constant. In both, the efficiency is the throughput per
-    GPU relative to the smallest scale measured; ``rates``: that throughput for each run. ``settings``: how the series
-    differs from others of the same model.
+    ``relative``: to the smallest scale measured, better above 1. For training it is the scaling efficiency: ``value``
+    is the throughput of one GPU at ``step_time_s``; ``weak``: the batch grows with the GPUs; ``strong``: it is
+    constant. ``values``: that of each run. ``settings``: how the series differs from others of the same configuration.
     """
 
-    kind: Kind
+    kind: Kind | None
     configuration: Configuration
     n: int
-    step_time_s: float
-    tokens_per_second_per_gpu: float
-    efficiency: float
+    metric: MetricSpec
+    value: float
+    relative: float
     series: Series
+    step_time_s: float | None = None
     settings: str = ""
-    rates: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()
 
 
-_GROWS = (*TITLE, "gbs")  # what may differ between the points of a series, and what every row shows
+_GROWS = (*TITLE, "gbs", "parameters")  # what may differ between the points of a series, and what every row shows
 _MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
 
 
-def efficiencies(results: Iterable[Result]) -> list[Point]:
-    """The points of each model that was measured at two scales or more with the same settings.
+def scaling_points(results: Iterable[Result]) -> list[Point]:
+    """The points of each configuration that was measured at two scales or more with the same settings.
 
-    By model, kind and settings, then by ascending scale.
+    By configuration, kind and settings, then by ascending scale.
     """
     found = _series([result for result in results if result.identity.configuration is not None and measures(result)])
     several = [(series, scales) for series, scales in found.items() if len(scales) > 1]
@@ -88,7 +113,7 @@ def efficiencies(results: Iterable[Result]) -> list[Point]:
 
 def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]:
     """The results of each series by scale; a run on one node belongs to each size of node that it fits."""
-    bases = [(_base(kind, result), result) for result in measured for kind in (WEAK, STRONG)]
+    bases = [(_base(kind, result), result) for result in measured for kind in _kinds(result)]
     wide: dict[Series, set[int]] = {}
     for base, result in bases:
         if (own := _per_node(result)) is not None:
@@ -105,18 +130,24 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
     return found
 
 
-def _base(kind: Kind, result: Result) -> Series:
+def _kinds(result: Result) -> tuple[Kind | None, ...]:
+    own = result.identity.configuration
+    return (WEAK, STRONG) if own is not None and own.gbs is not None else (None,)
+
+
+def _base(kind: Kind | None, result: Result) -> Series:
     """Equal for results that differ only in the scale, and in a batch that grows with it (weak) or is constant."""
     own = result.identity.configuration
     assert own is not None
     batch = Fraction(own.gbs or 0, own.scale if kind == WEAK else 1)
     alike = replace(own, scale=0, gbs=0, gpus_per_node=None)
-    return Series(kind, batch, pool_key(replace(result, identity=replace(result.identity, configuration=alike))))
+    key = pool_key(replace(result, identity=replace(result.identity, configuration=alike)))
+    return Series(kind, batch, (key, result.metrics.headline))
 
 
 def settings(result: Result) -> frozenset[Hashable]:
     """The ``settings`` of every series that a result with a configuration may belong to."""
-    return frozenset(_base(kind, result).settings for kind in (WEAK, STRONG))
+    return frozenset(_base(kind, result).settings for kind in _kinds(result))
 
 
 def _per_node(result: Result) -> int | None:
@@ -128,56 +159,89 @@ def _per_node(result: Result) -> int | None:
 
 def _title(series: Series, scales: Mapping[int, Sequence[Result]]) -> tuple[Any, ...]:
     own = scales[max(scales)][0].identity.configuration
-    return (*(str(getattr(own, name)) for name in _MODEL), series.kind, series.batch)
+    words = (str(getattr(own, name)) for name in _MODEL)
+    return (*words, parameters_in_words(own.parameters if own else {}), series.kind or "", series.batch)
 
 
 def _points(series: Series, scales: Mapping[int, Sequence[Result]], note: str) -> list[Point]:
     found: list[Point] = []
-    for scale, own in sorted(scales.items()):
-        together, configuration = pooled(own), own[0].identity.configuration
-        assert together is not None
+    for _, own in sorted(scales.items()):
+        metric = metric_of(own[0]) if series.kind is None else RATE
+        values, configuration = _values(series, own), own[0].identity.configuration
         assert configuration is not None
-        tokens = (
-            tokens_per_second(configuration.seq_length or 0, configuration.gbs or 0, 1.0) / scale
-        )  # of one GPU in a step
-        rate = tokens / together.mean
-        smallest = found[0].tokens_per_second_per_gpu if found else rate
+        together, times = pool(values, metric.name), pooled(own, STEP_TIME)
+        smallest = Spread(found[0].value if found else together.mean, 0.0, 1)
         found.append(
             Point(
                 kind=series.kind,
                 configuration=configuration,
                 n=together.n,
-                step_time_s=together.mean,
-                tokens_per_second_per_gpu=rate,
-                efficiency=rate / smallest,
+                metric=metric,
+                value=together.mean,
+                relative=ratio_of(together, smallest, metric.better).value,
                 series=series,
+                step_time_s=times and times.mean,
                 settings=note,
-                rates=tuple(sorted(tokens / one.metrics.step_time for one in own if one.metrics.step_time is not None)),
+                values=tuple(sorted(values)),
             )
         )
     return found
 
 
+def _values(series: Series, runs: Sequence[Result]) -> list[float]:
+    """What each run measured: of training, the tokens per second of one GPU."""
+    if series.kind is None:
+        return [run.metrics.value.mean for run in runs if run.metrics.value is not None]
+    found = []
+    for run in runs:
+        own, time = run.identity.configuration, run.metrics.step_time
+        if own is not None and time is not None:
+            found.append(tokens_per_second(own.seq_length or 0, own.gbs or 0, time) / own.scale)
+    return found
+
+
 def columns(points: Iterable[Point], fmt: str) -> list[Column]:
-    """The columns of their table; settings are for data, and where they tell series apart."""
-    with_settings = fmt in ("json", "csv") or any(point.settings for point in points)
-    return [column for column in COLUMNS if with_settings or column.key != "settings"]
+    """The columns of their table: all for programs; for people those that have a value in any row."""
+    points = list(points)
+    if fmt in ("json", "csv"):
+        return list(COLUMNS)
+    metrics = {point.metric for point in points}
+    hidden = {"metric", "value", "relative"} if metrics <= {RATE} else {RATE.name, "efficiency"}
+    hidden |= {"unit", "metric"} if len(metrics) == 1 else {"unit"}
+    rows = [cells(point, fmt) for point in points]
+    empty = {column.key for column in COLUMNS if all(row[column.key] is None for row in rows)}
+    empty = empty if rows else {"parameters", "settings"}
+    shown = [column for column in COLUMNS if column.key not in hidden | empty]
+    return [replace(one, heading=heading(metrics, "value")) if one.key == "value" else one for one in shown]
 
 
-def cells(point: Point) -> dict[str, Any]:
-    """One point of a model's scaling as a row of COLUMNS."""
-    own = point.configuration
+def cells(point: Point, fmt: str, *, mixed: bool = False) -> dict[str, Any]:
+    """One point as a row of COLUMNS; ``mixed``: beside points of other metrics, so the value has its unit."""
+    own, training = point.configuration, point.kind is not None
+    text = shown_value(point.value, point.metric.unit if mixed else "")
     return {
         "workload": own.workload,
         "size": own.model_size,
         "dtype": own.dtype,
         "gpu_type": own.gpu_type,
+        "parameters": parameters_in_words(own.parameters) or None,
         "scaling": point.kind,
         "scale": own.scale,
         "gbs": own.gbs,
         "n": point.n,
-        "step_time_s": point.step_time_s,
-        "tokens_per_second_per_gpu": point.tokens_per_second_per_gpu,
-        "efficiency": point.efficiency,
+        "step_time_s": point.step_time_s if training else None,
+        "metric": point.metric.name,
+        "value": point.value if fmt in ("json", "csv") else text,
+        "unit": point.metric.unit,
+        "tokens_per_second_per_gpu": point.value if training else None,
+        "relative": point.relative,
+        "efficiency": point.relative if training else None,
         "settings": point.settings or None,
     }
+
+
+def rows_of(points: Iterable[Point], fmt: str) -> list[dict[str, Any]]:
+    """The points as rows of COLUMNS."""
+    points = list(points)
+    mixed = len({point.metric for point in points}) > 1
+    return [cells(point, fmt, mixed=mixed) for point in points]

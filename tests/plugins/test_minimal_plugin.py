@@ -11,7 +11,7 @@ import pluggy
 from llmb import hookspecs
 from llmb.planning.listing import disagreements
 from llmb.plugins.scaffold import scaffold
-from llmb.workload.published import read_published
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload, read_workload
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"

@@ -17,7 +17,8 @@ from llmb.planning.listing import FLOPS, MFU, disagreements
 from llmb.stats.measure import LAST, Window
 from llmb.workload.gpus import known_types
 from llmb.workload.model import GQA, HYBRID, OLD
-from llmb.workload.published import Figure, read_published
+from llmb.workload.published import Figure
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
 
@@ -401,8 +402,12 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
         "dtype": "fp8",
         "scale": 512,
         "gbs": 128,
+        "parameters": {},
         "window": "last",
         "steps": 100,
+        "metric": "step_time",
+        "value": 3.26,
+        "unit": "s",
         "step_time_s": 3.26,
         "tokens_per_second": 160825,
         "mfu": 0.3914,

@@ -11,10 +11,10 @@ from llmb.planning.select import Selection, discover
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job, JobRequest
 from llmb.stats.measure import default_window
-from llmb.verdict.judge import find_reference
+from llmb.verdict.reference import find_reference
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, parameters
-from llmb.workload.published import read_published
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload
 
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")

@@ -13,7 +13,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.planning.plan import Plan, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
-from llmb.workload.published import read_published
+from llmb.workload.published_tables import read_published
 from llmb.workload.switches import Switches
 
 PLUGINS = load_plugins(builtin_plugins())

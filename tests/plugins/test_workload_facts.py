@@ -11,7 +11,8 @@ import llmb_nemotron4
 import llmb_nemotronh
 from llmb.workload.gpus import known_types
 from llmb.workload.model import MambaShape
-from llmb.workload.published import read_published, release_order
+from llmb.workload.published import release_order
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import NemoRecipe, NemoRelease, Workload
 
 NEMOTRON4, LLAMA, NEMOTRONH = (module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh))
@@ -215,7 +216,7 @@ def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoReci
 @pytest.mark.parametrize("workload", ALL, ids=key)
 def test_a_row_follows_the_release_of_its_newest_figure(workload: Workload) -> None:
     """Which is what a run is compared with where nobody asks for another release."""
-    newest: dict[tuple[str, str, str, int, int], str] = {}
+    newest: dict[tuple[str, str, str, int, int | None], str] = {}
     for figure in read_published(workload):
         case = (figure.model_size, figure.gpu_type, figure.dtype, figure.scale, figure.gbs)
         newest[case] = max(figure.release, newest.get(case, ""), key=release_order)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of one GPU against the number of GPUs, with published figures and the ideal line. Pure."""
+"""What was measured against the number of GPUs, with published figures and a line at the smallest scale. Pure."""
 
 from llmb.report.entries import Family
 from llmb.report.svg.draw import Axis, around, dot, few, in_digits, label, line, path, picture, shape, spaced
+from llmb.stats.metrics import heading, shown
+from llmb.verdict.scaling import percent
 
 WIDTH, HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 446.0, 16.0, 206.0
@@ -12,26 +14,27 @@ _LEAST_REACH = 0.08  # of the middle
 
 def scaling_picture(key: str, family: Family) -> str:
     """The picture of one family."""
-    ideal = family.points[0].tokens_per_second_per_gpu
-    rates = [ideal, *(rate for _, rate in family.rates), *(one.rate for one in family.published)]
+    smallest = family.points[0].value
+    values = [smallest, *(value for _, value in family.values), *(one.value for one in family.published)]
     scales = sorted({point.configuration.scale for point in family.points} | {one.scale for one in family.published})
-    low, high = around(rates, _LEAST_REACH)
+    low, high = around(values, _LEAST_REACH)
     across = Axis(low=scales[0] / 1.25, high=scales[-1] * 1.25, start=_LEFT, end=_RIGHT, log=True)
     up = Axis(low=low, high=high, start=_BOTTOM, end=_TOP)
     parts = [
-        *_grid(up),
+        *_grid(up, heading([family.metric], "") if family.kind is None else "tokens/s per GPU"),
         *_scales(across, scales),
-        line("ideal", _LEFT, up.at(ideal), _RIGHT, up.at(ideal)),
+        line("ideal", _LEFT, up.at(smallest), _RIGHT, up.at(smallest)),
         *_published(family, across, up),
         *_measured(family, across, up),
     ]
-    title = f"{family.label}: tokens per second of one GPU, by the number of GPUs"
+    what = family.metric.name if family.kind is None else "tokens per second of one GPU"
+    title = f"{family.label}: {what}, by the number of GPUs"
     return picture(key, title, _description(family), WIDTH, HEIGHT, *parts, kind="scaling")
 
 
-def _grid(up: Axis) -> list[str]:
+def _grid(up: Axis, what: str) -> list[str]:
     ticks = up.ticks(5)
-    parts = [label("tokens/s per GPU", 0, _TOP - 4)]
+    parts = [label(what, 0, _TOP - 4)]
     for value, words in zip(ticks, in_digits(ticks), strict=True):
         if up.at(value) > _TOP + 4:
             parts.append(label(words, _LEFT - 8, up.at(value) + 4, anchor="end"))
@@ -53,32 +56,38 @@ def _scales(across: Axis, scales: list[int]) -> list[str]:
 def _published(family: Family, across: Axis, up: Axis) -> list[str]:
     parts = []
     for one in family.published:
-        x, y = across.at(one.scale), up.at(one.rate)
+        x, y = across.at(one.scale), up.at(one.value)
         corners = [(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)]
-        description = f"published with {one.release}, {one.scale} GPUs: {one.rate:,.0f} tokens/s per GPU"
+        description = f"published with {one.release}, {one.scale} GPUs: {_in_words(family, one.value)}"
         parts.append(shape("published", corners, description))
     return parts
 
 
 def _measured(family: Family, across: Axis, up: Axis) -> list[str]:
-    places = [(across.at(p.configuration.scale), up.at(p.tokens_per_second_per_gpu)) for p in family.points]
+    places = [(across.at(p.configuration.scale), up.at(p.value)) for p in family.points]
     parts = [path("line", places)]
     for point in family.points:
         scale = point.configuration.scale
-        rates = few([rate for own, rate in family.rates if own == scale], _MOST_DOTS)
-        parts += [dot("repeat", across.at(scale), up.at(rate), 2) for rate in rates]
+        values = few([value for own, value in family.values if own == scale], _MOST_DOTS)
+        parts += [dot("repeat", across.at(scale), up.at(value), 2) for value in values]
     for (x, y), point in zip(places, family.points, strict=True):
-        description = f"{point.configuration.scale} GPUs: {point.tokens_per_second_per_gpu:,.0f} tokens/s per GPU"
-        parts.append(
-            dot("measured", x, y, 4.5, f"{description}, {100 * point.efficiency:.1f} % of the smallest scale's")
-        )
+        description = f"{point.configuration.scale} GPUs: {_in_words(family, point.value)}"
+        parts.append(dot("measured", x, y, 4.5, f"{description}, {percent(point.relative)} % of the smallest scale"))
     return parts
+
+
+def _figure(family: Family, value: float) -> str:
+    return shown(value) if family.kind is None else f"{value:,.0f}"
+
+
+def _in_words(family: Family, value: float) -> str:
+    return f"{_figure(family, value)} {family.metric.unit if family.kind is None else 'tokens/s per GPU'}".strip()
 
 
 def _description(family: Family) -> str:
     measured = ", ".join(
-        f"{point.configuration.scale} GPUs {point.tokens_per_second_per_gpu:,.0f} ({100 * point.efficiency:.1f} %)"
+        f"{point.configuration.scale} GPUs {_figure(family, point.value)} ({percent(point.relative)} %)"
         for point in family.points
     )
-    known = ", ".join(f"{one.scale} GPUs {one.rate:,.0f}" for one in family.published)
+    known = ", ".join(f"{one.scale} GPUs {_figure(family, one.value)}" for one in family.published)
     return f"Measured: {measured}." + (f" Published: {known}." if known else "")

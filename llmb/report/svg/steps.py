@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step time over the iterations of one run, the window shaded and its outliers marked. Pure."""
+"""What each iteration of one run measured, the window shaded and its outliers marked. Pure."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ from llmb.logs.samples import Step
 from llmb.report.svg import draw
 from llmb.report.svg.draw import Axis, Value, dot, label, line
 from llmb.stats.measure import Window
+from llmb.stats.metrics import LOWER, STEP_TIME, TRAINING_BY_NAME, MetricSpec
 
 WIDTH, HEIGHT = 280.0, 112.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 276.0, 8.0, 92.0
@@ -26,16 +27,16 @@ def steps_picture(
     outliers: Collection[int] = (),
     mean: float | None = None,
     planned: int | None = None,
+    metric: MetricSpec = TRAINING_BY_NAME[STEP_TIME],
 ) -> str:
-    """The picture; empty without a step whose time is a number. Times in seconds; ``planned``: how many steps there
-    were to be."""
-    points = [
-        (step.iteration, step.step_time) for step in steps if math.isfinite(step.step_time) and step.step_time > 0
-    ]
+    """The picture of a metric; empty without a step whose value is a number. ``mean``: over the window; ``planned``:
+    how many steps there were to be."""
+    values = ((step.iteration, _value(step, metric)) for step in steps)
+    points = [(iteration, value) for iteration, value in values if math.isfinite(value) and value > 0]
     if not points:
         return ""
-    counted = [time for i, time in points if window is not None and window.first <= i <= window.last]
-    low, high = draw.around(counted or [time for _, time in points], _LEAST_REACH)
+    counted = [value for i, value in points if window is not None and window.first <= i <= window.last]
+    low, high = draw.around(counted or [value for _, value in points], _LEAST_REACH)
     first, last = points[0][0], max(points[-1][0], points[0][0] + 1, (planned or 0) - 1)
     across = Axis(low=first, high=last, start=_LEFT, end=_RIGHT)
     up = Axis(low=low, high=high, start=_BOTTOM, end=_TOP)
@@ -45,9 +46,14 @@ def steps_picture(
         *_iterations(across, window),
         *_mean(across, up, window, mean),
         *_lines(across, up, draw.thinned(points, _MOST_POINTS)),
-        *_marks(across, up, points, outliers),
+        *_marks(across, up, points, outliers, metric),
     ]
-    return draw.picture(key, title, _description(points, window, outliers, mean), WIDTH, HEIGHT, *parts, kind="steps")
+    description = _description(points, window, outliers, mean, metric)
+    return draw.picture(key, title, description, WIDTH, HEIGHT, *parts, kind="steps")
+
+
+def _value(step: Step, metric: MetricSpec) -> float:
+    return step.step_time if metric.name == STEP_TIME else step.values.get(metric.name, math.nan)
 
 
 def _shade(across: Axis, window: Window | None) -> list[str]:
@@ -95,22 +101,45 @@ def _lines(across: Axis, up: Axis, points: Sequence[tuple[int, float]]) -> list[
     drawn = []
     for inside, stretch in itertools.groupby(points, key=lambda point: up.holds(point[1])):
         if inside:
-            places = [(across.at(i), up.at(time)) for i, time in stretch]
+            places = [(across.at(i), up.at(value)) for i, value in stretch]
             drawn.append(draw.path("line", places) if len(places) > 1 else dot("line-dot", *places[0], 1.2))
     return drawn
 
 
-def _marks(across: Axis, up: Axis, points: Sequence[tuple[int, float]], outliers: Collection[int]) -> list[str]:
+def _marks(
+    across: Axis, up: Axis, points: Sequence[tuple[int, float]], outliers: Collection[int], metric: MetricSpec
+) -> list[str]:
+    """The outliers, and triangles where a value that is worse lies beyond the height."""
     rings = sorted((point for point in points if point[0] in outliers), key=lambda point: -point[1])[:_MOST_MARKS]
-    beyond = [(across.at(i), i, time) for i, time in points if i not in outliers and time > up.high]
     drawn = [
-        dot("outlier", across.at(i), up.at(time), 3.4, f"iteration {i}: {time:.4g} s, far from the median")
-        for i, time in sorted(rings)
+        dot(
+            "outlier",
+            across.at(i),
+            up.at(value),
+            3.4,
+            f"iteration {i}: {_in_words(value, metric)}, far from the median",
+        )
+        for i, value in sorted(rings)
     ]
-    for place, i, time in _apart(beyond):
-        corners = [(place, _TOP - 6), (place - 3.5, _TOP), (place + 3.5, _TOP)]
-        drawn.append(draw.shape("beyond", corners, f"iteration {i}: {time:.4g} s, beyond the picture"))
+    low = metric.better != LOWER
+    edge, tip = (_BOTTOM, _BOTTOM + 6) if low else (_TOP, _TOP - 6)
+    beyond = [
+        (across.at(i), i, value)
+        for i, value in points
+        if i not in outliers and (value < up.low if low else value > up.high)
+    ]
+    for place, i, value in _apart(beyond):
+        corners = [(place, tip), (place - 3.5, edge), (place + 3.5, edge)]
+        drawn.append(draw.shape("beyond", corners, f"{_step(i, value, metric)}, beyond the picture"))
     return drawn
+
+
+def _step(iteration: int, value: float, metric: MetricSpec) -> str:
+    return f"iteration {iteration}: {_in_words(value, metric)}"
+
+
+def _in_words(value: float, metric: MetricSpec) -> str:
+    return f"{value:.4g} {metric.unit}".strip()
 
 
 def _apart(beyond: Sequence[tuple[float, int, float]]) -> list[tuple[float, int, float]]:
@@ -123,12 +152,18 @@ def _apart(beyond: Sequence[tuple[float, int, float]]) -> list[tuple[float, int,
 
 
 def _description(
-    points: Sequence[tuple[int, float]], window: Window | None, outliers: Collection[int], mean: float | None
+    points: Sequence[tuple[int, float]],
+    window: Window | None,
+    outliers: Collection[int],
+    mean: float | None,
+    metric: MetricSpec,
 ) -> str:
     parts = [f"{len(points)} steps, iterations {points[0][0]} to {points[-1][0]}"]
     if mean is not None and window is not None:
-        parts.append(f"mean {mean:.3f} s over the shaded window {window}")
+        shown = f"{mean:.3f} s" if metric.name == STEP_TIME else _in_words(mean, metric)
+        parts.append(f"mean {shown} over the shaded window {window}")
     if outliers:
         parts.append(f"far from the median: iterations {', '.join(map(str, sorted(outliers)[:12]))}")
-    highest = max(points, key=lambda point: point[1])
-    return f"{'; '.join(parts)}; the longest step took {highest[1]:.4g} s at iteration {highest[0]}"
+    worst = (max if metric.better == LOWER else min)(points, key=lambda point: point[1])
+    word = "the longest step took" if metric.name == STEP_TIME else "the worst is"
+    return f"{'; '.join(parts)}; {word} {_in_words(worst[1], metric)} at iteration {worst[0]}"

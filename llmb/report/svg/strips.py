@@ -39,7 +39,7 @@ def ratio_strip(
     if len(ratios) > 1:
         parts += [dot("repeat", axis.at(value), _MIDDLE, 2, f"{value:.3f}") for value in few(ratios, _MOST_DOTS)]
     parts.append(_point(axis, kind, mean))
-    description = f"{mean:.3f} of the published throughput"
+    description = f"{mean:.3f} of the published figure"
     if interval is not None:
         description += f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
     return picture(key, f"ratio {mean:.3f}", description, WIDTH, HEIGHT, *parts, kind="strip")

@@ -42,7 +42,7 @@ def right(workload: Workload) -> Figure:
         gbs=gbs,
         seq_length=model.seq_length,
         num_layers=model.layers,
-        step_time_s=seconds,
+        value=seconds,
         tokens_per_second=round(rate),
         days_per_1t_tokens=round(days_to_train(1e12, rate), 2),
         mfu=round(mfu(model_tflops_per_gpu(gbs, flops, seconds, gpus), peak), 4),

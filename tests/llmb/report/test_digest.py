@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from llmb.failures import Cause
 from llmb.report.markdown import LEAST, digest
-from llmb.results.columns import legend
 from llmb.results.result import CANCELLED, FAILED, RUNNING, SUCCESS, Identity, Result, Verdict
+from llmb.results.table import legend
 from llmb.verdict.judge import NO_REFERENCE, PASS
 
 Wording = Callable[..., None]

@@ -57,7 +57,7 @@ def test_repeats_are_one_entry_with_a_common_ratio(empty_night: Night, gather: G
     assert entry.ratio is not None
     assert (entry.result.verdict.repeats, len(entry.runs), entry.note) == (3, 3, "")
     wording("report", str(entry.label))
-    assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.step_time.mean if entry.step_time else 0)
+    assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.value.mean if entry.value else 0)
     assert entry.mfu is not None
     assert 0.5 < entry.mfu < 0.7
 
@@ -206,11 +206,12 @@ def test_scaling_has_the_published_figures_of_the_same_batch(morning: Report, wo
     wording("report", str(bf16.batch))
     assert [one.scale for one in bf16.published] == [16, 32, 64, 128, 256, 512]
     first = bf16.published[0]
-    assert (first.release, first.step_time_s) == ("25.05", 2.746)
-    assert first.rate == pytest.approx(4096 * 64 / 2.746 / 16)
-    assert len(bf16.rates) == sum(point.n for point in bf16.points)
+    assert first.release == "25.05"
+    assert first.value == pytest.approx(4096 * 64 / 2.746 / 16)
+    assert len(bf16.values) == sum(point.n for point in bf16.points)
     old = next(family for family in families_of(replace(morning, release="25.04")) if family.label == bf16.label)
-    assert (old.published[0].release, old.published[0].step_time_s) == ("25.04", 2.66)
+    assert old.published[0].release == "25.04"
+    assert old.published[0].value == pytest.approx(4096 * 64 / 2.66 / 16)
 
 
 def test_every_word_has_a_meaning() -> None:

@@ -15,11 +15,12 @@ import pytest
 
 from llmb.errors import UsageError
 from llmb.logs.formats import ParseSpec
-from llmb.results.columns import csv_columns, csv_rows, report, table_of
+from llmb.results.columns import csv_columns, csv_rows, report
 from llmb.results.facts import LOSS_NAN
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.results.recorded import result_of_log, result_of_run
 from llmb.results.result import Result, Verdict
+from llmb.results.table import table_of
 from llmb.runs import record as records
 from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
@@ -445,7 +446,7 @@ def test_the_published_row(tmp_path: Path) -> None:
 
 def test_csv_has_every_field(run: RunRecord) -> None:
     got = result(run, "FAILED", steps(21))
-    text = render(csv_columns(), csv_rows([got]), "csv")
+    text = render(csv_columns([got]), csv_rows([got]), "csv")
     assert text.startswith(CSV_HEAD)
     (row,) = csv.DictReader(io.StringIO(text))
     assert set(row) >= {*FIELDS, "filename", "reference_release", "log_framework", "statistics_median"} - {"reference"}

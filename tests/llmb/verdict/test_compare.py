@@ -14,7 +14,7 @@ from llmb.runs.job import Job, Training
 from llmb.stats.measure import Window
 from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
-from llmb.verdict.scaling import STRONG, WEAK, columns, efficiencies
+from llmb.verdict.scaling import STRONG, WEAK, columns, scaling_points
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure
 
@@ -83,7 +83,7 @@ def test_both_sides_of_a_line_have_the_same_mean() -> None:
     assert row.step_time_s == row.reference.step_time_s == pytest.approx((0.582 + 3.233) / 2)
     row = only(runs, [result("c", 1.1), result("d", 1.3)])
     assert row.reference is not None
-    assert row.ratio == pytest.approx(row.reference.step_time_s / (row.step_time_s or 0))
+    assert row.ratio == pytest.approx(row.reference.value / (row.step_time_s or 0))
     assert row.ratio_interval is not None
     assert row.ratio is not None
     assert 0 < row.ratio_interval[0] < row.ratio < row.ratio_interval[1]
@@ -206,7 +206,7 @@ FIGURE = Figure(
     gbs=64,
     seq_length=4096,
     num_layers=32,
-    step_time_s=2.0,
+    value=2.0,
 )
 
 
@@ -231,16 +231,16 @@ def test_weak_and_strong_scaling() -> None:
         result("y", None, status=FAILED),
         result("z", change={"dtype": "fp8"}),
     ]
-    points = efficiencies(ours)
-    assert [(p.kind, p.configuration.scale, p.n, round(p.efficiency, 4)) for p in points] == [
+    points = scaling_points(ours)
+    assert [(p.kind, p.configuration.scale, p.n, round(p.relative, 4)) for p in points] == [
         (STRONG, 16, 2, 1.0),
         (STRONG, 32, 1, round(2.1 / 1.2 / 2, 4)),
         (STRONG, 64, 1, round(2.1 / 0.7 / 4, 4)),
         (WEAK, 16, 2, 1.0),
         (WEAK, 32, 1, round(2.1 / 2.4, 4)),
     ]
-    assert points[0].tokens_per_second_per_gpu == pytest.approx(4096 * 64 / 2.1 / 16)
-    assert efficiencies(ours[::-1]) == points
+    assert points[0].value == pytest.approx(4096 * 64 / 2.1 / 16)
+    assert scaling_points(ours[::-1]) == points
 
 
 def test_scales_of_other_settings_are_no_series() -> None:
@@ -252,8 +252,8 @@ def test_scales_of_other_settings_are_no_series() -> None:
         result("d", 3.3, change={"scale": 32, "gbs": 128, **other}),
         result("e", 9.0, change={"scale": 64, "gbs": 256, "image": "mine"}),
     ]
-    points = efficiencies(ours)
-    assert [(p.configuration.scale, p.n, p.settings, round(p.efficiency, 4)) for p in points] == [
+    points = scaling_points(ours)
+    assert [(p.configuration.scale, p.n, p.settings, round(p.relative, 4)) for p in points] == [
         (16, 1, "tp 2", 1.0),
         (32, 1, "tp 2", round(2.0 / 2.4, 4)),
         (16, 1, "tp 4, NCCL_ALGO=Ring", 1.0),
@@ -267,18 +267,18 @@ def test_one_node_goes_with_nodes_of_every_width() -> None:
     def on(name: str, scale: int, per_node: int, seconds: float) -> Result:
         return result(name, seconds, change={"scale": scale, "gbs": 4 * scale, "gpus_per_node": per_node})
 
-    points = efficiencies([on("a", 4, 4, 2.0), on("b", 8, 8, 2.1), on("c", 16, 8, 2.2), on("d", 16, 4, 2.5)])
+    points = scaling_points([on("a", 4, 4, 2.0), on("b", 8, 8, 2.1), on("c", 16, 8, 2.2), on("d", 16, 4, 2.5)])
     weak = [p for p in points if p.kind == WEAK]
     four, eight = sorted({p.settings for p in weak})
     assert ("4" in four, "8" in eight) == (True, True)
     found = [(p.configuration.scale, p.settings, p.step_time_s) for p in weak]
     assert found == [(4, four, 2.0), (16, four, 2.5), (4, eight, 2.0), (8, eight, 2.1), (16, eight, 2.2)]
-    points = efficiencies([on("a", 1, 1, 2.0), on("b", 2, 2, 2.1)])
+    points = scaling_points([on("a", 1, 1, 2.0), on("b", 2, 2, 2.1)])
     assert [p.configuration.scale for p in points] == [1, 2]
 
 
 def test_one_scale_has_no_efficiency() -> None:
-    assert efficiencies([result("a"), result("b")]) == []
+    assert scaling_points([result("a"), result("b")]) == []
 
 
 MODEL = ModelShape(architecture="nemotron", layers=32, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=4096)

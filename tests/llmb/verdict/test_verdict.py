@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
 from llmb.stats.measure import LAST, Spread, Window, spread
+from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
 from llmb.verdict.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -21,16 +22,16 @@ from llmb.verdict.judge import (
     SUSPICIOUS,
     WARN,
     Judgement,
-    find_reference,
     judge,
-    judge_times,
+    judge_values,
     published,
-    same_window,
-    throughput_ratio,
+    ratio_of,
 )
+from llmb.verdict.reference import find_reference, same_window
 from llmb.workload.published import Figure
 
 Wording = Callable[..., None]
+TIME = TRAINING_BY_NAME[STEP_TIME]
 
 CONFIGURATION = Configuration(
     workload="w",
@@ -57,7 +58,7 @@ FIGURE = Figure(
     gbs=64,
     seq_length=4096,
     num_layers=32,
-    step_time_s=2.0,
+    value=2.0,
 )
 
 
@@ -82,7 +83,7 @@ def judged(*results: Result, figures: tuple[Figure, ...] = (FIGURE,), release: s
 def judge_ratios(ratios: list[float], reference: Spread | None = None) -> Judgement:
     """The judgement on step times that have these ratios to the reference."""
     known = reference or published(2.0)
-    return judge_times([known.mean / ratio for ratio in ratios], known)
+    return judge_values([known.mean / ratio for ratio in ratios], known, TIME)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +139,19 @@ def test_the_spread_of_the_reference_counts_too() -> None:
 
 
 def test_repeats_are_one_measurement_of_all_their_steps() -> None:
-    found = judge_times([2.0, 4.0], published(2.4))
-    assert (found.step_time, found.ratio) == (3.0, 0.8)  # all tokens by all time, whichever run had them
+    found = judge_values([2.0, 4.0], published(2.4), TIME)
+    assert (found.value, found.ratio) == (3.0, 0.8)  # all tokens by all time, whichever run had them
 
 
 @given(
-    st.lists(st.floats(0.001, 1000), min_size=2, max_size=6), st.lists(st.floats(0.001, 1000), min_size=1, max_size=6)
+    st.lists(st.floats(0.001, 1000), min_size=2, max_size=6),
+    st.lists(st.floats(0.001, 1000), min_size=1, max_size=6),
+    st.sampled_from(["higher", "lower"]),
 )
-def test_the_other_way_round_everything_is_its_inverse(ours: list[float], theirs: list[float]) -> None:
-    there, back = throughput_ratio(spread(ours), spread(theirs)), throughput_ratio(spread(theirs), spread(ours))
+def test_the_other_way_round_everything_is_its_inverse(ours: list[float], theirs: list[float], better: Better) -> None:
+    there, back = (
+        ratio_of(*sides, better) for sides in ((spread(ours), spread(theirs)), (spread(theirs), spread(ours)))
+    )
     assert there.interval is not None
     assert back.interval is not None
     assert 0 < there.interval[0] <= there.value <= there.interval[1] < math.inf
@@ -193,8 +198,8 @@ def test_other_settings_are_compared(changes: dict[str, Any]) -> None:
 
 
 def test_the_newest_release_counts_unless_another_is_named(wording: Wording) -> None:
-    older = replace(FIGURE, release="25.04", step_time_s=1.9)
-    newest = replace(FIGURE, release="25.10", step_time_s=2.2)
+    older = replace(FIGURE, release="25.04", value=1.9)
+    newest = replace(FIGURE, release="25.10", value=2.2)
     for figures in [(older, FIGURE, newest), (newest, FIGURE, older)]:
         assert [find_reference(CONFIGURATION, figures, name)[0] for name in (None, "25.04")] == [newest, older]
     (got,) = judged(result(), figures=(older, FIGURE), release="24.11")
@@ -309,7 +314,7 @@ CASES = st.builds(
         [CONFIGURATION, *(replace(CONFIGURATION, **own) for own in ({"tp": 4}, {"scale": 32}, {"env": {"A": "1"}}))]
     ),
 )
-FIGURES = (FIGURE, replace(FIGURE, release="25.04", step_time_s=1.9), replace(FIGURE, scale=32, step_time_s=2.1))
+FIGURES = (FIGURE, replace(FIGURE, release="25.04", value=1.9), replace(FIGURE, scale=32, value=2.1))
 
 
 @given(st.lists(CASES, max_size=12), st.randoms(use_true_random=False))

@@ -10,7 +10,9 @@ import pytest
 
 from llmb.errors import InputFaults, UsageError, describe
 from llmb.stats.measure import LAST, Window
-from llmb.workload.published import check_release, read_published, release_order, releases
+from llmb.stats.metrics import MetricSpec
+from llmb.workload.published import check_release, release_order, releases
+from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload, read_workload
 
 WORKLOAD = """
@@ -36,6 +38,14 @@ tables:
 def workload(tmp_path: Path) -> Workload:
     (tmp_path / "workload.yaml").write_text(WORKLOAD.format(published="published: figures.yaml"))
     (tmp_path / "figures.yaml").write_text(TABLE)
+    return read_workload(tmp_path / "workload.yaml")
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Workload:
+    """A workload that trains nothing."""
+    (tmp_path / "workload.yaml").write_text(PLAIN)
+    (tmp_path / "figures.yaml").write_text(VALUES)
     return read_workload(tmp_path / "workload.yaml")
 
 
@@ -107,7 +117,8 @@ def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
     twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
     found = [(fault.code, fault.value) for fault in refused(workload, twice).faults]
     assert found == [
-        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2)) for scale, batch in ((8, 4), (16, 8))
+        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2, "step_time", ()))
+        for scale, batch in ((8, 4), (16, 8))
     ]
 
 
@@ -133,6 +144,87 @@ def test_a_release_that_is_not_known(workload: Workload) -> None:
     assert "25.10" in str(caught.value.hint)
     with pytest.raises(UsageError):
         check_release("25.1", ())
+
+
+PLAIN = """
+key: microbench
+title: Microbenchmarks
+default_size: all_reduce
+default_dtype: bf16
+metrics: [{name: busbw, unit: GB/s}, {name: latency, unit: us, better: lower}]
+parameters: {message_size: {default: 16M, choices: [16M, 256M]}, algorithm: {default: ring}}
+published: figures.yaml
+sizes: {all_reduce: {rows: [{gpu: any, dtype: bf16, scales: 8..32}]}}
+"""
+VALUES = """
+tables:
+  - {release: "1.0", source: s, window: 4-17, steps: 20, size: all_reduce, dtype: bf16, gpu: h100,
+     parameters: {message_size: 256M}, metric: busbw, values: {8: 480.2, 16: 366}}
+"""
+
+
+def test_a_table_of_a_metric_becomes_figures_with_all_parameters(plain: Workload) -> None:
+    first, second = read_published(plain)
+    assert (first.metric, first.value, first.scale) == (MetricSpec(name="busbw", unit="GB/s"), 480.2, 8)
+    assert first.parameters == {"message_size": "256M", "algorithm": "ring"}
+    assert (first.gbs, first.seq_length, first.num_layers, first.step_time_s, first.tokens_rate) == (None,) * 5
+    assert (second.scale, second.value) == (16, 366.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "key"),
+    [
+        ("metric: busbw", "metric: busbv", "metric-unknown", "tables.0.metric"),
+        ("metric: busbw", "metric: step_time", "metric-unknown", "tables.0.metric"),
+        ("metric: busbw, ", "", "key-missing", "tables.0"),
+        (", values: {8: 480.2, 16: 366}", "", "key-missing", "tables.0"),
+        ("metric: busbw, values: {8: 480.2, 16: 366}", "", "key-missing", "tables.0"),
+        ("{message_size: 256M}", "{mesage_size: 256M}", "parameter-unknown", "tables.0.parameters.mesage_size"),
+        ("{message_size: 256M}", "{message_size: 1M}", "value-not-allowed", "tables.0.parameters.message_size"),
+        ("metric: busbw", "gbs: 4N, metric: busbw", "not-training", "tables.0.gbs"),
+        ("metric: busbw", "layers: 4, metric: busbw", "not-training", "tables.0.layers"),
+        ("metric: busbw", "step_time_s: {8: 1}, metric: busbw", "key-excess", "tables.0.values"),
+        ("{8: 480.2", "{8: 0", "value-not-allowed", "tables.0.values"),
+    ],
+)
+def test_faults_of_a_table_of_a_metric(
+    old: str, new: str, code: str, key: str, plain: Workload, wording: Callable[..., None]
+) -> None:
+    assert old in VALUES
+    error = refused(plain, VALUES.replace(old, new))
+    assert (error.code, error.key) == (code, key)
+    wording("yaml", describe(error))
+
+
+def test_one_release_may_have_several_metrics_and_parameters(plain: Workload) -> None:
+    assert plain.published is not None
+    row = VALUES.replace("\ntables:\n", "")
+    more = VALUES + row.replace("busbw", "latency") + row.replace("{message_size: 256M}", "{}")
+    plain.published.write_text(more)
+    assert [figure.metric.name for figure in read_published(plain)] == ["busbw"] * 2 + ["latency"] * 2 + ["busbw"] * 2
+    twice = refused(plain, VALUES + row)
+    assert {fault.code for fault in twice.faults} == {"figure-duplicate"}
+    assert len(twice.faults) == 2
+
+
+def test_training_may_publish_tokens_per_second(workload: Workload) -> None:
+    assert workload.published is not None
+    text = TABLE[: TABLE.index("step_time_s")] + "metric: tokens_per_second_per_gpu, values: {8: 2, 16: 3}}\n"
+    workload.published.write_text(text)
+    first, _ = read_published(workload)
+    assert (first.metric.name, first.metric.unit, first.value) == ("tokens_per_second_per_gpu", "tokens/s/GPU", 2.0)
+    assert (first.step_time_s, first.seconds_per_step) == (None, 4 * 8 / 2.0 / 8)
+    refused_text = text.replace("gbs: N/2,", "")
+    error = refused(workload, refused_text)
+    assert (error.code, error.key) == ("key-missing", "tables.0")
+
+
+def test_the_example_of_a_metric_in_the_documentation(plain: Workload) -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "write-a-plugin.md").read_text("utf-8")
+    (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "metric: busbw" in text]
+    assert plain.published is not None
+    plain.published.write_text("tables:\n" + example)
+    assert [(figure.scale, figure.value) for figure in read_published(plain)] == [(8, 480.2), (16, 366.0)]
 
 
 def test_the_example_in_the_documentation(workload: Workload) -> None:

@@ -19,7 +19,8 @@ from llmb.errors import Fault, InputFaults
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import RUNNING, JobState
-from llmb.workload import published
+from llmb.workload import published_tables
+from llmb.workload.published import Figure
 from llmb.workload.spec import Workload
 
 Wording = Callable[..., None]
@@ -62,7 +63,10 @@ def test_results_have_reference_ratio_and_verdict(install: HandMade, run: Run, r
     install.measured("a1", 2.746 / 0.97)
     row = rows()["a1"]
     source = "release 25.05, figures of Nemotron4 15b on H100"  # of published.yaml
-    assert row["reference"] == {"release": "25.05", "window": "11-44", "step_time_s": 2.746, "source": source}
+    assert row["reference"] == {
+        **{"release": "25.05", "window": "11-44", "step_time_s": 2.746, "source": source},
+        **{"metric": "step_time", "value": 2.746, "unit": "s"},
+    }
     assert row["ratio"] == pytest.approx(0.97, abs=1e-4)
     assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == ("WARN", 1, None, True)
     table = run("results")
@@ -512,7 +516,7 @@ def test_figures_are_not_read_before_they_are_needed(
     def refuse(workload: object) -> None:
         raise AssertionError(f"read the figures of {workload}")
 
-    monkeypatch.setattr("llmb.workload.published.read_published", refuse)
+    monkeypatch.setattr("llmb.workload.published_tables.read_published", refuse)
     assert llmb_here(*words).returncode == 0
 
 
@@ -522,13 +526,13 @@ def test_a_faulty_file_of_figures_is_reported_and_stops_nothing(
     install.measured("a1", 2.75)
     install.measured("b1", 9.4, "llama3.1_8b", "fp8", 8)
 
-    def refuse(workload: Workload) -> tuple[published.Figure, ...]:
+    def refuse(workload: Workload) -> tuple[Figure, ...]:
         if workload.key == "pretrain_nemotron4":
             raise InputFaults([Fault(place="published.yaml:7", message="'stepps' is not a key here")])
         return whole(workload)
 
-    whole = published.read_published
-    monkeypatch.setattr(published, "read_published", refuse)
+    whole = published_tables.read_published
+    monkeypatch.setattr(published_tables, "read_published", refuse)
     done = run("results", "--format", "json")
     assert done.returncode == 0
     wording("compare", done.stderr)

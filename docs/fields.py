@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes json.md, the fields of llmb's JSON, from the code and fields.yaml; --check: exit code 1 if it is stale."""
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmb.cli.submit import preview
+from llmb.failures import Cause
+from llmb.results import columns, facts, result
+from llmb.runs.job import Job, Training
+from llmb.stats.measure import Statistics, Window
+from llmb.stats.metrics import Measured
+from llmb.text import yamlfile
+from llmb.verdict import compare, scaling
+
+PAGE = Path(__file__).with_name("json.md")
+MEANINGS = Path(__file__).with_name("fields.yaml")
+NAME = "docs/json.md"
+
+HEAD = """\
+# JSON
+
+<!-- Written by `python docs/fields.py` from the code and fields.yaml: edit those. -->
+
+The fields of `--format json`, for programs; ignore those that you do not know. A field is always there, and null if its
+value is unknown, unless its meaning says otherwise. Times are ISO 8601 with an offset.
+"""
+RESULTS = """\
+## Results
+
+`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ..., "results": [...],
+"summary": ...}`. [Results](results.md) explains how llmb measures and judges. Each of `results` has:
+"""
+JOBS = """\
+## Dry run
+
+`--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on standard error. Each job
+has:
+"""
+COMPARISONS = """\
+## Comparisons
+
+`llmb-run compare --format json` prints:
+"""
+ROWS = "Each of `comparisons` has:"
+SCALING = "`llmb-run compare --scaling --format json` prints a list. Each row has:"
+
+WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
+
+Field = tuple[str, str]  # a name and its type in words; empty: the type is in fields.yaml
+
+
+def word(hint: Any) -> str:
+    """A type hint in words: ``number or null``, ``list of text``."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        return f"{word(kinds[0])} or null" if len(kinds) < len(typing.get_args(hint)) else word(kinds[0])
+    if hint is Window:
+        return "[first, last]"
+    if typing.get_origin(hint) is tuple:
+        kinds = list(typing.get_args(hint))
+        if kinds[1:] == [...]:
+            return f"list of {'objects' if dataclasses.is_dataclass(kinds[0]) else word(kinds[0])}"
+        return "[low, high]"
+    if typing.get_origin(hint) is typing.Literal:
+        return "text"
+    return WORDS.get(hint, "object")
+
+
+def of_class(cls: type) -> list[Field]:
+    """The fields of a dataclass."""
+    hints = typing.get_type_hints(cls)
+    return [(own.name, word(hints[own.name])) for own in dataclasses.fields(cls)]
+
+
+def hint_of(cls: type, name: str) -> Any:
+    """The type hint of a field or a property."""
+    found = getattr(cls, name, None)
+    if isinstance(found, property):
+        return typing.get_type_hints(found.fget)["return"]
+    return typing.get_type_hints(cls)[name]
+
+
+def of_results() -> Iterator[Field]:
+    """The fields of a result."""
+    parts: Mapping[str, type] = typing.get_type_hints(result.Result)
+    for name, place in result.FIELDS.items():
+        yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
+
+
+def of_jobs() -> Iterator[Field]:
+    """The fields of a job of a dry run."""
+    own, training = typing.get_type_hints(Job), typing.get_type_hints(Training)
+    for name in preview.FIELDS:
+        kind = word(own[name]) if name in own else word(training[name]).removesuffix(" or null") + " or null"
+        yield name, "" if name == "time_limit" else kind
+    yield from (("script", ""), ("parameters", ""), ("switches", ""))
+
+
+def untyped(names: Iterable[str]) -> list[Field]:
+    """Fields whose types are in fields.yaml."""
+    return [(name, "") for name in names]
+
+
+def sections() -> list[tuple[str, str, Sequence[Field]]]:
+    """The text before each table, the key of its meanings, and its fields."""
+    empty = columns.report([])
+    return [
+        (RESULTS, "results", list(of_results())),
+        ("Each of `metrics`:", "metrics", of_class(Measured)),
+        ("`reference`:", "reference", of_class(result.Reference)),
+        ("`configuration`:", "configuration", of_class(result.Configuration)),
+        ("`cause`:", "cause", of_class(Cause)),
+        ("`statistics`:", "statistics", of_class(Statistics)),
+        ("`log`:", "log", of_class(facts.LogFacts)),
+        ("Each of `log.checkpoints`:", "log.checkpoints", of_class(facts.CheckpointTime)),
+        ("`checkpoints`:", "checkpoints", of_class(facts.Checkpoints)),
+        ("`checkpoints.saved`:", "checkpoints.saved", of_class(facts.Saved)),
+        ("`checkpoints.loaded`:", "checkpoints.loaded", of_class(facts.Loaded)),
+        ("`analysis`:", "analysis", untyped(empty["analysis"])),
+        ("`summary`:", "summary", untyped(empty["summary"])),
+        (JOBS, "jobs", list(of_jobs())),
+        (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
+        (ROWS, "comparison", of_class(compare.Comparison)),
+        (SCALING, "scaling", untyped(column.key for column in scaling.COLUMNS)),
+    ]
+
+
+def table(fields: Sequence[Field], meanings: Mapping[str, str | list[str]]) -> str:
+    """The fields as Markdown. Raises ValueError for a field without a meaning, or a meaning without a field."""
+    names = [name for name, _ in fields]
+    if wrong := sorted(set(names) ^ set(meanings)):
+        raise ValueError(f"docs/fields.yaml and the code differ in: {', '.join(wrong)}")
+    lines = ["| field | type | meaning |", "|---|---|---|"]
+    for name, kind in fields:
+        own = meanings[name]
+        kind, meaning = (kind, own) if isinstance(own, str) else own
+        lines.append(f"| `{name}` | {kind} | {meaning} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The whole page."""
+    meanings = yamlfile.load(MEANINGS).data
+    parts = [HEAD.strip("\n")]
+    for text, key, fields in sections():
+        parts += [text.strip("\n"), table(fields, meanings[key])]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; with --check, only compare, and return 1 if it is stale."""
+    text = page()
+    if "--check" not in arguments:
+        PAGE.write_text(text, "utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text("utf-8") != text:
+        print(f"{NAME} is out of date; run: python docs/fields.py")
+        return 1
+    print(f"{NAME} is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

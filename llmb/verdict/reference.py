@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what a run can be compared with: published figures, or runs, of the same configuration. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from llmb.results.result import Configuration, Metrics, Result, parameters_in_words
+from llmb.stats.measure import Window
+from llmb.workload.published import Figure, release_order, releases
+
+T = TypeVar("T")
+
+# What must be the same, in the order in which it is checked; and how it is printed.
+SAME = {
+    "workload": "{}",
+    "model_size": "size {}",
+    "gpu_type": "{}",
+    "dtype": "{}",
+    "scale": "{} GPUs",
+    "parameters": "{}",
+    "gbs": "global batch {}",
+    "seq_length": "sequence length {}",
+    "num_layers": "{} layers",
+}
+LOADS = "a run that loads a checkpoint has one step, which measures the load"
+
+
+def find_reference(
+    configuration: Configuration, figures: Sequence[Figure], release: str | None = None, metrics: Metrics | None = None
+) -> tuple[Figure | None, str]:
+    """The comparable figure of ``release``, of the newest one where None; without one, None and the reason.
+
+    ``metrics``: what the run measured; None: any metric is comparable. A figure of the headline metric is preferred,
+    then the first of the file.
+    """
+    found, missing = comparable(configuration, figures)
+    if not found:
+        return None, f"nothing is published {missing}"
+    measured = found if metrics is None else [figure for figure in found if _is_measured(figure, metrics)]
+    if not measured:
+        names = ", ".join(dict.fromkeys(figure.metric.name for figure in found))
+        return None, f"only {names} is published for it, which the run did not measure"
+    chosen = [figure for figure in measured if release in (None, figure.release)]
+    if not chosen:
+        return None, f"release {release} publishes no figure for it; these do: {', '.join(releases(measured))}"
+    headline = None if metrics is None else metrics.headline
+    return max(chosen, key=lambda one: (release_order(one.release), one.metric.name == headline)), ""
+
+
+def _is_measured(figure: Figure, metrics: Metrics) -> bool:
+    own = metrics.measured.get(figure.metric.name)
+    return own is not None and own.unit == figure.metric.unit
+
+
+def comparable(
+    configuration: Configuration, others: Sequence[T], value: Callable[[T, str], Any] = getattr
+) -> tuple[list[T], str]:
+    """Those of ``others`` that have all of SAME in common with it; where there are none, what is missing.
+
+    ``value`` reads a field of SAME of one of them.
+    """
+    left = list(others)
+    for name, text in SAME.items():
+        own = _word(getattr(configuration, name))
+        before, left = left, [other for other in left if _word(value(other, name)) == own]
+        if not left and own is None:
+            return [], "for an unknown GPU type" if name == "gpu_type" else f"without {text.format('').strip()}"
+        if not left:  # as `for 96 GPUs, only for 64, 128 GPUs`
+            words = {str(_word(value(other, name))) for other in before}
+            known = ", ".join(sorted(words, key=lambda word: (len(word), word)))
+            return [], f"for {text.format(own)}" + (f", only for {text.format(known)}" if known else "")
+    return left, ""
+
+
+def _word(value: Any) -> Any:
+    """A value as it is compared and printed: parameters as ``message_size=16M algorithm=ring``."""
+    if isinstance(value, Mapping):
+        return parameters_in_words(value) or "no parameters"
+    return value
+
+
+def not_described(result: Result) -> str:
+    """Why a log is not compared that does not say what it is of."""
+    missing = ", ".join(result.identity.missing)
+    return "the log does not say what it is of" + (f": {missing}" if missing else "")
+
+
+def same_window(window: Window | None, steps: int | None, figure: Figure, first: int = 0) -> bool:
+    """Whether a run of ``steps`` steps, numbered from ``first``, was measured over the iterations of the figure."""
+    return window is not None and window == figure.window.of(steps or figure.steps, first)

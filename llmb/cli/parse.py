@@ -16,10 +16,10 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.results import judged, print_report, result_of, spec_of
 from llmb.errors import LlmbError, UsageError
-from llmb.logs.formats import ParseSpec
 from llmb.planning.select import split_name
 from llmb.results.find import log_of, logs_at, run_directory
 from llmb.results.foreign import Description
+from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.runs import record, store
@@ -153,7 +153,7 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     """The results of logs: with the run's record for the log of its last attempt, else from the log alone."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
-    read = partial(result_of_log, spec=ParseSpec(), window=window, workloads=context.workloads, given=given)
+    read = partial(result_of_log, reader=LogReader(), window=window, workloads=context.workloads, given=given)
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 
@@ -172,7 +172,7 @@ def _run_of(log: Path) -> record.RunRecord | None:
 def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window | None) -> Result:
     """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
-    if not seen.is_end and result_of_log(log, spec_of(context, run), window).status == SUCCESS:
+    if not seen.is_end and result_of_log(log, LogReader(spec=spec_of(context, run)), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     known = known_types().get(run.job.gpu_type)
     return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

@@ -16,6 +16,7 @@ from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.report.markdown import digest
 from llmb.results import columns, table
+from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.recorded import result_of_run
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import store
@@ -218,16 +219,16 @@ def result_of(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
     """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""
-    spec, missing = _reader(context, run)
+    reader, missing = _reader(context, run)
     try:
-        result = result_of_run(run, state, spec, peak_tflops, window)
+        result = result_of_run(run, state, reader, peak_tflops, window)
     except SlowPatternError as error:
         console.warn_once(error.message)
-        spec, missing = ParseSpec(), error.message
-        result = result_of_run(run, state, spec, peak_tflops, window)
+        reader, missing = LogReader(), error.message
+        result = result_of_run(run, state, reader, peak_tflops, window)
     if result.status == SUCCESS and not missing:
-        store.save_parse_spec(run, spec)
-    elif state.is_end and result.status != SUCCESS and (before := store.saved_parse_spec(run)) not in (None, spec):
+        store.save_parse_spec(run, reader.spec)
+    elif state.is_end and result.status != SUCCESS and (before := _kept_reader(run)) not in (None, reader):
         assert before is not None
         earlier = result_of_run(run, state, before, peak_tflops, window)
         if earlier.status == SUCCESS:
@@ -244,18 +245,23 @@ def spec_of(context: Context, run: RunRecord) -> ParseSpec:
 
     A plugin may have been removed, or fail, since it read the run.
     """
-    return _reader(context, run)[0]
+    return _reader(context, run)[0].spec
 
 
-def _reader(context: Context, run: RunRecord) -> tuple[ParseSpec, str]:
+def _kept_reader(run: RunRecord) -> LogReader | None:
+    spec = store.saved_parse_spec(run)
+    return None if spec is None else LogReader(spec=spec)
+
+
+def _reader(context: Context, run: RunRecord) -> tuple[LogReader, str]:
     """How the run's log is read, and why its plugin cannot say so, where nothing is kept of an earlier reading."""
     workload = context.workloads.get(run.job.workload)
     missing = f"no installed plugin offers {run.job.workload}"
     if workload is not None:
         try:
-            return context.plugins.parse(workload, run) or ParseSpec(), ""
+            return reader_of(workload, run.job.model_size, context.plugins.parse(workload, run)), ""
         except LlmbError as error:
             missing = error.message
             console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
-    before = store.saved_parse_spec(run)
-    return (before, "") if before is not None else (ParseSpec(), missing)
+    before = _kept_reader(run)
+    return (before, "") if before is not None else (LogReader(), missing)

@@ -2,11 +2,12 @@
 """The step lines of the training programs that llmb knows, and how a plugin describes its own."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from llmb.logs.samples import Samples
 from llmb.logs.scan import Needle, needle
+from llmb.logs.spec_checks import TRAINING_KEYS, check_keys, check_needle, check_pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,13 +15,18 @@ class ParseSpec:
     """Which lines of a log are steps, and which keys they have.
 
     ``needle``: text that the line of every step has and few other lines; ``iteration``: a pattern with the groups ``i``
-    (from ``first_iteration``) and optionally ``last``; ``keys`` maps our names (``step_time``, ``tflops``, ``loss``,
-    ``grad_norm``, ``gbs``, ``consumed_samples``, ``global_step``, ``peak_memory``, ``tokens_rate``: tokens per second
-    of one GPU) to those in the log, ``a|b`` for alternatives; ``units``: factors that turn their values into seconds,
-    TFLOPS or bytes; ``redrawn``: a step's line is printed again as it changes, and the last one is used.
-    ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model, and ``tflops_note`` says why. The
-    spec of NeMo 2 also reads the lines of every other program that llmb knows. ``samples``: what a plugin has read of
-    the log by itself; llmb then reads nothing. ``source``: the plugin that returns the spec, which llmb fills in.
+    (from ``first_iteration``) and optionally ``last``, before or after the needle on the same line. Values are read
+    from whichever of the two comes first; ``keys`` maps our names (``step_time``, ``tflops``, ``loss``, ``grad_norm``,
+    ``gbs``, ``consumed_samples``, ``global_step``, ``peak_memory``, ``tokens_rate``: tokens per second of one GPU; and
+    the metrics that the workload declares) to those in the log, ``a|b`` for alternatives; ``units``: factors that turn
+    their values into seconds, TFLOPS, bytes or the metric's unit; ``redrawn``: a step's line is printed again as it
+    changes, and the last one is used. ``tflops_valid`` False marks the framework's own TFLOPS as wrong for this model,
+    and ``tflops_note`` says why. The spec of NeMo 2 also reads the lines of every other program that llmb knows, and
+    those that begin with ``llmb step`` where there are metrics. ``samples``: what a plugin has read of the log by
+    itself; llmb then reads nothing. Which llmb fills in: ``source``, the plugin that returns the spec, and ``metrics``,
+    the names that the workload declares.
+
+    Raises KeyFaultError for a needle, pattern, key or unit that can never be right.
     """
 
     needle: str = "train_step_timing in s"
@@ -44,6 +50,17 @@ class ParseSpec:
     redrawn: bool = False
     samples: Samples | None = None
     source: str = ""
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_needle(self.needle)
+        check_pattern(self.iteration)
+        check_keys(self.keys, self.units)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it describes NeMo 2's lines, so that those of every known program are read."""
+        return (self.needle, self.iteration, self.keys) == (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
 
 
 NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"
@@ -92,8 +109,9 @@ class Format:
     """A spec that is prepared for reading.
 
     ``keys``: the log's keys for each of our names, and the factor of their values; ``each_step``: those of step time,
-    TFLOPS, loss, memory and gradient norm. ``window_from``: the number of the first step in windows; ``thousands``:
-    numbers have commas between their digits; ``source``: the plugin whose pattern it is.
+    TFLOPS, loss, memory and gradient norm; ``declared``: those of the metrics that the workload declares.
+    ``window_from``: the number of the first step in windows; ``thousands``: numbers have commas between their digits;
+    ``source``: the plugin whose pattern it is; ``either_side``: the iteration may come after the needle.
     """
 
     name: str | None = None
@@ -103,6 +121,8 @@ class Format:
     redrawn: bool
     keys: Mapping[str, Keys]
     each_step: tuple[Keys, ...]
+    declared: tuple[tuple[str, Keys], ...] = ()
+    either_side: bool = False
     window_from: int = 0
     thousands: bool = False
     source: str = ""
@@ -125,6 +145,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
         each_step=tuple(
             keys.get(name, NO_KEYS) for name in ("step_time", "tflops", "loss", "peak_memory", "grad_norm")
         ),
+        declared=tuple((name, own) for name, own in keys.items() if name in spec.metrics or name not in TRAINING_KEYS),
     )
 
 
@@ -139,5 +160,17 @@ _KNOWN = (
 
 def formats_of(spec: ParseSpec) -> tuple[Format, ...]:
     """The formats of a log that ``spec`` reads: all that llmb knows, or only that of a plugin."""
-    as_nemo = (spec.needle, spec.iteration, spec.keys) == (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
-    return _KNOWN if as_nemo else (compile_spec(spec),)
+    if not spec.is_default:
+        return (replace(compile_spec(spec), either_side=True),)
+    return (*_KNOWN, _metric_lines(spec.metrics)) if spec.metrics else _KNOWN
+
+
+def _metric_lines(metrics: Sequence[str]) -> Format:
+    """The format of ``llmb step 3/19 busbw=480.2 latency=35.1``, with the names of ``metrics``."""
+    spec = ParseSpec(
+        needle="llmb step ",
+        iteration=r"llmb step (?P<i>\d{1,12})/(?P<last>\d{1,12})",
+        keys={name: name for name in ("step_time", *metrics)},
+        metrics=tuple(metrics),
+    )
+    return replace(compile_spec(spec), either_side=True)

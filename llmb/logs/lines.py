@@ -7,11 +7,11 @@ The Trainer of Hugging Face's transformers logs no time of a step, only the mean
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from llmb.errors import LlmbError
-from llmb.logs.formats import NO_KEYS, Format
+from llmb.logs.formats import NO_KEYS, Format, Keys
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line, needle, strip_escapes
 from llmb.system.process import OverdueError, time_limit
@@ -55,31 +55,55 @@ class StepLine(NamedTuple):
 
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
     """The step whose needle begins ``line.after``; None where the line is incomplete."""
-    before, after = strip_escapes(line.before), strip_escapes(line.after)
-    header, following = _find_headers(before, after, form)
-    if header is None:
+    after = strip_escapes(line.after)
+    parts = _find_parts(strip_escapes(line.before), after, form)
+    if parts is None:
         return None
-    text = before[header.end() :] + (after[: following.start()] if following else after)
+    _, header, text, cut = parts
     if form.thousands:
         text = _COMMA.sub(b"", text)
-    cut = line.cut and following is None
-    iteration = int(header["i"]) - form.first_iteration
-    step_time, tflops, loss, memory, norm = _values_of(text, form, cut)
+    if line.cut and header.string is after and header.end() == len(after):
+        return None  # further digits may follow
+    cut = cut and line.cut
+    step_time, tflops, loss, memory, norm = _values_of(text, form.each_step, cut)
     rate = _value_of(text, "tokens_rate", form, cut)
-    if iteration < 0 or (step_time is None and rate is None):
+    values = _declared(text, form, cut) if form.declared else _NOTHING
+    if step_time is None and rate is None and not values and (cut or not form.declared):
+        return None
+    try:
+        iteration, last = int(header["i"]) - form.first_iteration, header.groupdict().get("last")
+        last = None if last is None else int(last) - form.first_iteration
+    except ValueError:  # a plugin's pattern takes something else for a number
+        return None
+    if iteration < 0:
         return None
     seconds = math.nan if step_time is None else step_time
-    step = Step(iteration=iteration, step_time=seconds, tflops=tflops, loss=loss, grad_norm=norm, tokens_rate=rate)
+    step = Step(
+        iteration=iteration,
+        step_time=seconds,
+        tflops=tflops,
+        loss=loss,
+        grad_norm=norm,
+        tokens_rate=rate,
+        values=values,
+    )
     gbs = _batch(text, form, iteration, cut) if with_batch else None
-    last = header.groupdict().get("last")
-    return StepLine(step, None if last is None else int(last) - form.first_iteration, gbs, memory)
+    return StepLine(step, last, gbs, memory)
+
+
+_NOTHING: Mapping[str, float] = {}
+
+
+def _declared(text: bytes, form: Format, cut: bool) -> Mapping[str, float]:
+    """The values of the metrics that the workload declares, by name."""
+    found = _values_of(text, [keys for _, keys in form.declared], cut)
+    return {name: value for (name, _), value in zip(form.declared, found, strict=True) if value is not None}
 
 
 def read_rank(line: Line, form: Format) -> int | None:
     """The rank that a prefix of the line names: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``; else None."""
-    before = strip_escapes(line.before)
-    header, _ = _find_headers(before, b"", form)
-    found = _RANK.search(before[: header.start()]) if header else None
+    parts = _find_parts(strip_escapes(line.before), strip_escapes(line.after), form)
+    found = _RANK.search(parts[0]) if parts is not None else None
     return int(next(group for group in found.groups() if group is not None)) if found else None
 
 
@@ -113,13 +137,13 @@ def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
     return None
 
 
-def _values_of(text: bytes, form: Format, cut: bool) -> list[float | None]:
-    """The values of each step, in our units. Reading a log spends half of its time here."""
+def _values_of(text: bytes, wanted: Sequence[Keys], cut: bool) -> list[float | None]:
+    """The values with the keys ``wanted``, in our units. Reading a log spends half of its time here."""
     # Most lines are `key: value | key: value`: splitting them is faster than finding each key.
     parts = [] if cut else text.split(b" | ")
     fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
     whole = len(fields) == len(parts)
-    return [_value_in(fields if whole else {}, text, keys, unit, cut) for keys, unit in form.each_step]
+    return [_value_in(fields if whole else {}, text, keys, unit, cut) for keys, unit in wanted]
 
 
 def _value_in(
@@ -149,24 +173,47 @@ def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
     return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
 
 
-_Match = re.Match[bytes] | None
+# Of a step's line: the prefix of a rank, the iteration, the text with the values, and whether that may be incomplete
+# where the line is.
+_Parts = tuple[bytes, re.Match[bytes], bytes, bool]
 
 
-def _headers(before: bytes, after: bytes, form: Format) -> tuple[_Match, _Match]:
-    """The last iteration before the needle (an earlier one is of another step on the same line), and the next one."""
+def _parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
+    """The parts of the line whose needle begins ``after``; None without an iteration."""
+    if form.either_side:
+        first = before.find(form.needle.text)
+        if form.iteration.search(before if first < 0 else before[:first]) is None:
+            return _parts_behind(before, after, form)
     header = None
-    for header in form.iteration.finditer(before):  # noqa: B007 - the last is meant
+    for header in form.iteration.finditer(before):  # noqa: B007 - an earlier one is of another step on the same line
         pass
-    return header, form.iteration.search(after)
+    if header is None:
+        return None
+    following = form.iteration.search(after)
+    text = before[header.end() :] + (after[: following.start()] if following else after)
+    return before[: header.start()], header, text, following is None
 
 
-def _find_headers(before: bytes, after: bytes, form: Format) -> tuple[_Match, _Match]:
-    """As ``_headers``, with a time limit for the pattern of a plugin. Raises SlowPatternError."""
+def _parts_behind(before: bytes, after: bytes, form: Format) -> _Parts | None:
+    """The parts of a line whose iteration is behind the needle: all of it, as far as the needle of the next step."""
+    header = form.iteration.search(after)
+    if header is None:
+        return None
+    following, end = form.iteration.search(after, header.end()), len(after)
+    if following is not None:
+        at = after.rfind(form.needle.text, header.end(), following.start())
+        end = at if at >= 0 else following.start()
+    text = after[: header.start()] + b";" + after[header.end() : end]
+    return before, header, text, following is None
+
+
+def _find_parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
+    """As ``_parts``, with a time limit for the pattern of a plugin. Raises SlowPatternError."""
     if not form.source:
-        return _headers(before, after, form)
+        return _parts(before, after, form)
     try:
         with time_limit(PATTERN_SECONDS):
-            return _headers(before, after, form)
+            return _parts(before, after, form)
     except OverdueError:
         message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
         hint = "report this to the maintainers of the plugin"

@@ -217,6 +217,8 @@ class Collector:
     def _add_step(self, found: lines.StepLine, line: Line, at: int, form: Format) -> None:
         if self._is_of_another_rank(found.step, line, form):
             return
+        if self._add_values(found, form):
+            return
         if self.from_list or self._starts_anew(found.step, redrawn=form.redrawn):
             self._begin(at)
             self.rank = lines.read_rank(line, form)
@@ -231,6 +233,18 @@ class Collector:
         self.gbs = self.gbs or found.gbs or self.environment.gbs
         if found.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, found.peak_memory)
+
+    def _add_values(self, found: lines.StepLine, form: Format) -> bool:
+        """Add further metrics of the step that was read last, from a line of its own; False for any other line."""
+        before = self.steps[-1] if self.steps else None
+        if before is None or self.from_list or before.iteration != found.step.iteration:
+            return False
+        if not form.declared and not before.values:
+            return False
+        joined = _joined(before, found.step)
+        if joined is not None:
+            self.steps[-1] = joined
+        return joined is not None
 
     def _add_summary(self, found: tuple[Step, int | None] | None, at: int) -> None:
         """Add a run whose log has no line for each step, as one step that is the mean of all."""
@@ -294,6 +308,14 @@ class Collector:
 
 def _matches(step: Step, found: tuple[float, float]) -> bool:
     return step.tflops is None and abs(found[0] - step.step_time) <= _ROUNDED
+
+
+def _joined(first: Step, second: Step) -> Step | None:
+    """One step from two lines of it; None where both have the same value, so that the second is another step."""
+    if first.values.keys() & second.values.keys() or not (math.isnan(first.step_time) or math.isnan(second.step_time)):
+        return None
+    main, other = (second, first) if math.isnan(first.step_time) else (first, second)
+    return replace(main, values={**other.values, **main.values})
 
 
 def _with_spans(steps: tuple[Step, ...], *, resumed: bool) -> tuple[Step, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import api, hookspecs
-from llmb.errors import Fault, LlmbError, UsageError
+from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
 from llmb.text.names import squash_workload, suggest
 
@@ -120,7 +120,7 @@ class Plugins:
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.logs.formats import NEMO2, compile_spec
+        from llmb.logs.spec_checks import check_declared
 
         answer: api.ParseSpec | api.Samples | None = self._ask(
             "llmb_parse", (api.ParseSpec, api.Samples), {"workload": workload, "run": run}
@@ -128,15 +128,10 @@ class Plugins:
         if isinstance(answer, api.ParseSpec):
             source = self.offers[workload.key].source
             try:
-                if "i" not in compile_spec(answer).iteration.groupindex:
-                    raise ValueError("its iteration has no group 'i'")
-            except Exception as error:
-                message = f"plugin {source} returned an invalid ParseSpec: {type(error).__name__}: {error}"
-                raise PluginError(
-                    message, hint=_REPORT, code="plugin-failed", key="llmb_parse", value=source
-                ) from error
-            own = (answer.needle, answer.iteration, answer.keys) != (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
-            answer = replace(answer, source=source if own else "")
+                check_declared(answer.keys, [metric.name for metric in workload.metrics])
+            except KeyFaultError as error:
+                raise _rejected(source, "llmb_parse", error) from error
+            answer = replace(answer, source="" if answer.is_default else source)
         return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
@@ -154,6 +149,8 @@ class Plugins:
                 raise TypeError(f"returned {answer!r}, not a {' or a '.join(kind.__name__ for kind in kinds)}")
         except LlmbError:
             raise
+        except KeyFaultError as error:
+            raise _rejected(source, hook, error) from error
         except Exception as error:
             message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
             raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error
@@ -208,6 +205,14 @@ def _memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong) if size is not None else None
     return row.memory_gb if row is not None else None
+
+
+def _rejected(source: str, hook: str, error: KeyFaultError) -> PluginError:
+    """The error for a value that a hook of a plugin made and that cannot be right."""
+    fault = error.as_fault("")
+    where = f"{hook}: {fault.key}" if fault.key else hook
+    message = f"plugin {source}: {where}: {fault.message}"
+    return PluginError(message, hint=fault.hint or _REPORT, code=error.code, key=fault.key or hook, value=source)
 
 
 def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:

@@ -87,18 +87,23 @@ def _each(words: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted({word for word in words if word}))
 
 
-def invalid_because(samples: Samples, window: Window | None, nodes: int | None = None) -> tuple[str, ...]:
+def invalid_because(
+    samples: Samples, window: Window | None, nodes: int | None = None, declared: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Why the measurement is invalid; ``nodes``: of the job, None where only the log can tell.
 
-    A loss or gradient that is not a number spoils all weights, at whichever step. NCCL's ``Socket`` between nodes is
-    TCP, which is reported to cost a fifth of the throughput.
+    A loss or gradient that is not a number spoils all weights, at whichever step; a metric of those ``declared`` spoils
+    the window. NCCL's ``Socket`` between nodes is TCP, which is reported to cost a fifth of the throughput.
     """
     found = []
-    measured = [] if window is None else [step.loss for step in steps_in(samples, window) if step.loss is not None]
-    if samples.has_nan or not all(map(math.isfinite, measured)):
+    steps = [] if window is None else steps_in(samples, window)
+    if samples.has_nan or not all(math.isfinite(step.loss) for step in steps if step.loss is not None):
         found.append(LOSS_NAN)
     if samples.has_nan_gradient:
         found.append(GRADIENT_NAN)
+    for name in declared:
+        if any(math.isnan(step.values.get(name, 0.0)) for step in steps):
+            found.append(f"{name} is not a number")
     several = max(nodes or 1, samples.environment.nodes or 1) > 1
     if several and any(network.startswith(SOCKET) for network in samples.environment.networks):
         found.append("ran over TCP: NCCL logged 'Using network Socket'")

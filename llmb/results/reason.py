@@ -21,7 +21,8 @@ from llmb.runs.state import (
     WAITING,
     JobState,
 )
-from llmb.stats.measure import steps_in
+from llmb.stats.measure import steps_in, why_unmeasured
+from llmb.stats.metrics import STEP_TIME
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"
@@ -104,6 +105,9 @@ def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]
     elif samples.steps and samples.last is None:
         yield "the log does not say how many steps were planned"
     yield from _sparse(samples, metrics)
+    for name in spec.metrics:
+        if metrics.window is not None and name not in metrics.measured:
+            yield why_unmeasured(samples, metrics.window, name)
     if not any(step.tflops is not None for step in samples.steps):
         return
     if not spec.tflops_valid:
@@ -150,7 +154,12 @@ def _stopped(samples: Samples, metrics: Metrics) -> str:
     last = (metrics.steps or 0) - 1
     if samples.max_iteration < last and not samples.is_complete:
         return f"stopped at iteration {samples.max_iteration + samples.first} of {last + samples.first}"
-    return "" if metrics.step_time is not None else f"the log lacks iterations of the window {metrics.window}"
+    if metrics.has_figures:
+        return ""
+    why = ""
+    if metrics.window is not None and metrics.headline != STEP_TIME:
+        why = why_unmeasured(samples, metrics.window, metrics.headline)
+    return why or f"the log lacks iterations of the window {metrics.window}"
 
 
 def _cause(cause: Cause | None, state: JobState | None) -> str:

@@ -15,6 +15,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
 from llmb.results.foreign import Description
+from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
@@ -37,13 +38,13 @@ HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid m
 
 
 def result_of_run(
-    record: RunRecord, state: JobState, spec: ParseSpec, peak_tflops: float | None, window: Window | None = None
+    record: RunRecord, state: JobState, reader: LogReader, peak_tflops: float | None, window: Window | None = None
 ) -> Result:
     """The result of a recorded run; ``peak_tflops``: of one GPU at the job's dtype, None where it is unknown.
 
     Where a log exists and cannot be read, the status is Unknown and the reason says why.
     """
-    job, path = record.job, find.log_of(record)
+    job, path, spec = record.job, find.log_of(record), reader.spec
     samples, unreadable = _read(path, spec) if _exists(path) else (spec.samples or Samples(), "")
     training = job.training
     described = Description(
@@ -54,7 +55,7 @@ def result_of_run(
         traced=bool(job.switches.nccl_trace) or None,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
-    metrics = _metrics(samples, spec, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
+    metrics = _metrics(samples, reader, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
     checkpoints = facts.checkpoints_of(
         samples.checkpoints,
         path.parent,
@@ -62,7 +63,7 @@ def result_of_run(
         load=job.switches.load_checkpoint,
         ended=state.is_end,
     )
-    status = _status(state, complete=has_figures(metrics), readable=not unreadable)
+    status = _status(state, complete=metrics.has_figures, readable=not unreadable)
     unknown_format = status == FAILED and state.state == COMPLETED and reason.is_unknown_format(path, samples)
     unknown_format = unknown_format and root_cause(find.logs_of(record)) is None
     status = UNKNOWN if unknown_format else status
@@ -86,7 +87,7 @@ def result_of_run(
 
 def result_of_log(
     path: Path,
-    spec: ParseSpec,
+    reader: LogReader,
     window: Window | None = None,
     *,
     workloads: Mapping[str, Workload] | None = None,
@@ -98,6 +99,7 @@ def result_of_log(
     user says of it, which overrides the log; a log never names its GPU type. A log that cannot be read is Unknown, with
     the reason: it may be one of thousands.
     """
+    spec = reader.spec
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
@@ -112,7 +114,7 @@ def result_of_log(
     configuration = found.configuration()
     known = found.profiled and configuration is not None
     profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)
-    metrics = _metrics(samples, spec, found, steps, window, _peak(found), _nodes(found), profiled)
+    metrics = _metrics(samples, replace(reader, spec=spec), found, steps, window, _peak(found), _nodes(found), profiled)
     checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
@@ -133,11 +135,6 @@ def result_of_log(
     )
 
 
-def has_figures(metrics: Metrics) -> bool:
-    """Whether a step time was measured, or a rate where the log has no times."""
-    return metrics.step_time is not None or metrics.tokens_per_second_per_gpu is not None
-
-
 def experiment_of(path: Path) -> str:
     """The experiment's name in a log's: without ``log-``, the account before it and the attempt after the job's id."""
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
@@ -147,7 +144,7 @@ def experiment_of(path: Path) -> str:
 
 def _metrics(
     samples: Samples,
-    spec: ParseSpec,
+    reader: LogReader,
     found: Description,
     steps: int | None,
     window: Window | None,
@@ -162,10 +159,11 @@ def _metrics(
         used: Window | None = measure.covered(samples, wanted)
     else:
         used = None if window is None or window.first < 0 else window
-    measured = measure.measure(samples, used) if used else {}
-    if not spec.tflops_valid:
+    measured = measure.measure(samples, used, reader.metrics) if used else {}
+    if not reader.spec.tflops_valid:
         measured.pop(TFLOPS_PER_GPU, None)
-    invalid = [*facts.invalid_because(samples, used, nodes), *([profiled] if profiled else [])]
+    declared = [spec.name for spec in reader.metrics]
+    invalid = [*facts.invalid_because(samples, used, nodes, declared), *([profiled] if profiled else [])]
     if found.traced:
         invalid.append(facts.TRACED)
     metrics = _with_throughput(
@@ -175,14 +173,16 @@ def _metrics(
             steps=steps,
             first_iteration=samples.first,
             measured=measured,
+            headline=reader.headline,
             invalid=tuple(invalid),
         ),
         found,
         peak_tflops,
     )
-    if used is None or metrics.step_time is None:
+    if used is None or metrics.value is None:
         return metrics
-    return replace(metrics, statistics=measure.summarize(samples, used, tflops=metrics.model_tflops_per_gpu))
+    tflops = metrics.model_tflops_per_gpu
+    return replace(metrics, statistics=measure.summarize(samples, used, reader.headline, tflops=tflops))
 
 
 def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | None) -> Metrics:
@@ -239,7 +239,7 @@ def _status_of_log(path: Path, samples: Samples, metrics: Metrics) -> tuple[str,
 
     A log that omits how many steps were planned has succeeded where nothing in it says otherwise.
     """
-    reached = has_figures(metrics) and samples.is_complete
+    reached = metrics.has_figures and samples.is_complete
     if reached and samples.last is not None:
         return SUCCESS, None
     cause = root_cause(find.logs_beside(path))

@@ -151,6 +151,12 @@ class Metrics:
         """What was measured of the headline metric."""
         return self.measured.get(self.headline)
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether the headline was measured; of training, a rate of tokens is enough where the log has no times."""
+        rate_alone = self.headline == STEP_TIME and TOKENS_PER_SECOND_PER_GPU in self.measured
+        return self.headline in self.measured or rate_alone
+
     def mean(self, name: str) -> float | None:
         """The mean of the metric ``name``."""
         return self.measured[name].mean if name in self.measured else None

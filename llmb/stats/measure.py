@@ -6,15 +6,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
-from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, Measured
+from llmb.stats.metrics import (
+    STEP_TIME,
+    TFLOPS_PER_GPU,
+    TOKENS_PER_SECOND_PER_GPU,
+    TRAINING_BY_NAME,
+    Measured,
+    MetricSpec,
+)
 
 SECONDS_PER_DAY = 86400
 _MOST = 1e9  # seconds, TFLOPS: so that no square and no ratio of two is beyond what a float can hold
+_MOST_DECLARED = 1e150  # of any unit: its square and the ratio of two are within what a float can hold
 
 
 class Window(NamedTuple):
@@ -83,37 +91,61 @@ def covered(samples: Samples, window: Window) -> Window:
     return Window(steps[0].iteration - steps[0].span + 1 + samples.first, steps[-1].iteration + samples.first)
 
 
-def measure(samples: Samples, window: Window) -> dict[str, Measured]:
-    """What ``window`` measured of training, by name: step time, the framework's TFLOPS, tokens per second of one GPU.
+def measure(samples: Samples, window: Window, declared: Sequence[MetricSpec] = ()) -> dict[str, Measured]:
+    """What ``window`` measured, by name: the metrics of training in the log, and those that the workload declared.
 
-    Empty unless each of its iterations has a step time (positive, not nan or inf), or all lines have only a rate of
-    tokens. TFLOPS are omitted unless each iteration has a finite one. Impossible values are of damaged logs.
+    Of training: step time, the framework's TFLOPS, tokens per second of one GPU; none unless each iteration has a step
+    time (positive, not nan or inf), or all lines have only a rate of tokens. TFLOPS are omitted unless each iteration
+    has a finite one, and so is each declared metric. Impossible values are of damaged logs.
     """
     steps = steps_in(samples, window)
     if window.last < window.first or sum(step.span for step in steps) != window.last - window.first + 1:
         return {}
-    found = {
-        STEP_TIME: _figures(STEP_TIME, steps, [step.step_time for step in steps]),
-        TOKENS_PER_SECOND_PER_GPU: _figures(TOKENS_PER_SECOND_PER_GPU, steps, [step.tokens_rate for step in steps]),
-        TFLOPS_PER_GPU: _figures(TFLOPS_PER_GPU, steps, [step.tflops for step in steps], least=-_MOST),
-    }
-    measured = {name: own for name, own in found.items() if own is not None}
-    only_rates = TOKENS_PER_SECOND_PER_GPU in measured and all(math.isnan(step.step_time) for step in steps)
-    return measured if STEP_TIME in measured or only_rates else {}
+    found = _training(steps)
+    for spec in declared:
+        values = [step.values.get(spec.name) for step in steps]
+        found[spec.name] = _figures(spec, steps, values, -_MOST_DECLARED, _MOST_DECLARED)
+    return {name: own for name, own in found.items() if own is not None}
+
+
+def _training(steps: Sequence[Step]) -> dict[str, Measured | None]:
+    """What every training log has; nothing unless there are times, or rates alone."""
+    specs = TRAINING_BY_NAME
+    time = _figures(specs[STEP_TIME], steps, [step.step_time for step in steps])
+    rate = _figures(specs[TOKENS_PER_SECOND_PER_GPU], steps, [step.tokens_rate for step in steps])
+    if time is None and (rate is None or not all(math.isnan(step.step_time) for step in steps)):
+        return {}
+    tflops = _figures(specs[TFLOPS_PER_GPU], steps, [step.tflops for step in steps], least=-_MOST)
+    return {STEP_TIME: time, TOKENS_PER_SECOND_PER_GPU: rate, TFLOPS_PER_GPU: tflops}
 
 
 def _figures(
-    name: str, steps: Sequence[Step], values: Sequence[float | None], least: float = 1 / _MOST
+    spec: MetricSpec,
+    steps: Sequence[Step],
+    values: Sequence[float | None],
+    least: float = 1 / _MOST,
+    most: float = _MOST,
 ) -> Measured | None:
     """Mean and population deviation of ``values``, weighted by the steps of their lines; None unless all are valid."""
     sound = [(value, step.span) for value, step in zip(values, steps, strict=True) if value is not None]
-    if len(sound) != len(steps) or not all(least < value < _MOST for value, _ in sound):
+    if len(sound) != len(steps) or not all(least < value < most for value, _ in sound):
         return None
     # The module statistics does the same, but its import takes as long as a whole command.
     count = sum(span for _, span in sound)
     mean = math.fsum(value * span for value, span in sound) / count
     deviation = math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
-    return TRAINING_BY_NAME[name].measured(mean, deviation, count)
+    return spec.measured(mean, deviation, count)
+
+
+def why_unmeasured(samples: Samples, window: Window, name: str) -> str:
+    """Which iterations of ``window`` lack a valid value of the declared metric ``name``; empty where none is known."""
+    values = [(step.iteration + samples.first, step.values.get(name)) for step in steps_in(samples, window)]
+    bad = [(number, value) for number, value in values if value is None or not abs(value) < _MOST_DECLARED]
+    if not bad:
+        return ""
+    number, value = bad[0]
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{name} is {'missing' if value is None else f'{value:g}'} at iteration {number}{more}"
 
 
 def tokens_per_second(seq_length: int, gbs: int, step_time: float) -> float:
@@ -143,7 +175,7 @@ _MAD_TO_DEVIATION = 1.4826  # for a normal distribution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """The step times of a window, in seconds.
+    """The step times of a window in seconds, or the values of another headline metric in its unit.
 
     ``interval``: of the mean, 95 %, as if the steps were independent of each other; ``outliers``: the iterations far
     from the median; ``drift``: how much the others grow from the first to the last, as a fraction of the median;
@@ -161,9 +193,17 @@ class Statistics:
     tflops_by_formula: float | None = None
 
 
-def summarize(samples: Samples, window: Window, *, tflops: float | None = None) -> Statistics | None:
-    """The statistics over ``window``, None where it has no step; ``tflops``: mean of one GPU by our formula."""
-    steps = [step for step in steps_in(samples, window) if math.isfinite(step.step_time)]
+def summarize(
+    samples: Samples, window: Window, headline: str = STEP_TIME, *, tflops: float | None = None
+) -> Statistics | None:
+    """The statistics of ``headline`` over ``window``, None where it has no step.
+
+    ``tflops``: mean of one GPU by our formula.
+    """
+    steps = steps_in(samples, window)
+    if headline != STEP_TIME:
+        steps = [replace(step, step_time=step.values.get(headline, math.nan)) for step in steps]
+    steps = [step for step in steps if math.isfinite(step.step_time)]
     if not steps:
         return None
     times = [step.step_time for step in steps]
@@ -201,7 +241,7 @@ def _interval(times: Sequence[float]) -> tuple[float, float]:
 def _outliers(steps: Sequence[Step], median: float) -> set[int]:
     deviations = sorted(abs(step.step_time - median) for step in steps)
     usual = _MAD_TO_DEVIATION * quantile(deviations, 0.5)
-    limit = max(OUTLIER_DEVIATIONS * usual, OUTLIER_LEAST * median)
+    limit = max(OUTLIER_DEVIATIONS * usual, OUTLIER_LEAST * abs(median))
     return {step.iteration for step in steps if abs(step.step_time - median) > limit}
 
 

@@ -352,6 +352,30 @@ def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> Non
     assert (step.iteration, step.step_time) == (0, 2.5)
 
 
+@pytest.mark.parametrize(
+    ("spec", "key", "code"),
+    [
+        ("iteration='('", "iteration", "pattern-invalid"),
+        ("keys={'step_tme': 'ms'}", "keys.step_tme", "key-unknown"),
+        ("units={'step_tim': 1e-3}", "units.step_tim", "key-unknown"),
+    ],
+)
+def test_a_spec_that_cannot_be_right_names_plugin_hook_and_field(
+    spec: str, key: str, code: str, install: Install, load: Load
+) -> None:
+    hook = f"\nfrom llmb.api import ParseSpec\n@hookimpl\ndef llmb_parse(): return ParseSpec({spec})\n"
+    source = install("wrong", METADATA_ONLY.format(module="fake_wrong") + hook, key="pretrain_wrong")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_wrong"]
+    job = job_of(workload)
+    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(module="m"))
+    with pytest.raises(loader.PluginError) as caught:
+        plugins.parse(workload, run_of(job, launch))
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, key, source)
+    assert "llmb_parse" in caught.value.message
+    assert caught.value.hint
+
+
 def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Load) -> None:
     source = install("late", "\n\nraise RuntimeError('no licence')\n")
     assert problems(load())[source].endswith("fake_late.py:3)")

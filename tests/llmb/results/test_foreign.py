@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Checkpoint, Environment, Samples
 from llmb.results.facts import LOSS_NAN, TRACED
 from llmb.results.find import find_logs, last_attempts
 from llmb.results.foreign import Description, describe_log
+from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
 from llmb.workload.model import model_flops
@@ -149,7 +149,7 @@ def steps(count: int = 50, *, gbs: int, time: str, tflops: str | None = None, lo
 def result(folder: Path, workloads: Workloads, name: str, log: str, **given: str | int) -> Result:
     path = folder / name
     path.write_text(log)
-    return result_of_log(path, ParseSpec(), workloads=workloads, given=Description(**given))  # type: ignore[arg-type]
+    return result_of_log(path, LogReader(), workloads=workloads, given=Description(**given))  # type: ignore[arg-type]
 
 
 def test_all_figures_of_a_foreign_log(tmp_path: Path, workloads: Workloads) -> None:
@@ -164,7 +164,7 @@ def test_all_figures_of_a_foreign_log(tmp_path: Path, workloads: Workloads) -> N
     assert (got.identity.configuration.scale, got.identity.configuration.gpu_type) == (64, None)
     known = result(tmp_path, workloads, "log-pretrain_nemotron4_15b_bf16_64.out", log, gpu_type="h100")
     assert known.metrics.mfu == pytest.approx(0.5782, abs=5e-5)
-    assert result_of_log(Path(got.identity.path), ParseSpec()).metrics.tokens_per_second is None
+    assert result_of_log(Path(got.identity.path), LogReader()).metrics.tokens_per_second is None
 
 
 def test_the_tflops_of_a_hybrid_are_omitted(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
@@ -235,7 +235,7 @@ def test_packed_logs_are_found_and_attempts_known(tmp_path: Path, workloads: Wor
         (tmp_path / name).write_bytes(gzip.compress(log) if name.endswith(".gz") else log)
     found = last_attempts(find_logs(tmp_path))
     assert [path.name for path in found] == ["log-x_7_1.out.gz", "log-y.out"]
-    got = result_of_log(found[0], ParseSpec(), workloads=workloads)
+    got = result_of_log(found[0], LogReader(), workloads=workloads)
     assert (got.status, got.identity.experiment, got.metrics.step_time) == ("Success", "x_7", 2.693)
 
 

@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of metrics in results: training's derived ones, declared ones in JSON and CSV, and exports of any release."""
+"""Tests of metrics in results: what windows measure, JSON, CSV, and exports of any release."""
 
 import csv
 import io
 import json
+import math
+import statistics
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from llmb.logs.formats import ParseSpec
+from llmb.logs.samples import Samples, Step
 from llmb.results.columns import csv_columns, csv_rows, report
-from llmb.results.result import SUCCESS, Identity, Metrics, Result, from_json
-from llmb.stats.measure import Window
-from llmb.stats.metrics import STEP_TIME, Measured
+from llmb.results.foreign import Description
+from llmb.results.log_reader import LogReader
+from llmb.results.recorded import result_of_log
+from llmb.results.result import FAILED, SUCCESS, Identity, Metrics, Result, from_json
+from llmb.stats.measure import LAST, Window, measure
+from llmb.stats.metrics import STEP_TIME, TRAINING, Measured, MetricSpec
 from llmb.text.tables import render, to_json
 from llmb.verdict.export import read_export
+from llmb.workload.spec import Workload
 
 BUSBW = Measured(mean=480.2, std=1.5, n=9, unit="GB/s", better="higher")
 LATENCY = Measured(mean=35.1, std=0.2, n=9, unit="us", better="lower")
@@ -81,3 +91,108 @@ def test_an_export_of_a_later_release_may_know_more_of_a_metric(tmp_path: Path) 
     path.write_text(json.dumps(document))
     (found,) = read_export(path)
     assert found.metrics.value == BUSBW
+
+
+READER = LogReader(
+    spec=ParseSpec(metrics=("busbw", "latency")),
+    metrics=(MetricSpec(name="busbw", unit="GB/s"), MetricSpec(name="latency", unit="us", better="lower")),
+    headline="busbw",
+)
+
+
+def bench(path: Path, change: dict[int, str] | None = None, count: int = 20) -> Result:
+    """The result of a log of ``count`` iterations, some of whose lines are others."""
+    own = {n: f"llmb step {n}/19 busbw={480 + n % 2} latency=35.5\n" for n in range(count)}
+    path.write_text("".join((own | (change or {})).values()))
+    return result_of_log(path, READER)
+
+
+def test_a_window_of_a_benchmark_without_steps_that_take_a_time(tmp_path: Path) -> None:
+    got = bench(tmp_path / "log-x.out")
+    assert (got.status, got.metrics.window, got.metrics.steps) == (SUCCESS, Window(4, 18), 20)
+    # 7 odd and 8 even iterations of 4 to 18: 480 + 7/15, and the deviation of a coin with these odds.
+    value = got.metrics.value
+    assert value is not None
+    assert (value.n, value.unit, value.better) == (15, "GB/s", "higher")
+    assert [value.mean, value.std] == pytest.approx([480 + 7 / 15, (7 * 8) ** 0.5 / 15])
+    assert got.metrics.measured["latency"] == Measured(mean=35.5, std=0.0, n=15, unit="us", better="lower")
+    assert set(got.metrics.measured) == {"busbw", "latency"}
+    assert got.metrics.statistics is not None
+    assert (got.metrics.statistics.median, got.metrics.statistics.count) == (480.0, 15)
+    assert (got.reason, got.metrics.invalid) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("busbw=nan latency=1", "nan"), ("busbw=inf latency=1", "inf"), ("latency=1", "missing"), ("busbw=?", "missing")],
+)
+def test_an_iteration_without_the_headline_is_no_success(tmp_path: Path, line: str, word: str) -> None:
+    got = bench(tmp_path / "log-x.out", {7: f"llmb step 7/19 {line}\n"})
+    assert got.status == FAILED
+    assert "busbw" not in got.metrics.measured
+    assert got.reason is not None
+    assert (word in got.reason, "iteration 7" in got.reason) == (True, True)
+    assert [why for why in got.metrics.invalid if "busbw" in why] == (
+        ["busbw is not a number"] if word == "nan" else []
+    )
+
+
+def test_another_metric_may_be_missing_and_the_reason_says_where(tmp_path: Path) -> None:
+    got = bench(tmp_path / "log-x.out", {7: "llmb step 7/19 busbw=480\n", 9: "llmb step 9/19 busbw=480\n"})
+    assert got.status == SUCCESS
+    assert set(got.metrics.measured) == {"busbw"}
+    assert got.reason == "latency is missing at iteration 7 and 1 more"
+
+
+def test_a_metric_that_is_not_a_number_is_invalid(tmp_path: Path) -> None:
+    got = bench(tmp_path / "log-x.out", {7: "llmb step 7/19 busbw=480 latency=nan\n"})
+    assert (got.status, got.metrics.invalid) == (SUCCESS, ("latency is not a number",))
+    early = bench(tmp_path / "log-x.out", {1: "llmb step 1/19 busbw=480 latency=nan\n"})
+    assert early.metrics.invalid == ()
+
+
+def test_a_value_outside_the_window_decides_nothing(tmp_path: Path) -> None:
+    got = bench(tmp_path / "log-x.out", {0: "llmb step 0/19 busbw=inf latency=1\n"})
+    assert (got.status, got.reason) == (SUCCESS, None)
+
+
+def test_an_incomplete_log_of_a_benchmark(tmp_path: Path) -> None:
+    got = bench(tmp_path / "log-x.out", count=12)
+    assert (got.status, dict(got.metrics.measured)) == (FAILED, {})
+
+
+def test_other_windows(tmp_path: Path) -> None:
+    bench(tmp_path / "log-x.out")
+    got = result_of_log(tmp_path / "log-x.out", READER, LAST)
+    assert (got.metrics.window, got.metrics.mean("busbw"), got.metrics.value and got.metrics.value.n) == (
+        (19, 19),
+        481,
+        1,
+    )
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=40))
+def test_it_agrees_with_statistics(values: list[float]) -> None:
+    steps = tuple(Step(iteration=i, step_time=math.nan, values={"x": own}) for i, own in enumerate(values))
+    found = measure(Samples(steps=steps), Window(0, len(values) - 1), [MetricSpec(name="x")])["x"]
+    scale = max(map(abs, values))
+    assert found.mean == pytest.approx(statistics.fmean(values), abs=1e-9 * scale)
+    assert found.std == pytest.approx(statistics.pstdev(values), abs=1e-7 * scale)
+
+
+def test_all_metrics_of_training_are_there(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    path = tmp_path / "log-pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256_1.out"
+    path.write_text(
+        "".join(
+            f"Training epoch 0, iteration {n}/49 | train_step_timing in s: {2.6 if n % 2 else 2.8} | "
+            "TFLOPS_per_GPU: 571.8\n"
+            for n in range(50)
+        )
+    )
+    metrics = result_of_log(path, LogReader(), workloads=workloads, given=Description(gpu_type="h100")).metrics
+    assert set(metrics.measured) == {spec.name for spec in TRAINING}
+    assert metrics.headline == STEP_TIME
+    # 256 sequences of 4096 tokens in 2.7 s, on 64 GPUs; the deviation of each rate is that of the time, 0.1 of 2.7.
+    rate = metrics.measured["tokens_per_second"]
+    assert [rate.mean, rate.std, rate.n] == pytest.approx([388361.5, 388361.5 / 27, 34], abs=1)
+    assert metrics.measured["tokens_per_second_per_gpu"].mean == pytest.approx(388361.5 / 64, abs=0.1)

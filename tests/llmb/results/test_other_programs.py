@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.formats import ParseSpec
 from llmb.results.foreign import Description, describe_log
+from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
 from llmb.stats.measure import LAST, Window
@@ -42,7 +42,7 @@ def read(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(log)
-    return result_of_log(path, ParseSpec(), window, workloads=workloads, given=Description(**given))
+    return result_of_log(path, LogReader(), window, workloads=workloads, given=Description(**given))
 
 
 def bridge(order: int = 0) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from llmb.builtin import builtin_plugins
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
-from llmb.plugins.loader import PluginError, Plugins, load_plugins
+from llmb.plugins.loader import PluginError, Plugins
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED, JobState
@@ -101,13 +100,3 @@ def test_a_run_that_its_scheduler_calls_failed_has_failed_whatever_its_plugin(
     install.run("a1", install.job("nemotron4_15b", "bf16", 16), "nothing\n", JobState(state=FAILED, exit_code=1))
     say(fail)
     assert one(run)["status"] == "Failed"
-
-
-@pytest.mark.parametrize("iteration", ["(", r"(\d+)"])
-def test_a_pattern_that_is_none_is_the_plugins_fault(iteration: str) -> None:
-    plugins = load_plugins(builtin_plugins())
-    workload = next(iter(plugins.workloads().values()))
-    plugins.__dict__["_ask"] = lambda *_: replace(OWN, iteration=iteration)
-    with pytest.raises(PluginError) as caught:
-        plugins.parse(workload, None)  # type: ignore[arg-type]
-    assert (caught.value.code, caught.value.key) == ("plugin-failed", "llmb_parse")

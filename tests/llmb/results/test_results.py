@@ -18,6 +18,7 @@ from llmb.logs.formats import ParseSpec
 from llmb.results.columns import csv_columns, csv_rows, report
 from llmb.results.facts import LOSS_NAN
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
+from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log, result_of_run
 from llmb.results.result import Result, Verdict
 from llmb.results.table import table_of
@@ -34,7 +35,7 @@ from llmb.workload.model import ModelShape
 
 Wording = Callable[..., None]
 
-SPEC = ParseSpec()
+READER = LogReader()
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
 FIELDS = [
     "experiment",
@@ -136,7 +137,7 @@ def run(tmp_path: Path) -> RunRecord:
 def result(run: RunRecord, state: str, log: str | None = None, **options: Any) -> Result:
     if log is not None:
         run.log.write_text(log)
-    return result_of_run(run, END_OF.get(state) or JobState(state=state), SPEC, 989.0, **options)
+    return result_of_run(run, END_OF.get(state) or JobState(state=state), READER, 989.0, **options)
 
 
 def test_the_fields_and_their_order(run: RunRecord) -> None:
@@ -166,14 +167,16 @@ def test_a_run_that_succeeded(run: RunRecord) -> None:
 
 def test_without_a_peak_there_is_no_mfu(run: RunRecord) -> None:
     run.log.write_text(steps(50))
-    got = result_of_run(run, END_OF["COMPLETED"], SPEC, None)
+    got = result_of_run(run, END_OF["COMPLETED"], READER, None)
     assert got.metrics.mfu is None
     assert got.metrics.model_tflops_per_gpu is not None
 
 
 def test_tflops_that_the_framework_has_wrong_are_omitted(run: RunRecord) -> None:
     run.log.write_text(steps(50))
-    got = result_of_run(run, END_OF["COMPLETED"], ParseSpec(tflops_valid=False, tflops_note="hybrid"), 989.0)
+    got = result_of_run(
+        run, END_OF["COMPLETED"], LogReader(spec=ParseSpec(tflops_valid=False, tflops_note="hybrid")), 989.0
+    )
     assert (got.metrics.framework_tflops, got.metrics.framework_tflops_deviation) == (None, None)
     assert got.metrics.step_time == 2.693
 
@@ -205,7 +208,7 @@ def test_a_run_that_has_not_ended(
 ) -> None:
     if log is not None:
         run.log.write_text(log)
-    got = result_of_run(run, state, SPEC, 989.0)
+    got = result_of_run(run, state, READER, 989.0)
     assert got.status == status
     wording("results", str(got.reason))
     assert (got.is_open, got.is_failure) == (True, False)
@@ -265,7 +268,7 @@ def test_a_second_attempts_own_log(run: RunRecord) -> None:
 def foreign(folder: Path, log: str, name: str = "log-x.out", window: Window | None = None) -> Result:
     path = folder / name
     path.write_text(log)
-    return result_of_log(path, SPEC, window)
+    return result_of_log(path, READER, window)
 
 
 def test_a_log_without_a_record(tmp_path: Path) -> None:
@@ -307,7 +310,7 @@ def test_the_window_of_a_log_without_steps(tmp_path: Path, window: Window | None
 def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(
     tmp_path: Path, run: RunRecord, wording: Wording
 ) -> None:
-    got = result_of_log(tmp_path / "log-x.out", SPEC)
+    got = result_of_log(tmp_path / "log-x.out", READER)
     shown = f"{tmp_path / 'log-x.out'} cannot be read: No such file or directory"
     assert (got.identity.experiment, got.status, got.reason) == ("x", "Unknown", shown)
     run.log.mkdir()

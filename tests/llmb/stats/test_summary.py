@@ -19,8 +19,8 @@ def samples(times: list[float], *, tflops: float | None = None, loss: float | No
     return Samples(steps=tuple(steps), last=len(times) - 1, attempts=1)
 
 
-def summary(times: list[float], **options: float) -> Statistics:
-    found = summarize(samples(times), Window(0, len(times) - 1), **options)
+def summary(times: list[float], tflops: float | None = None) -> Statistics:
+    found = summarize(samples(times), Window(0, len(times) - 1), tflops=tflops)
     assert found is not None
     return found
 

@@ -9,8 +9,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step

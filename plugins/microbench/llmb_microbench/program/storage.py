@@ -7,11 +7,14 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb_microbench.program import formulas
-from llmb_microbench.program.ranks import Ranks
 from llmb_microbench.program.settings import RefusedError, Settings
 from llmb_microbench.program.timing import Case
+
+if TYPE_CHECKING:
+    from llmb_microbench.program.ranks import Ranks
 
 FOLDER = "MICROBENCH_FOLDER"
 BLOCK = 4 * 1024**2  # bytes of one call; a multiple of every block size, as O_DIRECT requires
@@ -71,7 +74,7 @@ class File:
         return self.data[:] == self.found[:] and os.fstat(self.handle).st_size == self.size
 
 
-def storage(settings: Settings, ranks: Ranks) -> Case:
+def storage(settings: Settings, ranks: "Ranks") -> Case:
     """A file for each rank in MICROBENCH_FOLDER, else in the run's folder. Raises RefusedError where it has no room."""
     size, place = settings.size("file_size"), ranks.place
     folder = Path(os.environ.get(FOLDER) or ".")

@@ -7,8 +7,10 @@ An iteration repeats a short operation until it takes long enough for the clock,
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from llmb_microbench.program.ranks import Ranks
+if TYPE_CHECKING:
+    from llmb_microbench.program.ranks import Ranks
 
 WARM_UP = 5  # iterations
 LONG_ENOUGH = 0.01  # seconds of one iteration
@@ -36,7 +38,7 @@ def count_for(seconds: float) -> int:
     return max(1, min(MOST, math.ceil(LONG_ENOUGH / max(seconds, 1e-9))))
 
 
-def timed(ranks: Ranks, operation: Callable[[], object], count: int) -> float:
+def timed(ranks: "Ranks", operation: Callable[[], object], count: int) -> float:
     """Seconds of one operation of ``count``, of the slowest rank."""
     ranks.barrier()
     start = ranks.clock()
@@ -45,7 +47,7 @@ def timed(ranks: Ranks, operation: Callable[[], object], count: int) -> float:
     return ranks.max([(ranks.clock() - start) / count])[0]
 
 
-def warm_up(ranks: Ranks, case: Case) -> list[int]:
+def warm_up(ranks: "Ranks", case: Case) -> list[int]:
     """Run each operation until connections, caches and clocks have settled; how often to repeat each from now on."""
     counts = []
     for operation in case.operations:
@@ -57,7 +59,7 @@ def warm_up(ranks: Ranks, case: Case) -> list[int]:
     return counts
 
 
-def iterations(ranks: Ranks, case: Case, counts: list[int], steps: int) -> Iterator[dict[str, float]]:
+def iterations(ranks: "Ranks", case: Case, counts: list[int], steps: int) -> Iterator[dict[str, float]]:
     """The metrics of each iteration."""
     for _ in range(steps):
         pairs = zip(case.operations, counts, strict=True)

@@ -77,7 +77,7 @@ def test_a_run_that_slurm_refused_is_retried_once_its_cause_is_fixed(
     account, license_ = listed(site)
     wording("jobs show", shown(site, account["id"])["fix"])
     explained = site.llmb("explain", license_["id"]).stdout
-    retry = f"llmb-run jobs retry {license_['id']}"
+    retry = f"llmb-run jobs retry --install {site.install} {license_['id']}"
     assert retry in explained
     assert "--slurm-arg licenses=gold" in explained
     done = site.llmb("jobs", "retry", "--failed", "--wait")

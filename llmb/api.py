@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
     from llmb.runs.job import Job, Training
-    from llmb.runs.launch import Launch, Program, Site, StagedFile, Stamp, Wrapper
+    from llmb.runs.launch import Launch, Program, Server, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
     from llmb.stats.metrics import MetricSpec
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
     "runs.job": ("Job", "Training"),
-    "runs.launch": ("Launch", "Site", "Program", "StagedFile", "Stamp", "Wrapper"),
+    "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
     "logs.formats": ("ParseSpec",),
     "stats.metrics": ("MetricSpec",),
@@ -45,7 +45,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
 __all__ += ["BatchRule", "MambaShape", "ModelShape", "NemoRecipe", "Row", "Scales"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
-__all__ += ["Job", "Launch", "Program", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
+__all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]

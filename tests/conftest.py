@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
+import fcntl
 import itertools
 import json
 import os
@@ -322,6 +323,25 @@ def torch_install() -> Path:
         if "is in use by" not in done.stderr:  # by another worker
             pytest.fail(f"llmb-install could not make {folder}:\n{done.stdout}\n{done.stderr}")
         time.sleep(2)
+
+
+@pytest.fixture(scope="session")
+def mpi_venv() -> Path:
+    """A Python environment with MPICH and mpi4py (70 MB), made once and kept. Skips where the index has no wheels."""
+    folder = _CACHE / "mpi"
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "mpi.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be making it
+        if (folder / "complete").exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
+        for argv in ([sys.executable, "-m", "venv", str(folder)], [*pip, "mpich>=5,<6", "mpi4py>=4.1,<5"]):
+            done = subprocess.run(argv, env=_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
+            if done.returncode != 0:
+                pytest.skip(f"no real MPI here: {' '.join(argv)}: {done.stderr.strip()}")
+        (folder / "complete").touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -150,10 +150,16 @@ class Step(abc.ABC):
         """Build it, also over the remains of an earlier attempt; its facts for the record. Raises LlmbError."""
 
 
-def digest_of(step: Step) -> str:
-    """The sha256 of a step's fields except ``workloads`` and ``after``."""
-    content = json.dumps(typed.to_data(replace(step, workloads=(), after=())), sort_keys=True)
-    return hashlib.sha256(f"{step.kind} {content}".encode()).hexdigest()
+def content_of(step: Step) -> dict[str, Any]:
+    """A step's fields except ``workloads`` and ``after`` as plain data."""
+    found: dict[str, Any] = typed.to_data(replace(step, workloads=(), after=()))
+    return found
+
+
+def digest_of(step: Step, content: Mapping[str, Any] | None = None) -> str:
+    """The sha256 of the ``content`` of a step (default: ``content_of``)."""
+    text = json.dumps(content_of(step) if content is None else content, sort_keys=True)
+    return hashlib.sha256(f"{step.kind} {text}".encode()).hexdigest()
 
 
 class Kind(Protocol):

@@ -21,6 +21,7 @@ from llmb.text.names import suggest
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.plugins.loader import Plugins
+    from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
     from llmb.workload.published import Figure
@@ -75,6 +76,7 @@ class Context:
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self._figures: dict[str, tuple[Figure, ...]] = {}
+        self._readers: dict[tuple[str, str], LogReader] = {}
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -104,6 +106,18 @@ class Context:
                     self.faulty_figures.append(key)
                     say(f"warning: the published figures of {key} are not used\n{describe(error)}")
         return [figure for key in wanted for figure in self._figures[key]]
+
+    def log_reader(self, workload: Workload, run: RunRecord) -> LogReader:
+        """How the log of ``run`` is read; asks a plugin without an ``llmb_parse`` once. Raises LlmbError."""
+        from llmb.results.log_reader import reader_of
+
+        key = workload.key, run.job.model_size
+        if key not in self._readers:
+            reader = reader_of(workload, run.job.model_size, self.plugins.parse(workload, run))
+            if self.plugins.reads_logs(workload):
+                return reader
+            self._readers[key] = reader
+        return self._readers[key]
 
     @cached_property
     def config(self) -> configuration.ClusterConfig:

@@ -14,7 +14,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import judged, print_report, result_of, spec_of
+from llmb.cli.results import judged, print_report, reader_for, result_of
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
 from llmb.results.find import log_of, logs_at, run_directory
@@ -172,7 +172,7 @@ def _run_of(log: Path) -> record.RunRecord | None:
 def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window | None) -> Result:
     """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
-    if not seen.is_end and result_of_log(log, LogReader(spec=spec_of(context, run)), window).status == SUCCESS:
+    if not seen.is_end and result_of_log(log, reader_for(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     known = known_types().get(run.job.gpu_type)
     return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

@@ -15,8 +15,8 @@ from llmb.errors import RUN_FAILED, LlmbError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.report.markdown import digest
-from llmb.results import columns, table
-from llmb.results.log_reader import LogReader, reader_of
+from llmb.results import columns, find, summary, table
+from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_run
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import store
@@ -176,7 +176,9 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
     """The current results of ``runs``, not judged."""
     states = states_of(context, runs)
-    return [result_of(context, run, states[run.id], peak_of(context, run.job), window) for run in runs]
+    kinds = {(run.job.gpu_type, run.job.dtype): run.job for run in runs}
+    peaks = {kind: peak_of(context, job) for kind, job in kinds.items()}
+    return [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
 
 
 def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
@@ -218,25 +220,37 @@ def peak_of(context: Context, job: Job) -> float | None:
 def result_of(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
-    """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log."""
-    reader, missing = _reader(context, run)
+    """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log.
+
+    It is read from the run's summary where that is current, and kept there once the run has ended.
+    """
+    kept = summary.load(run) if state.is_end else None
+    current = kept is not None and window is None and state.is_final and kept.is_current(run, peak_tflops)
+    if current and kept is not None and kept.log_reader.spec.samples is not None:
+        return kept.result_of(run)  # its plugin would read the log again to answer
+    reader, missing = _reader(context, run, kept)
+    if current and kept is not None and (kept.log_reader == reader or kept.is_log_gone(run)):
+        return kept.result_of(run)
+    log = find.log_of(run)
+    stamps = summary.stamps_of(run, log, state) if window is None else None
     try:
         result = result_of_run(run, state, reader, peak_tflops, window)
     except SlowPatternError as error:
         console.warn_once(error.message)
         reader, missing = LogReader(), error.message
         result = result_of_run(run, state, reader, peak_tflops, window)
-    if result.status == SUCCESS and not missing:
-        store.save_parse_spec(run, reader.spec)
-    elif state.is_end and result.status != SUCCESS and (before := _kept_reader(run)) not in (None, reader):
+    before = kept.log_reader if kept is not None else _earlier_reader(run)
+    if state.is_end and result.status != SUCCESS and before not in (None, reader):
         assert before is not None
         earlier = result_of_run(run, state, before, peak_tflops, window)
         if earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
-            result = replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
+            return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
     nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
     if missing and nothing_read and state.state == COMPLETED:
         return replace(result, status=UNKNOWN, cause=None, reason=f"its log cannot be read: {missing}")
+    if stamps is not None and not missing:
+        summary.keep(run, result, reader, peak_tflops, stamps)
     return result
 
 
@@ -245,23 +259,29 @@ def spec_of(context: Context, run: RunRecord) -> ParseSpec:
 
     A plugin may have been removed, or fail, since it read the run.
     """
-    return _reader(context, run)[0].spec
+    return reader_for(context, run).spec
 
 
-def _kept_reader(run: RunRecord) -> LogReader | None:
+def reader_for(context: Context, run: RunRecord) -> LogReader:
+    """As ``spec_of``, with the metrics of the run."""
+    return _reader(context, run, summary.load(run))[0]
+
+
+def _earlier_reader(run: RunRecord) -> LogReader | None:
+    """The reader that releases before 0.2 kept in a file of its own."""
     spec = store.saved_parse_spec(run)
     return None if spec is None else LogReader(spec=spec)
 
 
-def _reader(context: Context, run: RunRecord) -> tuple[LogReader, str]:
+def _reader(context: Context, run: RunRecord, kept: summary.Summary | None) -> tuple[LogReader, str]:
     """How the run's log is read, and why its plugin cannot say so, where nothing is kept of an earlier reading."""
     workload = context.workloads.get(run.job.workload)
     missing = f"no installed plugin offers {run.job.workload}"
     if workload is not None:
         try:
-            return reader_of(workload, run.job.model_size, context.plugins.parse(workload, run)), ""
+            return context.log_reader(workload, run), ""
         except LlmbError as error:
             missing = error.message
             console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
-    before = _kept_reader(run)
+    before = kept.log_reader if kept is not None else _earlier_reader(run)
     return (before, "") if before is not None else (LogReader(), missing)

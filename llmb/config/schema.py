@@ -40,13 +40,14 @@ class WorkloadConfig:
     """One installed workload: its Python environment and its variables.
 
     ``venvs``: its environments by name if it has several (``nemo``, and ``torch`` for the tiny sizes); ``assets``:
-    folders with files of a model hub, by repository.
+    folders with files of a model hub, by repository; ``repos``: checkouts of git repositories, by URL.
     """
 
     venv_path: Path | None = None
     venv_type: str | None = None
     venvs: dict[str, Path] = field(default_factory=dict)
     assets: dict[str, Path] = field(default_factory=dict)
+    repos: dict[str, Path] = field(default_factory=dict)
     environment: Environment = field(default_factory=dict)
 
 

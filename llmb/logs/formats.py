@@ -9,6 +9,20 @@ from llmb.logs.samples import Samples
 from llmb.logs.scan import Needle, needle
 from llmb.logs.spec_checks import TRAINING_KEYS, check_keys, check_needle, check_pattern
 
+# The step lines of NeMo 2.
+_NEEDLE = "train_step_timing in s"
+_ITERATION = r"iteration (?P<i>\d{1,12})/(?P<last>\d{1,12})"
+_KEYS = {
+    "step_time": "train_step_timing in s",
+    "tflops": "TFLOPS_per_GPU",
+    "loss": "reduced_train_loss",
+    "grad_norm": "gradient_norm|grad_norm",
+    "gbs": "global_batch_size",
+    "consumed_samples": "consumed_samples",
+    "global_step": "global_step",
+    "peak_memory": "peak_memory_usage|max_memory_reserved",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseSpec:
@@ -29,20 +43,9 @@ class ParseSpec:
     Raises KeyFaultError for a needle, pattern, key or unit that can never be right.
     """
 
-    needle: str = "train_step_timing in s"
-    iteration: str = r"iteration (?P<i>\d{1,12})/(?P<last>\d{1,12})"
-    keys: dict[str, str] = field(
-        default_factory=lambda: {
-            "step_time": "train_step_timing in s",
-            "tflops": "TFLOPS_per_GPU",
-            "loss": "reduced_train_loss",
-            "grad_norm": "gradient_norm|grad_norm",
-            "gbs": "global_batch_size",
-            "consumed_samples": "consumed_samples",
-            "global_step": "global_step",
-            "peak_memory": "peak_memory_usage|max_memory_reserved",
-        }
-    )
+    needle: str = _NEEDLE
+    iteration: str = _ITERATION
+    keys: dict[str, str] = field(default_factory=lambda: dict(_KEYS))
     tflops_valid: bool = True
     tflops_note: str = ""
     first_iteration: int = 0
@@ -53,6 +56,8 @@ class ParseSpec:
     metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.is_default and not self.units:
+            return
         check_needle(self.needle)
         check_pattern(self.iteration)
         check_keys(self.keys, self.units)
@@ -60,7 +65,7 @@ class ParseSpec:
     @property
     def is_default(self) -> bool:
         """Whether it describes NeMo 2's lines, so that those of every known program are read."""
-        return (self.needle, self.iteration, self.keys) == (NEMO2.needle, NEMO2.iteration, NEMO2.keys)
+        return (self.needle, self.iteration, self.keys) == (_NEEDLE, _ITERATION, _KEYS)
 
 
 NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"

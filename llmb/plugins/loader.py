@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ import pluggy
 from llmb import api, hookspecs
 from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
+from llmb.text.checked import check_types
 from llmb.text.names import squash_workload, suggest
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Plugins:
     manager: pluggy.PluginManager
     default: str
     problems: list[Problem] = field(default_factory=list)
+    callers: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
 
     @property
     def sources(self) -> list[str]:
@@ -131,8 +133,29 @@ class Plugins:
                 check_declared(answer.keys, [metric.name for metric in workload.metrics])
             except KeyFaultError as error:
                 raise _rejected(source, "llmb_parse", error) from error
-            answer = replace(answer, source="" if answer.is_default else source)
-        return api.ParseSpec(samples=answer) if isinstance(answer, api.Samples) else answer
+            wanted = "" if answer.is_default else source
+            answer = answer if answer.source == wanted else replace(answer, source=wanted)
+        if isinstance(answer, api.Samples):
+            self._check_samples(workload, answer)
+            return api.ParseSpec(samples=answer)
+        return answer
+
+    def _check_samples(self, workload: api.Workload, samples: api.Samples) -> None:
+        """Raise PluginError for values of a wrong type, or of a metric that the workload does not declare."""
+        metrics = [metric.name for metric in workload.metrics]
+        try:
+            check_types(samples)
+            for step in samples.steps:
+                check_types(step)
+                if unknown := next((name for name in step.values if name not in metrics), None):
+                    message, hint = f"Step.values has '{unknown}', no metric of the workload", suggest(unknown, metrics)
+                    raise KeyFaultError(message, "values", unknown, hint=hint, code="metric-unknown", value=unknown)
+        except KeyFaultError as error:
+            raise _rejected(self.offers[workload.key].source, "llmb_parse", error) from error
+
+    def reads_logs(self, workload: api.Workload) -> bool:
+        """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""
+        return hasattr(self.manager.get_plugin(self.offers[workload.key].source), "llmb_parse")
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
         """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
@@ -140,8 +163,7 @@ class Plugins:
         Raises PluginError if the hook fails or returns none of the ``kinds``; an LlmbError of the hook is passed on.
         """
         source = self.offers[arguments["workload"].key].source
-        asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
-        caller = self.manager.subset_hook_caller(hook, [p for p in self.manager.get_plugins() if p not in asked])
+        caller = self._caller(hook, source)
         try:
             with _limited(source, hook):
                 answer = caller(**arguments)
@@ -155,6 +177,13 @@ class Plugins:
             message = f"plugin {source} failed in {hook}: {type(error).__name__}: {error}"
             raise PluginError(message, hint=_REPORT, code="plugin-failed", key=hook, value=source) from error
         return answer
+
+    def _caller(self, hook: str, source: str) -> Callable[..., Any]:
+        if (hook, source) not in self.callers:
+            asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
+            others = [plugin for plugin in self.manager.get_plugins() if plugin not in asked]
+            self.callers[hook, source] = self.manager.subset_hook_caller(hook, others)
+        return self.callers[hook, source]
 
     def _offer(self, source: str) -> Offer | None:
         hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
@@ -198,6 +227,14 @@ class Plugins:
             self.problems.append(problem)
 
 
+def _rejected(source: str, hook: str, error: KeyFaultError) -> PluginError:
+    """The error for a value that a hook of a plugin made and that cannot be right."""
+    fault = error.as_fault("")
+    where = f"{hook}: {fault.key}" if fault.key else hook
+    message = f"plugin {source}: {where}: {fault.message}"
+    return PluginError(message, hint=fault.hint or _REPORT, code=error.code, key=fault.key or hook, value=source)
+
+
 def _memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:
     """The memory in GB that one GPU must have by the workload's row for ``job``."""
     from llmb.planning.configure import find_row
@@ -205,14 +242,6 @@ def _memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong) if size is not None else None
     return row.memory_gb if row is not None else None
-
-
-def _rejected(source: str, hook: str, error: KeyFaultError) -> PluginError:
-    """The error for a value that a hook of a plugin made and that cannot be right."""
-    fault = error.as_fault("")
-    where = f"{hook}: {fault.key}" if fault.key else hook
-    message = f"plugin {source}: {where}: {fault.message}"
-    return PluginError(message, hint=fault.hint or _REPORT, code=error.code, key=fault.key or hook, value=source)
 
 
 def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:

@@ -24,5 +24,6 @@ def reader_of(workload: Workload, size: str | None, spec: ParseSpec | None) -> L
     """The reader of a run of ``workload``, whose plugin says ``spec`` (None: nothing); ``size``: None if unknown."""
     chosen = workload.all_metrics(size if size in workload.sizes else workload.default_size)
     own = tuple(one for one in chosen if one in workload.metrics)
-    spec = replace(spec or ParseSpec(), metrics=tuple(one.name for one in own))
+    spec, names = spec or ParseSpec(), tuple(one.name for one in own)
+    spec = spec if spec.metrics == names else replace(spec, metrics=names)
     return LogReader(spec=spec, metrics=own, headline=chosen[0].name)

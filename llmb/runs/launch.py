@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A launch: everything that a cluster needs to start one job; and the site, what a plugin may know of the cluster."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from llmb.errors import KeyFaultError
+from llmb.text.checked import check_types
 
 Start = Literal["ranks", "mpi", "once"]
-
-
-def check_words(words: object, key: str) -> None:
-    """Raise KeyFaultError at ``key`` unless ``words`` is a tuple of texts."""
-    if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
-        message, hint = f"must be a tuple of texts, not {words!r}", "numbers too: str(number); one word alone: (word,)"
-        raise KeyFaultError(message, key, hint=hint, code="value-type", value=words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +27,11 @@ class Program:
     shell: str | None = None
 
     def __post_init__(self) -> None:
-        check_words(self.argv, "argv")
+        check_types(self)
         given = [name for name in ("module", "script", "argv", "shell") if getattr(self, name)]
         if len(given) != 1:
-            message = (
-                f"a program has exactly one of module, script, argv and shell, not {' and '.join(given) or 'none'}"
-            )
+            found = " and ".join(given) or "none"
+            message = f"Program has exactly one of module, script, argv and shell, not {found}"
             raise KeyFaultError(message, hint="as in Program(argv=('ls', '-l'))", code="program-kind", value=given)
 
     @property
@@ -58,10 +52,12 @@ class Program:
 class Server:
     """A server that runs beside the program of a launch, which is its client, on the same nodes.
 
-    The client starts on rank 0 when the server is ready: when it accepts connections on the port that the variable
-    LLMB_SERVER_PORT names to both, or has written ``ready_text`` to its log, ``server-<rank>.out`` beside the training
-    log. A server that ends before, or is not ready after ``ready_seconds``, fails the run. It is ended after the
-    client. ``on_every_rank``: each rank starts one, which ends with rank 0's client; otherwise only rank 0 does.
+    The variable LLMB_SERVER_PORT has a free port of the node for the server and its client. The client starts on rank 0
+    when the server is ready: it accepts connections on that port, or has written ``ready_text`` to its log,
+    ``server-<rank>.out`` beside the run's log. A server that ends before its client, or is not ready after
+    ``ready_seconds``, fails the run. When the client has ended, the server gets SIGTERM, and SIGKILL 10 s later.
+    ``on_every_rank``: each rank starts one, and the client waits for all of them; ``server-<rank>.address`` has
+    ``HOST:PORT`` of each. Otherwise only rank 0 does.
     """
 
     program: Program
@@ -69,6 +65,10 @@ class Server:
     ready_text: str | None = None
     ready_seconds: int = 600
     on_every_rank: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        _check_count(self, "ready_seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,37 @@ class Wrapper:
     name: str
     argv: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
+# Names in the run's folder that llmb and its scripts use themselves; those of a later attempt are in the same folder.
+_OWN_FILE = re.compile(
+    r"\..*|(log-|sbatch_|pod-|server-).*\.(out|address)|(scheduler_id|ended|restarted|attempt-\d+|nsys_profile)(/.*)?"
+    r"|(llmb-run|state|parse|scheduler|cancel|summary)\.json"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A small text file, written into the run's working folder before the ranks start."""
+    """A small text file, written into the run's working folder before the ranks start.
+
+    ``name`` may have folders below that one; ``executable``: a program, such as a script with ``#!``.
+    """
 
     name: str
     text: str
+    executable: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        path = PurePosixPath(self.name)
+        if path.is_absolute() or ".." in path.parts or not path.parts or self.name.endswith("/"):
+            message, hint = f"'{self.name}' is not a file below the run's folder", "name it without a folder"
+            raise KeyFaultError(message, "name", hint=hint, code="file-outside", value=self.name)
+        if _OWN_FILE.fullmatch(str(path)):
+            message, hint = f"'{self.name}' is a name that llmb uses in the run's folder", "choose another name"
+            raise KeyFaultError(message, "name", hint=hint, code="file-reserved", value=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,31 +156,42 @@ class Launch:
     container_writable: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "ranks_per_node", "time_limit"):
-            number = getattr(self, name)
-            if type(number) is not int or number < 1:
-                raise KeyFaultError(f"must be a whole number from 1, not {number!r}", name, code="value-invalid")
+        check_types(self)
+        _check_count(self, "nodes", "ranks_per_node", "time_limit")
         if self.name in ("", ".", "..") or "/" in self.name:
             message, hint = f"'{self.name}' is not a folder's name", "as a rule job.experiment_name"
             raise KeyFaultError(message, "name", hint=hint, code="name-invalid", value=self.name)
-        for name in ("args", "mounts", "secrets", "packages", "inputs"):
-            check_words(getattr(self, name), name)
-        variables: list[tuple[object, object]] = [*self.environment.items()]
-        for key, value in variables:
-            if not isinstance(key, str) or not isinstance(value, str):
-                message = f"{key!r} must be text, and so must its value, {value!r}"
-                raise KeyFaultError(message, "environment", str(key), hint="str(value)", code="value-type", value=value)
-        for staged in self.files:
-            path = PurePosixPath(staged.name)
-            if path.is_absolute() or ".." in path.parts or not path.parts:
-                message, hint = f"'{staged.name}' is outside the run's folder", "name it without a folder"
-                raise KeyFaultError(message, "files", hint=hint, code="file-outside", value=staged.name)
+        if self.server is not None and self.server.on_every_rank and self.start == "once":
+            message, hint = "Launch.server is for every rank, and start is 'once'", "start='ranks' or 'mpi'"
+            raise KeyFaultError(message, "server", hint=hint, code="value-invalid", value=self.start)
+        _check_distinct(self.files, PurePosixPath(f"launch_{self.name}"))
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """Every program that it starts: its own, the server's, and the one that runs after it."""
         server = self.server.program if self.server is not None else None
         return tuple(one for one in (self.program, server, self.after) if one is not None)
+
+
+def _check_count(value: object, *names: str) -> None:
+    """Raise KeyFaultError unless the fields ``names`` are 1 or more."""
+    for name in names:
+        if (number := getattr(value, name)) < 1:
+            message = f"{type(value).__name__}.{name} must be at least 1, not {number}"
+            raise KeyFaultError(message, name, code="value-invalid", value=number)
+
+
+def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> None:
+    """Raise KeyFaultError for two files with one name, or a file in whose place another needs a folder.
+
+    ``script``: the run's own, which is in the same folder from the second attempt on.
+    """
+    seen = {script}
+    for path in (PurePosixPath(one.name) for one in staged):
+        if path in seen or any(parent in seen for parent in path.parents) or any(path in one.parents for one in seen):
+            message, hint = f"two files have the path '{path}'", "give each its own name"
+            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
+        seen.add(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +232,9 @@ class Site:
 
     ``gpu_type``: the type whose rows apply (of a type ``like`` another, that one); ``container``: ranks start inside an
     image; ``venv``: the installed environment of this workload, if any; ``venvs``: by name, where it has several;
-    ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``mpi``: srun's MPI plugin,
-    None without; ``environment``: the cluster's and the workload's variables, merged; ``settings``: versions chosen at
-    installation.
+    ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``repos``: the checkouts of git
+    repositories, by URL; ``mpi``: srun's MPI plugin, None without; ``environment``: the cluster's and the workload's
+    variables, merged; ``settings``: versions chosen at installation.
     """
 
     cluster_type: str
@@ -211,6 +246,7 @@ class Site:
     venv: Path | None = None
     venvs: Mapping[str, Path] = field(default_factory=dict)
     assets: Mapping[str, Path] = field(default_factory=dict)
+    repos: Mapping[str, Path] = field(default_factory=dict)
     mpi: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)

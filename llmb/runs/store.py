@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where runs are: creates a run's directory, finds runs, stores their last state and how a plugin read their logs."""
+"""Where runs are: creates a run's directory, finds runs, and stores their last state."""
 
 import contextlib
 import random
@@ -166,22 +166,8 @@ def was_cancelled(run: RunRecord) -> bool:
 PARSE = "parse.json"
 
 
-def save_parse_spec(run: RunRecord, spec: ParseSpec) -> None:
-    """Store the ``spec`` that a plugin read the log of an ended run with, so that results outlive the plugin.
-
-    llmb's own spec is not stored. A full disk is ignored.
-    """
-    if spec == ParseSpec() or not run.place.is_dir():
-        return
-    path = run.place / PARSE
-    with contextlib.suppress(LlmbError):
-        data = typed.to_data(spec)
-        if _on_disk(path) != data:
-            files.write_json(path, data)
-
-
 def saved_parse_spec(run: RunRecord) -> ParseSpec | None:
-    """The stored spec of the run's current attempt; None where it is missing or cannot be read."""
+    """The spec that a release before 0.2 stored for the run's current attempt; None where it cannot be read."""
     path = run.place / PARSE
     with contextlib.suppress(LlmbError, ValueError, TypeError):
         if (data := _on_disk(path)) is not None:

@@ -39,6 +39,7 @@ def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
         venv=own.venv_path,
         venvs=own.venvs,
         assets=own.assets,
+        repos=own.repos,
         mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
         environment=job.env,
     )

@@ -19,7 +19,7 @@ import click
 from llmb.errors import LlmbError, UsageError
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))  # by their numbers
-_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
+_UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]+")
 _BLANKS = "\n\t\xa0\u202f"  # harmless, but not printable to Python
 # The errors of writing to a stream that is full, closed or not writable.
 _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG, errno.ENXIO})
@@ -89,10 +89,12 @@ def printable(text: str) -> str:
 
     It keeps escape sequences of foreign texts away from the terminal.
     """
-    if _UNUSUAL.search(text) is None:
-        return text
+    return _UNUSUAL.sub(_as_code, text)
+
+
+def _as_code(found: re.Match[str]) -> str:
     return "".join(
-        char if char in _BLANKS or char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        char if char in _BLANKS or char.isprintable() else char.encode("unicode_escape").decode() for char in found[0]
     )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
 from llmb.system import files
-from llmb.text import scalars
+from llmb.text import own_files, scalars
 from llmb.text.names import listed, nearest, suggest
 from llmb.text.yamlfile import Document, KeyPath, dotted
 
@@ -54,6 +54,8 @@ def read_own(cls: type[T], path: Path, data: Any) -> T:
 
     Unknown keys are ignored; ``keeping`` writes them back. Raises LlmbError for a damaged file, whatever its fault.
     """
+    with suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        return cast(T, own_files.converter(cls)(data))
     reader = _Reader(Document(name=str(path), data=data), own=True)
     try:
         result = reader.convert(cls, data, ())

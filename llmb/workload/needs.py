@@ -2,7 +2,10 @@
 """What a workload needs installed, as values: needs with equal content are one need, shared by workloads."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from llmb.errors import KeyFaultError
+from llmb.text.checked import check_types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,6 +13,9 @@ class Image:
     """A container image by reference, ``registry/name:tag`` or ``...@digest``."""
 
     reference: str
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,9 @@ class Venv:
     python: str | None = None
     from_source: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repo:
@@ -33,6 +42,9 @@ class Repo:
 
     url: str
     commit: str
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +60,46 @@ class HubAsset:
     secret: str | None = None
     revision: str = "main"
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
     def folder(self, install: Path) -> Path:
         """The folder of the files in an install directory: ``datasets/hub/<owner>--<name>/<revision>``."""
         return install / "datasets" / "hub" / self.repository.replace("/", "--") / self.revision.replace("/", "--")
 
 
+_SHARED = frozenset({"cluster_config.yaml", "images", "datasets", "venvs", "repos", "workloads"})
+
+
+def _is_shared(path: PurePosixPath) -> bool:
+    """Whether a path of the install directory holds more than the work of one task, such as the results of runs."""
+    first, *rest = path.parts
+    of_runs = first == "workloads" and (len(rest) < 2 or rest[1] == "experiments")
+    return first == ".llmb" or of_runs or (first in _SHARED and not rest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A command to run once, as argv; the plan shows ``name``."""
+    """A command to run once in the install directory, as argv; the plan shows ``name``.
+
+    ``creates``: the files and folders that it makes, relative to that directory. It runs again where one is missing,
+    and removing it deletes them.
+    """
 
     name: str
     argv: tuple[str, ...]
+    creates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in self.creates:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                message = f"Task.creates has '{name}', which is not a path below the install directory"
+                raise KeyFaultError(message, "creates", hint="as in data/corpus", code="path-outside", value=name)
+            if _is_shared(path):
+                message = f"Task.creates has '{name}', which other workloads or llmb use too"
+                raise KeyFaultError(message, "creates", hint="as in data/corpus", code="path-shared", value=name)
 
 
 Need = Image | Venv | Repo | HubAsset | Task
@@ -69,3 +110,6 @@ class Needs:
     """Everything that one workload needs at one site, in no particular order."""
 
     needs: tuple[Need, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_types(self)

@@ -118,7 +118,7 @@ class Site:
             memory=Memory(is_patient=True),
         )
 
-    def launch(self, program: str, **changes: Any) -> Launch:
+    def launch(self, program: str, /, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.install / f"program{next(self.numbers)}.py"
         script.write_text(program)
@@ -152,7 +152,7 @@ class Site:
         files.write_text(run.script, self.cluster().render(launch, stamp))
         return run
 
-    def submit(self, program: str, *, cluster: SlurmCluster | None = None, **changes: Any) -> RunRecord:
+    def submit(self, program: str, /, *, cluster: SlurmCluster | None = None, **changes: Any) -> RunRecord:
         """Record and submit a run of ``program``."""
         run = self.record(self.launch(program, **changes))
         run = run.submitted((cluster or self.cluster()).submit(run))

@@ -18,9 +18,10 @@ from llmb.text.names import squash_workload
 from llmb_installer.answers import AUTO, Answers, lean, without_nulls
 from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
+from llmb_installer.steps.repo import RepoStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
-_BUILT = ("venv_path", "venv_type", "venvs", "assets")  # keys of a workload that the installer sets
+_BUILT = ("venv_path", "venv_type", "venvs", "assets", "repos")  # keys of a workload that the installer sets
 _NAMES = "workloads.installed"  # a list without order
 _ABSENT: Any = object()
 _OPTIONAL = ("experiments_root", "pass_environment", "install.image_folder")  # keys that users set and the answers omit
@@ -82,7 +83,7 @@ def _section(answers: Answers, key: str) -> dict[str, Any]:
 
 
 def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
-    """The entry of one workload: its environment, several by name, folders of model files by repository."""
+    """The entry of one workload: its environment, several by name, folders of model files and of repositories."""
     found: dict[str, Any] = {}
     venvs = [step for step in steps if isinstance(step, VenvStep)]
     if venvs:
@@ -91,6 +92,8 @@ def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
         found["venvs"] = {step.name: str(step.path) for step in venvs}
     if assets := {step.need.repository: str(step.path) for step in steps if isinstance(step, AssetStep)}:
         found["assets"] = assets
+    if repos := {step.need.url: str(step.path) for step in steps if isinstance(step, RepoStep)}:
+        found["repos"] = repos
     return {**found, "environment": {}}
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step that runs a workload's own command once, after everything else that it needs."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError
 from llmb.workload import needs
-from llmb_installer.step import Commands, Context, Estimate, Facts, Step
+from llmb_installer.step import Commands, Context, Estimate, Facts, Step, content_of, digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,35 +28,66 @@ class TaskStep(Step):
         return f"Run once: {' '.join(self.need.argv)}"
 
     @property
-    def path(self) -> None:
-        """None: only its workload knows what it makes."""
-        return None
+    def path(self) -> Path | None:
+        """The first of what it creates."""
+        return next(iter(self._paths), None)
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [self.install / name for name in self.need.creates]
+
+    @property
+    def digest(self) -> str:
+        """As of earlier releases, which knew no ``creates``, for a task that creates nothing."""
+        content = content_of(self)
+        if not self.need.creates:
+            del content["need"]["creates"]
+        return digest_of(self, content)
 
     def check(self, context: Context) -> Estimate:
         """Estimate nothing: the cost is unknown."""
         return Estimate()
 
     def build(self, context: Context) -> Facts:
-        """Run it. Raises LlmbError with the end of its output."""
+        """Run it. Raises LlmbError with the end of its output, or where it did not make what it ``creates``."""
         if not self.need.argv:
             raise LlmbError("its command is empty", hint="report it to the plugin's author")
         environ = {**context.environ, "LLMB_INSTALL": str(self.install)}
         Commands(context=context, environ=environ).run(self.need.name, self.need.argv, cwd=self.install)
-        return {"argv": list(self.need.argv)}
+        if missing := [str(path) for path in self._paths if not path.exists()]:
+            message = f"{self.need.name} ended without an error, and did not create {', '.join(missing)}"
+            hint = f"report it to the plugin's author; its output: {context.log}"
+            raise LlmbError(message, hint=hint, code="not-created", key=self.need.name, value=tuple(missing))
+        return {"argv": list(self.need.argv), "creates": list(self.need.creates)}
+
+
+def _created(facts: Facts, install: Path) -> list[Path]:
+    """What a recorded task creates."""
+    return [install / str(name) for name in facts.get("creates", [])]
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Always: what a task leaves is unknown."""
-    return True
+    """Whether all that it creates exists; always for a task that names nothing."""
+    return all(path.exists() for path in _created(facts, install))
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """No faults: what a task leaves is unknown."""
-    return []
+    """What of all that it creates is missing; the contents are its workload's."""
+    missing = [path for path in _created(facts, install) if not path.exists()]
+    return [Fault(message=f"{path} is missing", code="created-missing", value=str(path)) for path in missing]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Keep what it did: it cannot be undone."""
+    """Delete what it creates, and of a link only the link; what else it did cannot be undone. Raises LlmbError."""
+    root = install.resolve()
+    for path in _created(facts, install):
+        if path == install or not path.parent.resolve().is_relative_to(root):
+            message = f"{path} is outside of {install}: llmb does not remove it"
+            raise LlmbError(message, hint="remove it yourself", code="path-outside", key=name, value=str(path))
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def describe(name: str, facts: Facts) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from llmb.clusters import bashscript
+from llmb.clusters import bashscript, rank_command
 from llmb.errors import LlmbError
 from llmb.runs.launch import Launch, StagedFile, Stamp
 from llmb.system import files, shell
@@ -63,18 +63,17 @@ def make_script(launch: Launch, stamp: Stamp, *, cpus: int, programs: str, grace
     work = stamp.work(launch.name)
     python = f"{launch.venv or bashscript.NO_VENV}/bin/python"
     ranks = launch.ranks_per_node
-    started = bashscript.mpirun(ranks, launch.venv) if launch.start == "mpi" else ()
+    started = rank_command.mpirun(ranks, launch.venv) if launch.start == "mpi" else ()
     wrappers = [word for wrapper in launch.wrappers for word in wrapper.argv]
     return Script(
         id=stamp.id,
         name=launch.name,
         ranks=ranks if launch.start == "ranks" else 1,
         world=ranks if launch.start != "ranks" else None,
-        argv=(*started, *wrappers, *bashscript.rank_words(launch, python)),
+        argv=(*started, *wrappers, *rank_command.rank_words(launch, python)),
         environment={
             "OMP_NUM_THREADS": str(max(1, cpus // ranks)),
             "PYTHONUNBUFFERED": "1",  # so that the log has all output of a rank that was killed
-            **(bashscript.MPI_VARIABLES if launch.start == "mpi" else {}),
             **launch.environment,
             "PYTHONPATH": bashscript.python_path(launch, programs),
         },

@@ -61,7 +61,10 @@ def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.End:
 
 def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End:
     for staged in script.files:
-        files.write_text(Path(script.work) / staged.name, staged.text)
+        path = Path(script.work) / staged.name
+        files.write_text(path, staged.text)
+        if staged.executable:
+            path.chmod(path.stat().st_mode | 0o111 & ~files.own_umask())
     _log_to(Path(script.batch_log))
     journal.say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
     if cancelled := journal.cancelled_by(directory):

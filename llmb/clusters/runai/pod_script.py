@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llmb.clusters import bashscript
+from llmb.clusters import bashscript, rank_command
 from llmb.clusters.bashscript import bash
 from llmb.clusters.runai import request
 from llmb.config import ClusterConfig
@@ -47,7 +47,13 @@ if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
 _RANK = """\
 export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
 """
-_ALONE = 'export RANK=0 LOCAL_RANK=0 LLMB_RANK=0 LLMB_NODE_RANK=0 LLMB_LOCAL_RANK=0 MASTER_PORT=29500; exec "$@"'
+# The same without torchrun: arguments are the job's ranks, then the command.
+_ALONE = """\
+export RANK=0 LOCAL_RANK=0 LLMB_RANK=0 LLMB_NODE_RANK=0 LLMB_LOCAL_RANK=0
+export WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+shift
+exec "$@"
+"""
 # As the first process of a container, bash ignores SIGTERM without a trap. Run:ai shows this output as the pod's log.
 _WAIT = """\
 llmb_main=$!
@@ -160,15 +166,20 @@ def _files(launch: Launch) -> Iterator[str]:
 def _start(launch: Launch, several: bool) -> Iterator[str]:
     """The command that starts this pod's ranks, line by line."""
     yield f"timeout --kill-after={_GRACE} {launch.time_limit}"
-    if launch.start == "once":
-        yield f"bash -c {bash(_ALONE)} _"
+    if launch.start == "once" or _needs_no_torchrun(launch):
+        yield f"bash -c {bash(_ALONE)} _ {launch.ranks_per_node}"
     elif launch.start == "mpi":
-        yield " ".join(map(bash, bashscript.mpirun(launch.ranks_per_node, launch.venv)))
+        yield " ".join(map(bash, rank_command.mpirun(launch.ranks_per_node, launch.venv)))
     else:
         yield from _torchrun(launch, several)
     for wrapper in launch.wrappers:
         yield " ".join(map(bash, wrapper.argv))
     yield bashscript.program(launch, python(launch))
+
+
+def _needs_no_torchrun(launch: Launch) -> bool:
+    """Whether one rank of a program that is not Python, whose image may lack torch, starts without it."""
+    return launch.start == "ranks" and launch.nodes * launch.ranks_per_node == 1 and not launch.program.is_python
 
 
 def _torchrun(launch: Launch, several: bool) -> Iterator[str]:

@@ -65,9 +65,13 @@ export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLU
 """
 _EXEC = 'exec "$@"'
 _OF_THE_JOB = ("MASTER_ADDR", "MASTER_PORT")  # set by the batch script alone: no image has them
-# srun ends the other ranks when one fails, and then returns their exit code. Its first line has the failed rank's.
-_LAST_ACT = """\
+_LAST_CODE = """\
 llmb_code=$?
+"""
+# srun ends the other ranks when one fails, and then returns their exit code. Its first line has the failed rank's.
+_LAST_ACT = (
+    _LAST_CODE
+    + """\
 if (( llmb_code != 0 )); then
     llmb_first=$(sed -nE '/^srun: error: [^ ]+: tasks? [0-9,-]+: /{s///p;q}' "$llmb_log")
     case $llmb_first in
@@ -79,6 +83,7 @@ if (( llmb_code != 0 )); then
     esac
 fi
 """
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +141,8 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
     own = container.remove_own(launch) if setting.container else ""
-    return "\n".join(parts) + "\n" + _LAST_ACT + bashscript.WRITE_END + own + bashscript.EXIT
+    last = _LAST_ACT if _uses_srun(launch, setting) else _LAST_CODE
+    return "\n".join(parts) + "\n" + last + bashscript.WRITE_END + own + bashscript.EXIT
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:
@@ -150,9 +156,14 @@ def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str
     }
 
 
+def _uses_srun(launch: Launch, setting: Setting) -> bool:
+    """Whether srun starts the program: not one that starts once without a container, which may call srun itself."""
+    return setting.container or launch.start != "once"
+
+
 def _srun(launch: Launch, stamp: Stamp, setting: Setting, variables: Mapping[str, str]) -> Iterator[str]:
     """The command that starts the ranks, line by line."""
-    if launch.start == "once" and not setting.container:  # so that it may call srun itself
+    if not _uses_srun(launch, setting):
         yield from _rank_command(launch, setting, variables)
         return
     total = 1 if launch.start == "once" else launch.nodes * launch.ranks_per_node

@@ -340,6 +340,98 @@ def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     assert (caught.value.code, caught.value.key) == ("plugin-failed", f"llmb_{hook}")
 
 
+LAUNCH = """
+@hookimpl
+def llmb_launch(job, site):
+    from llmb.api import Launch, Program, Server, StagedFile, Wrapper
+    given = dict(name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)))
+    return Launch(**{{**given, {wrong}}})
+"""
+WRONG_LAUNCHES = [
+    ('"nodes": "2"', "value-type", "nodes"),
+    ('"nodes": True', "value-type", "nodes"),
+    ('"nodes": 0', "value-invalid", "nodes"),
+    ('"time_limit": 1.5', "value-type", "time_limit"),
+    ('"name": "a/b"', "name-invalid", "name"),
+    ('"name": 7', "value-type", "name"),
+    ('"args": ("--steps", 50)', "value-type", "args"),
+    ('"args": "--steps"', "value-type", "args"),
+    ('"environment": {{"N": 1}}', "value-type", "environment"),
+    ('"start": "torchrun"', "value-type", "start"),
+    ('"venv": site.install', "value-type", "venv"),
+    ('"program": "true"', "value-type", "program"),
+    ('"program": Program()', "program-kind", ""),
+    ('"program": Program(argv=("a",), shell="b")', "program-kind", ""),
+    ('"program": Program(argv=["a"])', "value-type", "argv"),
+    ('"server": Server(program=Program(argv=("a",)), ready_seconds=0)', "value-invalid", "ready_seconds"),
+    ('"server": Server(program=Program(argv=("a",)), on_every_rank=True), "start": "once"', "value-invalid", "server"),
+    ('"wrappers": (Wrapper(name="w", argv=("a", None)),)', "value-type", "argv"),
+    ('"files": (StagedFile(name="a", text=b"x"),)', "value-type", "text"),
+    ('"files": (StagedFile(name="/etc/x", text=""),)', "file-outside", "name"),
+    ('"files": (StagedFile(name="a/../../x", text=""),)', "file-outside", "name"),
+    ('"files": (StagedFile(name="log-x.out", text=""),)', "file-reserved", "name"),
+    ('"files": (StagedFile(name="./state.json", text=""),)', "file-reserved", "name"),
+    ('"files": (StagedFile(name="a", text=""), StagedFile(name="./a", text=""))', "file-duplicate", "files"),
+    ('"files": (StagedFile(name="a/b", text=""), StagedFile(name="a", text=""))', "file-duplicate", "files"),
+    ('"files": (StagedFile(name="launch_x", text=""),)', "file-duplicate", "files"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "code", "field"), WRONG_LAUNCHES)
+def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
+    wrong: str, code: str, field: str, install: Install, load: Load
+) -> None:
+    text = LAUNCH.replace("{wrong}", wrong).replace("{{", "{").replace("}}", "}")
+    source = install("wrong", METADATA_ONLY.replace("{module}", "fake_wrong") + text, key="pretrain_wrong")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_wrong"]
+    with pytest.raises(LlmbError) as caught:
+        plugins.launch(workload, job_of(workload), SITE)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field or "llmb_launch", source)
+
+
+@pytest.mark.parametrize(
+    ("need", "code", "field"),
+    [
+        ('Task(name="t", argv="make")', "value-type", "argv"),
+        ('Task(name="t", argv=("make",), creates=("/etc",))', "path-outside", "creates"),
+        ('Venv(name="t", requirements=["torch"])', "value-type", "requirements"),
+        ('Repo(url="u", commit=7)', "value-type", "commit"),
+        ('"torch"', "value-type", "needs"),
+    ],
+)
+def test_a_wrong_need_names_plugin_hook_and_field(
+    need: str, code: str, field: str, install: Install, load: Load
+) -> None:
+    hook = f"\nfrom llmb.api import *\n@hookimpl\ndef llmb_setup():\n    return Needs(needs=({need},))\n"
+    source = install("wrong", METADATA_ONLY + hook, key="pretrain_wrong")
+    plugins = load()
+    with pytest.raises(LlmbError) as caught:
+        plugins.setup(plugins.workloads()["pretrain_wrong"], SITE)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
+
+
+@pytest.mark.parametrize(
+    ("samples", "code", "field"),
+    [
+        ("steps=[Step(iteration=0, step_time=1.0)]", "value-type", "steps"),
+        ("steps=(Step(iteration=0, step_time='1'),)", "value-type", "step_time"),
+        ("steps=(Step(iteration=0, step_time=1.0, values=dict(busbw=1)),)", "metric-unknown", "values.busbw"),
+    ],
+)
+def test_wrong_samples_name_plugin_hook_and_field(
+    samples: str, code: str, field: str, install: Install, load: Load
+) -> None:
+    hook = f"\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n    return Samples({samples})\n"
+    source = install("wrong", METADATA_ONLY + hook, key="pretrain_wrong")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_wrong"]
+    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
+    with pytest.raises(LlmbError) as caught:
+        plugins.parse(workload, run_of(job_of(workload), launch))
+    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
+
+
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
     code = METADATA_ONLY + "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n"
     install("own", code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n", key="pretrain_own")

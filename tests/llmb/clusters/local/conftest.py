@@ -77,7 +77,7 @@ class Machine:
         )
         return replace(made, **changes)
 
-    def launch(self, program: str, *, ranks: int = 1, limit: int = LIMIT, **changes: Any) -> Launch:
+    def launch(self, program: str, /, *, ranks: int = 1, limit: int = LIMIT, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.root / f"program{next(self.numbers)}.py"
         script.write_text(program)
@@ -119,7 +119,7 @@ class Machine:
         self.runs.append(run)
         return run
 
-    def submit(self, program: str, *, cluster: LocalCluster | None = None, **launch: Any) -> RunRecord:
+    def submit(self, program: str, /, *, cluster: LocalCluster | None = None, **launch: Any) -> RunRecord:
         """Record and submit a run of ``program``."""
         cluster = cluster or self.cluster()
         run = self.record(self.launch(program, **launch), cluster=cluster)

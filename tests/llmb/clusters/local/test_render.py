@@ -62,7 +62,7 @@ def test_the_script_says_all_that_will_happen(machine: Machine) -> None:
         "log": "/i/runs/x_17/pretrain_x_tiny/log-pretrain_x_tiny.out",
         "batch_log": "/i/runs/x_17/pretrain_x_tiny/sbatch_pretrain_x_tiny.out",
         "programs": staged,
-        "files": [{"name": "recipe.json", "text": "{}"}],
+        "files": [{"name": "recipe.json", "text": "{}", "executable": False}],
         "world": None,
     }
     assert not machine.install.exists()

@@ -84,7 +84,7 @@ class Site:
         assert runai is not None
         return Api(client=client_of(self.plane), runai=runai)
 
-    def launch(self, program: str = "pass", **changes: Any) -> Launch:
+    def launch(self, program: str = "pass", /, **changes: Any) -> Launch:
         """A launch whose ranks each run the Python text ``program``."""
         script = self.install / f"program{len(list(self.install.glob('program*')))}.py"
         script.write_text(program)
@@ -118,7 +118,7 @@ class Site:
         files.write_text(run.script, self.cluster().render(launch, run.stamp))
         return run
 
-    def submit(self, program: str = "pass", **changes: Any) -> RunRecord:
+    def submit(self, program: str = "pass", /, **changes: Any) -> RunRecord:
         """Record and submit a run of ``program``."""
         run = self.record(self.launch(program, **changes))
         run = run.submitted(self.cluster().submit(run))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long `jobs`, `results` and `report` take with 10,000 runs that have ended: at first, and from kept summaries.
+
+The runs have logs of 50 steps in NeMo's format and are of 100 configurations; every 50th failed. All files are in the
+page cache. An argument is the number of runs, another one a folder where they stay.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from llmb.builtin import builtin_plugins
+from llmb.config import load_config
+from llmb.planning.plan import JobOverrides, make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs import record, store
+from llmb.runs.job import Job, JobRequest
+from llmb.runs.launch import Launch, Program
+from llmb.runs.record import RunRecord
+from llmb.runs.state import COMPLETED, FAILED, JobState
+from llmb.system import files
+from llmb.system.process import ProcessId
+from llmb.text import typed
+
+RUNS, ROUNDS, STEPS = 10_000, 3, 50
+GOALS = {"jobs": 2, "results": 3, "report": 5}  # seconds, from kept summaries
+TOOL = str(Path(sys.executable).with_name("llmb-run"))
+WORDS = {"jobs": ["jobs"], "results": ["results"], "report": ["report", "-o", "report.html"]}
+CONFIG = {
+    "schema_version": 2,
+    "cluster_type": "local",
+    "gpu_type": "h100",
+    "gpu_types": {"h100": {"gpus_per_node": 4096}},
+    "workloads": {"installed": []},
+}
+
+
+def jobs_of(install: Path) -> list[Job]:
+    """100 jobs of different configurations."""
+    config, _ = load_config(install, {})
+    workloads = load_plugins(builtin_plugins()).workloads()
+    requests = [
+        JobRequest(workload="nemotron4_15b", dtypes=(dtype,), scales=(scale,), env={"TRIAL": str(trial)})
+        for trial in range(10)
+        for dtype in ("bf16", "fp8")
+        for scale in (16, 32, 64, 128, 256)
+    ]
+    plan = make_plan(requests, workloads, config, overrides=JobOverrides(force=True))
+    assert not plan.faults, plan.faults
+    return list(plan.jobs)
+
+
+def log_of(seconds: float, count: int) -> str:
+    """A log of ``count`` steps as NeMo 2 writes it."""
+    return "".join(
+        f"[default0]:Training epoch 0, iteration {step}/{STEPS - 1} | lr: 4.491e-06 | global_batch_size: 64 | "
+        f"global_step: {step} | peak_memory_usage: 72972500992 | reduced_train_loss: 12.81 | "
+        f"train_step_timing in s: {seconds + step % 3 / 1000:.4g} | TFLOPS_per_GPU: 571.8\n"
+        for step in range(count)
+    )
+
+
+def make_runs(install: Path, count: int) -> None:
+    """Write ``count`` runs that have ended, without the care for crashes that submissions take."""
+    config, _ = load_config(install, {})
+    templates = []
+    for number, job in enumerate(jobs_of(install)):
+        launch = Launch(
+            name=job.experiment_name,
+            nodes=job.nodes,
+            ranks_per_node=job.gpus_per_node,
+            time_limit=job.time_limit,
+            program=Program(module="m"),
+            environment={f"VARIABLE_{n}": "value" for n in range(20)},
+        )
+        directory = config.experiments(job.workload) / launch.name / f"{launch.name}_{number}"
+        run = RunRecord(
+            id=f"template{number:04}",
+            created=1.7e9,
+            llmb_version="0",
+            cluster_type="local",
+            directory=directory,
+            job=job,
+            launch=launch,
+            script_name="launch.sh",
+            submitter=ProcessId.current(),
+            scheduler_id="12345678",
+        )
+        directory.mkdir(parents=True)
+        record.save(run)
+        text = (directory / record.RECORD).read_text()
+        (directory / record.RECORD).unlink()
+        directory.rmdir()
+        templates.append((run, text))
+    ended = JobState(state=COMPLETED, exit_code=0, started=1.7e9, ended=1.7e9 + 900)
+    states = {end: files.to_json(typed.to_data(replace(ended, state=end))) for end in (COMPLETED, FAILED)}
+    for number in range(count):
+        run, text = templates[number % len(templates)]
+        fails = number % 50 == 49
+        directory = run.directory.with_name(f"{run.launch.name}_{1_700_000_000 + number}")
+        (directory / run.launch.name).mkdir(parents=True)
+        (directory / record.RECORD).write_text(text.replace(run.id, f"r{number:07}"))
+        (directory / store.STATE).write_text(states[FAILED if fails else COMPLETED])
+        log = log_of(2.5 + number % 7 / 100, 20 if fails else STEPS)
+        (directory / run.launch.name / f"log-{run.launch.name}.out").write_text(log)
+
+
+def seconds(install: Path, name: str) -> float:
+    """Wall time of one command."""
+    argv = [TOOL, *WORDS[name], "--install", str(install)]
+    started = time.perf_counter()
+    done = subprocess.run(argv, capture_output=True, cwd=install, text=True)
+    assert done.returncode in (0, 3), done.stderr[-2000:]
+    return time.perf_counter() - started
+
+
+def measure(install: Path, count: int) -> None:
+    """Print the times of the first round, and the least of later ones."""
+    (install / "cluster_config.yaml").write_text(yaml.safe_dump({**CONFIG, "llmb_install": str(install)}))
+    if not (install / "workloads").exists():
+        make_runs(install, count)
+    print(f"{count} runs, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    print(f"{'':10}{'first':>9}{'then, least of 3':>20}{'goal':>8}")
+    for name, goal in GOALS.items():
+        first = seconds(install, name)
+        later = min(seconds(install, name) for _ in range(ROUNDS))
+        print(f"{name:10}{first:7.2f} s{later:18.2f} s{goal:6} s", flush=True)
+
+
+def main() -> None:
+    """Make the runs and measure the commands."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    if len(sys.argv) > 2:
+        measure(Path(sys.argv[2]).resolve(), count)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), count)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,14 +18,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1
 
 PACKAGE = Path(llmb_microbench.__file__).parent
 LIST = """\
-mybench_all_reduce:
-  scales: [2, 4]
-  dtypes: [fp32]
-  defaults: {params: {message_size: [4K, 64K], max_steps: 9}}
+mybench_all_reduce: {scales: [2], dtypes: [fp32], defaults: {params: {message_size: 64K, max_steps: 9}}}
 mybench_all_to_all: {scales: [2], dtypes: [bf16], defaults: {params: {message_size: 64K, max_steps: 9}}}
 mybench_gemm: {scales: [1, 2, 4], dtypes: [fp32], defaults: {params: {matrix_size: 256, max_steps: 9}}}
 mybench_launch: {scales: [1], dtypes: [fp32], defaults: {params: {max_steps: 9}}}
-mybench_memory: {scales: [1], dtypes: [fp32], defaults: {params: {buffer_size: 1M, max_steps: 9}}}
 mybench_storage: {scales: [2], dtypes: [fp32], defaults: {params: {file_size: 4M, max_steps: 9}}}
 """
 TABLE = """\
@@ -70,7 +66,7 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench,
     jobs.write_text(LIST)
     results = bench("submit-all", jobs, "--wait", "--format", "json")["results"]
     by_name = {one["experiment"].removeprefix("mybench_"): one for one in results}
-    assert len(by_name) == len(results) == 11
+    assert len(by_name) == len(results) == 7
     for one in results:
         assert (one["status"], one["steps"]) == ("Success", 9), one
         assert {one[name] for name in ("time_mean_seconds", "tokens_per_second", "mfu", "model_flops")} == {None}
@@ -78,7 +74,7 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench,
     _check_collectives(by_name)
     mean = {name: one["metrics"][one["headline"]]["mean"] for name, one in by_name.items()}
 
-    gemm, launch = mean["gemm_fp32_gpus1_matrix_size256"], mean["launch_fp32_gpus1"]
+    gemm, launch = mean["gemm_fp32_gpus1_matrix_size256_steps9"], mean["launch_fp32_gpus1_steps9"]
     bench.publish(
         {
             "release": "1",
@@ -93,24 +89,24 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench,
     judged = {one["experiment"]: one for one in bench("results", "--format", "json", code=3)["results"]}
     verdicts = {name: (one["verdict"], one["ratio"]) for name, one in judged.items() if one["ratio"] is not None}
     assert verdicts == {
-        "mybench_gemm_fp32_gpus1_matrix_size256": ("FAIL", pytest.approx(0.5)),
-        "mybench_launch_fp32_gpus1": ("PASS", pytest.approx(1.0)),
+        "mybench_gemm_fp32_gpus1_matrix_size256_steps9": ("FAIL", pytest.approx(0.5)),
+        "mybench_launch_fp32_gpus1_steps9": ("PASS", pytest.approx(1.0)),
     }
     scaling = bench("compare", "--scaling", "--format", "json")
     assert {"1", "2", "4"} <= set(json.dumps(scaling).replace('"', " ").replace(",", " ").split())
     report = tmp_path / "report.html"
-    bench("report", "-o", report)
+    bench("report", "-o", report, code=3)
     assert "launch_latency" in report.read_text()
     assert "busbw" in report.read_text()
 
 
 def _check_collectives(by_name: dict[str, Any]) -> None:
     """Busbw, algbw and latency of a run fit together, by nccl-tests' formulas."""
-    factors = {"all_reduce_fp32_gpus2": 1.0, "all_reduce_fp32_gpus4": 1.5, "all_to_all_bf16_gpus2": 0.5}
+    factors = {"all_reduce_fp32_gpus2": 1.0, "all_to_all_bf16_gpus2": 0.5}
     for name, factor in factors.items():
-        metrics = by_name[f"{name}_message_size64K"]["metrics"]
+        metrics = by_name[f"{name}_message_size64K_steps9"]["metrics"]
         assert metrics["busbw"]["mean"] == pytest.approx(factor * metrics["algbw"]["mean"], rel=1e-4)
-        line = _last_line(by_name[f"{name}_message_size64K"])
+        line = _last_line(by_name[f"{name}_message_size64K_steps9"])
         assert line["algbw"] * 1e9 * line["latency"] * 1e-6 == pytest.approx(65536, rel=1e-4)
 
 

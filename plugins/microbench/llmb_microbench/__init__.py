@@ -34,8 +34,8 @@ def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
 @api.hookimpl
 def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
     """One process for each GPU, or CPU rank, with the program staged in the run's folder."""
-    in_image = site.container or site.cluster_type == "runai"
-    venv = site.venvs.get(_VENV, site.venv) if not site.container else None
+    in_pod, in_container = site.cluster_type == "runai", site.cluster_type == "slurm" and site.container
+    venv = site.venvs.get(_VENV, site.venv) if not in_container else None  # an image has its own Python
     given = {"case": job.model_size, "dtype": job.dtype, "steps": str(job.max_steps), **job.parameters}
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == "cpu" else {}  # the program uses any GPU that it sees
     return api.Launch(
@@ -45,7 +45,7 @@ def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
         time_limit=job.time_limit,
         program=api.Program(module=PROGRAM),
         args=tuple(f"--{name}={value}" for name, value in given.items()),
-        image=job.image if in_image else None,
+        image=job.image if in_pod or in_container else None,
         venv=str(venv) if venv is not None else None,
         packages=(_TORCH,) if venv is not None else (),
         environment={**hidden, **job.env},

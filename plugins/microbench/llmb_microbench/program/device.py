@@ -22,7 +22,7 @@ def gemm(settings: Settings, ranks: Ranks) -> Case:
         torch.mm(left, right, out=result)
         again = left[:_PROBED].double().cpu() @ right.double().cpu()
         error = (result[:_PROBED].double().cpu() - again).norm() / again.norm()
-        # Half of the last digit of the dtype, and room for what is added in another order.
+        # Half of the last digit of the dtype, and some for sums in another order.
         return bool(error < 8 * torch.finfo(dtype).eps + 1e-4)
 
     return Case(

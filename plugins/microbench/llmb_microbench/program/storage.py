@@ -75,7 +75,7 @@ class File:
 
 
 def storage(settings: Settings, ranks: "Ranks") -> Case:
-    """A file for each rank in MICROBENCH_FOLDER, else in the run's folder. Raises RefusedError where it has no room."""
+    """A file for each rank in MICROBENCH_FOLDER, else in the run's folder. Raises RefusedError without space there."""
     size, place = settings.size("file_size"), ranks.place
     folder = Path(os.environ.get(FOLDER) or ".")
     if not folder.is_dir():

@@ -308,6 +308,24 @@ def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
+@pytest.fixture
+def documented_plugins(tmp_path: Path) -> Path:
+    """The plugins of docs/write-a-plugin.md as installed distributions: code blocks that begin with a file's name."""
+    folder = tmp_path / "documented"
+    text = (_ROOT / "docs/write-a-plugin.md").read_text(encoding="utf-8")
+    for name, content in re.findall(
+        r"^```(?:yaml|python)\n# (llmb_\w+/[\w.]+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        info = folder / f"{path.parent.name}-1.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {path.parent.name}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[llmb]\nentry = {path.parent.name}\n")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def torch_install() -> Path:
     """An install directory with torch, created by the real llmb-install (a minute, 1.2 GB) and kept for later runs."""

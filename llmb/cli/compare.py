@@ -2,8 +2,7 @@
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import click
 
@@ -13,12 +12,11 @@ from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, shortest
-from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result, distinguishing, settings_of
-from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.system import console, files
 from llmb.text.names import listed
-from llmb.text.tables import Column, to_json
-from llmb.verdict import compare, export
+from llmb.text.tables import to_json
+from llmb.verdict import compare, export, table
 from llmb.verdict.compare import Comparison, measures
 from llmb.verdict.judge import BAD, FAIL, why_invalid
 from llmb.verdict.scaling import Point, columns, rows_of, scaling_points, settings
@@ -32,7 +30,7 @@ PUBLISHED = "published"
 @click.option("--baseline", metavar="NAME", help="Compare with an accepted baseline.")
 @options.reference_option
 @choice_options
-@click.option("--scaling", is_flag=True, help="Show how throughput grows with the number of GPUs.")
+@click.option("--scaling", is_flag=True, help="Compare the scales of A with its smallest scale.")
 @options.format_or_junit_option
 @options.install_option
 @pass_context
@@ -51,8 +49,8 @@ def command(
     """Compare A (default: all runs) with B (default: published).
 
     A and B are runs separated by commas, the name of an experiment, or a file written by `results --format json`.
-    Runs that differ in size, dtype, GPU type, scale, global batch or sequence length are not compared; the reason
-    names the difference.
+    Runs that differ in size, dtype, GPU type, scale, parameters of the workload, global batch or sequence length are
+    not compared; the reason names the difference.
     """
     choice = choice_of(workloads, exclude_cancelled, window)
     request = Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
@@ -110,9 +108,9 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
         console.echo(export.to_junit([_case(row) for row in rows]), nl=False)
     else:
         if fmt == "csv":
-            print_rows([Column(key=key) for key in _CSV], [_cells(row, fmt) for row in rows], fmt)
+            print_rows(table.csv_columns(), table.csv_rows(rows), fmt)
         else:
-            print_runs(_columns(rows), _text_rows(rows), fmt)
+            print_runs(table.columns(rows), table.rows_of(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
@@ -142,108 +140,7 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
 
 
-_TEXT = (
-    Column(key="experiment"),
-    Column(key="n", heading="runs", right=True, optional=True),
-    Column(key="metric", optional=True),
-    Column(key="value", right=True),
-    Column(key="reference_value", heading="reference", right=True, optional=True),
-    Column(key="against", optional=True),
-    Column(key="ratio", right=True),
-    Column(key="verdict"),
-    Column(key="reason"),
-)
 _NAMED = 6  # runs in a line
-_CSV = (
-    "experiment",
-    "runs",
-    "status",
-    "window",
-    "metric",
-    "value",
-    "unit",
-    "step_time_s",
-    "against",
-    "reference_window",
-    "reference_value",
-    "reference_step_time_s",
-    "reference_source",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "n",
-    "verdict",
-    "differences",
-    "reason",
-)
-
-
-def _text_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """The rows of a table: what tells two of one experiment apart is part of the reason."""
-    mixed = len(_metrics(rows)) > 1
-    notes = distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
-    cells = [(row, _cells(row, "table"), note) for row, note in zip(rows, notes, strict=True)]
-    return [
-        {
-            **own,
-            "value": _figure(row.metric, row.value, row.unit if mixed else ""),
-            "reference_value": row.reference and _figure(row.metric, row.reference.value, row.unit if mixed else ""),
-            "reason": "; ".join(filter(None, (note, own["reason"]))) or None,
-        }
-        for row, own, note in cells
-    ]
-
-
-def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
-    """What the rows measured; without the direction, which no heading needs."""
-    return {MetricSpec(name=row.metric, unit=row.unit or "") for row in rows if row.metric is not None}
-
-
-def _columns(rows: Sequence[Comparison]) -> list[Column]:
-    """The columns of a table; the headings have the unit where all rows are of one metric."""
-    metrics = _metrics(rows)
-    times = {metric.name for metric in metrics} <= {STEP_TIME}
-    titles = {"value": "step (s)" if times else heading(metrics, "measured")}
-    titles |= {"reference_value": "reference (s)"} if times else {}
-    shown = [column for column in _TEXT if column.key != "metric" or len(metrics) > 1]
-    return [replace(column, heading=titles.get(column.key, column.heading)) for column in shown]
-
-
-def _figure(metric: str | None, value: float | None, unit: str | None) -> str | None:
-    if value is None:
-        return None
-    return f"{value:.3f} {unit}".strip() if metric == STEP_TIME else shown(value, unit or "")
-
-
-def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
-    low, high = row.ratio_interval or (None, None)
-    star = "*" if row.same_window is False else ""
-    reference = row.reference
-    reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
-    if row.status != SUCCESS:  # a separate row: nothing else names its run
-        reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
-    return {
-        "experiment": row.experiment,
-        "runs": " ".join(row.runs),
-        "n": len(row.runs),
-        "status": row.status,
-        "window": row.window and str(row.window),
-        "metric": row.metric,
-        "value": row.value,
-        "unit": row.unit,
-        "step_time_s": row.step_time_s,
-        "against": reference and reference.release,
-        "reference_window": reference and reference.window,
-        "reference_value": reference and reference.value,
-        "reference_step_time_s": reference and reference.step_time_s,
-        "reference_source": reference and reference.source,
-        "ratio": row.ratio if fmt == "csv" or row.ratio is None else f"{row.ratio:.3f}{star}",
-        "ratio_low": low,
-        "ratio_high": high,
-        "verdict": row.verdict or (None if fmt == "csv" else row.status),
-        "differences": "; ".join(row.differences) or None,
-        "reason": (row.verdict_reason if fmt == "csv" else reason),
-    }
 
 
 def _bad_row(row: Comparison) -> str:

@@ -17,6 +17,7 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.cli.results import judged, print_report, reader_for, result_of
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
+from llmb.plugins.trial import readers_of_logs
 from llmb.results.find import log_of, logs_at, run_directory
 from llmb.results.foreign import Description
 from llmb.results.log_reader import LogReader
@@ -63,7 +64,8 @@ def command(
     """Read logs and show what they measured.
 
     PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for standard input. Logs
-    may be compressed with gzip. Options override what a log or its name says; llmb prints what they override.
+    may be compressed with gzip. Options override what a log or its name says; llmb prints what they override. With -w,
+    the plugin of that workload says how its logs are read.
     """
     given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
     logs = paths or (Path("experiments"),)
@@ -82,7 +84,7 @@ def describe(
     """What the options say of logs without a record. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(known_types()))
-    if key is not None and size is None:
+    if key is not None and size is None and context.workloads[key].is_training:
         sizes = ", ".join(f"{key}_{name}" for name in context.workloads[key].sizes)
         message = f"--workload {workload} has no size"
         raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload")
@@ -153,7 +155,10 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     """The results of logs: with the run's record for the log of its last attempt, else from the log alone."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}
     foreign = [log for log in logs if log not in recorded]
-    read = partial(result_of_log, reader=LogReader(), window=window, workloads=context.workloads, given=given)
+    workloads = context.workloads
+    log = foreign[0] if foreign else Path("log")
+    readers = readers_of_logs(workloads, given.workload, log, context.plugins) if foreign else {}
+    read = partial(result_of_log, reader=LogReader(), window=window, workloads=workloads, readers=readers, given=given)
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 

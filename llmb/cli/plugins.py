@@ -9,11 +9,16 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
 from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
+from llmb.plugins.trial import lines_of_trial, reader_for_log
+from llmb.results.foreign import Description
+from llmb.results.recorded import result_of_log
+from llmb.results.result import Result
 from llmb.system import console, files
 from llmb.text.names import squash_workload
-from llmb.text.tables import Column
+from llmb.text.tables import Column, escape
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
@@ -48,13 +53,20 @@ def list_(context: Context, fmt: str) -> None:
 
 
 @group.command("check")
+@click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what is read of a log.")
+@click.option("-w", "--workload", metavar="W", help="Workload (or W_SIZE) of the log.")
 @pass_context
-def check(context: Context) -> int:
+def check(context: Context, log: Path | None, workload: str | None) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
-    hooks must answer.
+    hooks must answer. With --log, show what the plugin of a workload reads of a log instead; exit code 1 if it finds no
+    step.
     """
+    if log is not None:
+        return _try_log(context, log, workload)
+    if workload is not None:
+        raise UsageError("-w requires --log", hint="add --log FILE", code="workload-without-log", key="-w")
     plugins = context.plugins
     workloads = plugins.workloads()
     plugins.cluster_types()
@@ -71,6 +83,33 @@ def check(context: Context) -> int:
     count = len(plugins.sources)
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
+
+
+def _try_log(context: Context, log: Path, name: str | None) -> int:
+    """Print what the plugin of the workload called ``name`` reads of ``log``; without a name, what each one reads."""
+    if not log.is_file():
+        raise UsageError(f"{log} does not exist", hint="check the path", code="path-missing", key="--log", value=log)
+    workloads = context.workloads
+    if name is not None:
+        key, size = split_name(name, workloads)
+        wanted = [(key, size or workloads[key].default_size)]
+    else:
+        wanted = [(key, own.default_size) for key, own in workloads.items()]
+    found = [(pair, _trial(context, log, *pair)) for pair in wanted]
+    read = [one for one in found if one[1].metrics.max_iteration is not None]
+    for (key, size), result in read if name is None else found:
+        console.echo(f"{key}_{size}")
+        for line in lines_of_trial(result):
+            console.echo(f"  {escape(line)}")
+    if not read and name is None:
+        say("no plugin finds a step in it; -w W shows why for one workload")
+    return 0 if read else 1
+
+
+def _trial(context: Context, log: Path, key: str, size: str) -> Result:
+    reader = reader_for_log(context.workloads[key], size, log, context.plugins)
+    given = Description(workload=key, size=size)
+    return result_of_log(log, reader, workloads=context.workloads, given=given)
 
 
 @group.command("new")

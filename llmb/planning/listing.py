@@ -281,7 +281,7 @@ FIGURES = (
 
 def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
     """The columns of a table of figures: without empty ones, and a step time is shown as such."""
-    omitted = {own.key for own in FIGURES if not any(row[own.key] for row in rows)}
+    omitted = {own.key for own in FIGURES if rows and not any(row[own.key] for row in rows)}
     omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
     return [own for own in FIGURES if own.key not in omitted]
 

@@ -69,6 +69,13 @@ def _unknown_types(row: api.Row, key: _Key) -> Iterator[Fault]:
             yield key.fault(f"unknown GPU type '{gpu}'", suggest(gpu, known), code="gpu-type-unknown", value=gpu)
 
 
+def jobs_of(workload: api.Workload, size: str) -> Iterator[api.Job]:
+    """The jobs that the rows of ``size`` describe, without those that are not valid."""
+    for row in workload.sizes[size].rows:
+        key = _Key(place="", path=())
+        yield from (one for one in _jobs(workload, size, row, key) if isinstance(one, api.Job))
+
+
 def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key) -> Iterator[api.Job | Fault]:
     """The job of each GPU type, dtype and scale of a row, or its fault."""
     types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)

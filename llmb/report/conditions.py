@@ -12,6 +12,7 @@ from llmb.results.facts import LogFacts
 from llmb.results.result import parameters_in_words
 from llmb.runs.job import Training
 from llmb.stats.measure import measure
+from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.system.secrets import is_secret_name
 from llmb.verdict import explain
 from llmb.verdict.judge import pool, published, ratio_of
@@ -229,8 +230,9 @@ def _over_published_window(entry: Entry) -> Iterator[str]:
     figure, steps = entry.runs[0].figure, entry.result.metrics.steps
     if figure is None or steps is None or entry.result.verdict.same_window is not False:
         return
+    declared = [] if figure.metric.name in TRAINING_BY_NAME else [figure.metric]
     found = [
-        measure(run.samples, figure.window.of(steps, run.samples.first))
+        measure(run.samples, figure.window.of(steps, run.samples.first), declared)
         for run in entry.runs
         if run.samples is not None
     ]

@@ -11,6 +11,7 @@ from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
 from llmb.workload.model import ModelShape
+from llmb.workload.parameters import Parameter, values_of
 from llmb.workload.rows import Row
 from llmb.workload.spec import Workload
 
@@ -30,7 +31,8 @@ class Description:
     """The settings of a run, as far as they are known; fields are those of ``Configuration``.
 
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
-    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count.
+    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count. ``untrained``: of a size that
+    trains no model; ``parameters``: of the workload's own, by name.
     """
 
     workload: str | None = None
@@ -53,23 +55,35 @@ class Description:
     saves: bool | None = None
     loads: bool | None = None
     fp8: str | None = None
+    untrained: bool | None = None
+    parameters: Mapping[str, str] | None = None
 
     def missing(self) -> tuple[str, ...]:
         """What a comparison needs and is unknown: the names in ``Identity.missing``."""
         needed = {
-            "workload": self.model and self.workload and self.size,
+            "workload": (self.model or self.untrained) and self.workload and self.size,
             "dtype": self.dtype,
             "scale": self.gpus,
-            "gbs": self.gbs,
+            "gbs": self.gbs if not self.untrained else 0,
             "gpu_type": self.gpu_type,
         }
         return tuple(name for name, value in needed.items() if value is None)
 
     def configuration(self) -> Configuration | None:
         """The configuration, None where too little is known to compare it."""
-        if self.workload is None or self.size is None or self.dtype is None or self.model is None:
+        if self.workload is None or self.size is None or self.dtype is None or self.gpus is None:
             return None
-        if self.gpus is None or self.gbs is None or self.seq_length is None:
+        if self.untrained:
+            return Configuration(
+                workload=self.workload,
+                model_size=self.size,
+                dtype=self.dtype,
+                gpu_type=self.gpu_type,
+                scale=self.gpus,
+                profile=bool(self.profiled),
+                parameters=self.parameters or {},
+            )
+        if self.model is None or self.gbs is None or self.seq_length is None:
             return None
         same = ("workload", "dtype", "gpu_type", "gbs", "seq_length", *_SPLIT, "fp8")
         copied: dict[str, Any] = {name: getattr(self, name) for name in same}
@@ -173,7 +187,18 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
         traced=bool(_TRACED.search(tail)) or None,
         loads=bool(_LOADS.search(tail)) or None,
         fp8="current" if _CURRENT.search(tail) else None,
+        parameters=_parameters(tail, workloads[key].parameters) or None,
     )
+
+
+def _parameters(tail: str, known: Mapping[str, Parameter]) -> dict[str, str]:
+    """The values of the workload's own parameters in the lower-case end of a name: ``_message_size16m``."""
+    found = {}
+    for name, own in known.items():
+        if match := re.search(rf"(?:^|_){re.escape(name.lower())}([^_]+)(?:_|$)", tail):
+            choices = {choice.lower(): choice for choice in (*own.choices, own.default)}
+            found[name] = choices.get(match[1], match[1])
+    return found
 
 
 def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:
@@ -227,7 +252,9 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
         seq_length=found.seq_length or length,
         gbs=found.gbs or batch,
     )
-    return found if size.model is None else replace(found, **_split_of(found, rows))
+    if size.model is None and workload is not None:
+        return replace(found, untrained=True, parameters=values_of(workload.parameters, found.parameters or {}))
+    return replace(found, **_split_of(found, rows))
 
 
 def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from llmb.workload.gpus import CPU, known_types, peak_dtype
 from llmb.workload.model import flops_convention, model_flops
 from llmb.workload.spec import Workload
 
+NO_READERS: Mapping[tuple[str, str], LogReader] = {}
 HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid model wrongly"
 
 
@@ -91,14 +92,21 @@ def result_of_log(
     window: Window | None = None,
     *,
     workloads: Mapping[str, Workload] | None = None,
+    readers: Mapping[tuple[str, str], LogReader] = NO_READERS,
     given: Description = foreign.NOTHING,
 ) -> Result:
     """The result of a log without a record, with everything that follows from what the log is of.
 
-    ``workloads``: what it may be of, by key; None: its name and lines are not matched with any. ``given``: what the
-    user says of it, which overrides the log; a log never names its GPU type. A log that cannot be read is Unknown, with
-    the reason: it may be one of thousands.
+    ``workloads``: what it may be of, by key; None: its name and lines are not matched with any. ``readers``: of
+    workloads and sizes whose logs are read in another way than by ``reader``. ``given``: what the user says of it,
+    which overrides the log; a log never names its GPU type. A log that cannot be read is Unknown, with the reason: it
+    may be one of thousands.
     """
+    if readers and workloads is not None:
+        named = foreign.describe_log(path, Samples(), workloads, given)
+        workload = workloads.get(named.workload or "")
+        if workload is not None:
+            reader = readers.get((workload.key, named.size or workload.default_size), reader)
     spec = reader.spec
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))

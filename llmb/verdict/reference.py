@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what a run can be compared with: published figures, or runs, of the same configuration. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from llmb.results.result import Configuration, Metrics, Result, parameters_in_words
+from llmb.results.result import Configuration, Metrics, Result
 from llmb.stats.measure import Window
 from llmb.workload.published import Figure, release_order, releases
 
 T = TypeVar("T")
 
+_PARAMETERS, _UNSET = "parameters", "unset"
 # What must be the same, in the order in which it is checked; and how it is printed.
 SAME = {
     "workload": "{}",
@@ -17,7 +19,7 @@ SAME = {
     "gpu_type": "{}",
     "dtype": "{}",
     "scale": "{} GPUs",
-    "parameters": "{}",
+    _PARAMETERS: "{}",  # each of them on its own
     "gbs": "global batch {}",
     "seq_length": "sequence length {}",
     "num_layers": "{} layers",
@@ -60,23 +62,37 @@ def comparable(
     ``value`` reads a field of SAME of one of them.
     """
     left = list(others)
-    for name, text in SAME.items():
-        own = _word(getattr(configuration, name))
-        before, left = left, [other for other in left if _word(value(other, name)) == own]
+    for text, own, of_other in _checks(configuration, left, value):
+        before, left = left, [other for other in left if of_other(other) == own]
         if not left and own is None:
-            return [], "for an unknown GPU type" if name == "gpu_type" else f"without {text.format('').strip()}"
+            return [], "for an unknown GPU type" if text == SAME["gpu_type"] else f"without {text.format('').strip()}"
         if not left:  # as `for 96 GPUs, only for 64, 128 GPUs`
-            words = {str(_word(value(other, name))) for other in before}
+            words = {str(of_other(other)) for other in before}
             known = ", ".join(sorted(words, key=lambda word: (len(word), word)))
             return [], f"for {text.format(own)}" + (f", only for {text.format(known)}" if known else "")
     return left, ""
 
 
-def _word(value: Any) -> Any:
-    """A value as it is compared and printed: parameters as ``message_size=16M algorithm=ring``."""
-    if isinstance(value, Mapping):
-        return parameters_in_words(value) or "no parameters"
-    return value
+def _checks(
+    configuration: Configuration, others: Sequence[T], value: Callable[[T, str], Any]
+) -> Iterator[tuple[str, Any, Callable[[T], Any]]]:
+    """What is checked, each parameter on its own: how it is printed, our value, and a function for that of another."""
+    for name, text in SAME.items():
+        own = getattr(configuration, name)
+        if name != _PARAMETERS:
+            yield text, own, partial(_field, value=value, name=name)
+            continue
+        for parameter in sorted({*own, *(key for other in others for key in value(other, name))}):
+            get = partial(_parameter, value=value, name=parameter)
+            yield f"{parameter}={{}}", own.get(parameter, _UNSET), get
+
+
+def _field(other: T, *, value: Callable[[T, str], Any], name: str) -> Any:
+    return value(other, name)
+
+
+def _parameter(other: T, *, value: Callable[[T, str], Any], name: str) -> Any:
+    return value(other, _PARAMETERS).get(name, _UNSET)
 
 
 def not_described(result: Result) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a workload needs installed, as values: needs with equal content are one need, shared by workloads."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -38,13 +39,23 @@ class Venv:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repo:
-    """A git repository at a commit."""
+    """A git repository at a commit. Its workload's launch finds the checkout as ``Site.repos[url]``."""
 
     url: str
     commit: str
 
     def __post_init__(self) -> None:
         check_types(self)
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL, and the beginning of the commit."""
+        word = re.sub(r"[^\w.-]", "-", self.url.rstrip("/").removesuffix(".git").rpartition("/")[2]) or "repo"
+        return f"{word}-{self.commit[:12]}"
+
+    def folder(self, install: Path) -> Path:
+        """The folder of the checkout in an install directory, also for a task that builds it: ``repos/<name>``."""
+        return install / "repos" / self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

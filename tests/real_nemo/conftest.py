@@ -155,7 +155,8 @@ class Case:
     def row(self) -> dict[str, Any]:
         """The values from which nvidia.py makes the command line of the launcher."""
         job = self.job
-        sizes = {name: getattr(job, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "nodes", "dtype")}
+        sizes = {name: getattr(job.trained, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs")}
+        sizes |= {"nodes": job.nodes, "dtype": job.dtype}
         return {
             **sizes,
             "size": job.model_size,

@@ -27,9 +27,7 @@ class RepoStep(Step):
 
     @property
     def name(self) -> str:
-        """The last part of the URL, and the commit."""
-        word = re.sub(r"[^\w.-]", "-", self.need.url.rstrip("/").removesuffix(".git").rpartition("/")[2]) or "repo"
-        return f"{word}-{self.need.commit[:_SHORT]}"
+        return self.need.name
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from llmb.errors import LlmbError
 from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
-from llmb.workload.needs import HubAsset, Image, Needs, Venv
+from llmb.workload.needs import HubAsset, Image, Needs, Repo, Venv
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
 from llmb_installer.detect.site import site_of
@@ -165,15 +165,18 @@ def test_torch_for_cpus_is_not_for_a_cluster_that_has_gpus_as_well(answers: Answ
     assert venvs(replace(answers, gpu_types=TWO), {"a": one(TORCH)})[0].torch.cpu_index is None
 
 
-def test_the_configuration_names_each_of_several_environments_and_assets(answers: Answers) -> None:
+def test_the_configuration_names_each_of_several_environments_assets_and_repositories(answers: Answers) -> None:
     nemo, model = Venv(name="nemo", requirements=()), HubAsset(repository="team/model", files=("tokenizer.json",))
-    needs = {"a": one(TORCH), "b": one(nemo, TORCH, model)}
+    source = Repo(url="https://host/team/code.git", commit="abc4" * 10)
+    needs = {"a": one(TORCH), "b": one(nemo, TORCH, model, source)}
     plan = look(intend(answers, site_of(answers, "cpu"), StandIn(needs))[0])
     found = typed.read(ClusterConfig, yamlfile.parse(yaml.safe_dump(plan.config.data), name="x")).workloads.config
     folder = answers.install / "venvs"
     assert (found["a"].venv_path, found["a"].venvs) == (folder / "torch", {})
     assert found["b"].venvs == {"torch": folder / "torch", "nemo": folder / "nemo"}
     assert found["b"].assets == {"team/model": model.folder(answers.install)}
+    assert found["b"].repos == {"https://host/team/code.git": answers.install / "repos/code-abc4abc4abc4"}
+    assert found["b"].repos[source.url] == source.folder(answers.install)
 
 
 def test_nothing_is_left_to_install(answers: Answers) -> None:

@@ -164,7 +164,7 @@ def head(page: str, section: str) -> list[str]:
     return [text_of(f"<body>{cell}") for cell in re.findall(r"<th\b[^>]*>(.*?)</th>", row, re.DOTALL)]
 
 
-def test_without_training_no_word_of_it_is_said(plain: Report) -> None:
+def test_without_training_there_is_no_word_of_it(plain: Report) -> None:
     for text in (text_of(to_html(plain)), to_markdown(plain)):
         assert [word for word in OF_TRAINING if word in text.lower()] == []
 

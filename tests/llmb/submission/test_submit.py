@@ -97,10 +97,11 @@ def test_a_hook_gets_everything_that_is_installed_for_its_workload(
     workloads: dict[str, Workload], config: ClusterConfig
 ) -> None:
     venvs, assets = {"nemo": Path("/v/nemo"), "torch": Path("/v/torch")}, {"ana/model": Path("/a")}
-    own = WorkloadConfig(venv_path=Path("/v/nemo"), venvs=venvs, assets=assets)
+    repos = {"https://host/code": Path("/r")}
+    own = WorkloadConfig(venv_path=Path("/v/nemo"), venvs=venvs, assets=assets, repos=repos)
     config = replace(config, workloads=WorkloadsConfig(config={"nemotron-4": own}))
     site = site_of(config, planned(workloads, config).jobs[0])
-    assert (site.venv, site.venvs, site.assets) == (Path("/v/nemo"), venvs, assets)
+    assert (site.venv, site.venvs, site.assets, site.repos) == (Path("/v/nemo"), venvs, assets, repos)
 
 
 def test_each_job_is_recorded_before_the_cluster_hears_of_it(items: list[Prepared], config: ClusterConfig) -> None:

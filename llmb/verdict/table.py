@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparisons as tables, for people and as CSV. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llmb.results.result import SUCCESS, distinguishing, settings_of
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
+from llmb.text.tables import Column
+from llmb.verdict.compare import Comparison
+
+_TEXT = (
+    Column(key="experiment"),
+    Column(key="n", heading="runs", right=True, optional=True),
+    Column(key="metric", optional=True),
+    Column(key="value", right=True),
+    Column(key="reference_value", heading="reference", right=True, optional=True),
+    Column(key="against", optional=True),
+    Column(key="ratio", right=True),
+    Column(key="verdict"),
+    Column(key="reason"),
+)
+_CSV = (
+    "experiment",
+    "runs",
+    "status",
+    "window",
+    "metric",
+    "value",
+    "unit",
+    "step_time_s",
+    "against",
+    "reference_window",
+    "reference_value",
+    "reference_step_time_s",
+    "reference_source",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "n",
+    "verdict",
+    "differences",
+    "reason",
+)
+
+
+def rows_of(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """The rows of a table: what tells two of one experiment apart is part of the reason."""
+    mixed = len(_metrics(rows)) > 1
+    notes = distinguishing([(row.experiment, settings_of(row.configuration, window=row.window)) for row in rows])
+    cells = [(row, _cells(row, "table"), note) for row, note in zip(rows, notes, strict=True)]
+    return [
+        {
+            **own,
+            "value": _figure(row.metric, row.value, row.unit if mixed else ""),
+            "reference_value": row.reference and _figure(row.metric, row.reference.value, row.unit if mixed else ""),
+            "reason": "; ".join(filter(None, (note, own["reason"]))) or None,
+        }
+        for row, own, note in cells
+    ]
+
+
+def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
+    """What the rows measured; without the direction, which no heading needs."""
+    return {MetricSpec(name=row.metric, unit=row.unit or "") for row in rows if row.metric is not None}
+
+
+def columns(rows: Sequence[Comparison]) -> list[Column]:
+    """The columns of a table; the headings have the unit where all rows are of one metric."""
+    metrics = _metrics(rows)
+    times = {metric.name for metric in metrics} <= {STEP_TIME}
+    titles = {"value": "step (s)" if times else heading(metrics, "measured")}
+    titles |= {"reference_value": "reference (s)"} if times else {}
+    shown = [column for column in _TEXT if column.key != "metric" or len(metrics) > 1]
+    return [replace(column, heading=titles.get(column.key, column.heading)) for column in shown]
+
+
+def csv_columns() -> list[Column]:
+    """The columns of CSV."""
+    return [Column(key=key) for key in _CSV]
+
+
+def csv_rows(rows: Iterable[Comparison]) -> list[dict[str, Any]]:
+    """The rows of CSV."""
+    return [_cells(row, "csv") for row in rows]
+
+
+def _figure(metric: str | None, value: float | None, unit: str | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.3f} {unit}".strip() if metric == STEP_TIME else shown(value, unit or "")
+
+
+def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
+    low, high = row.ratio_interval or (None, None)
+    star = "*" if row.same_window is False else ""
+    reference = row.reference
+    reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
+    if row.status != SUCCESS:  # a separate row: nothing else names its run
+        reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
+    return {
+        "experiment": row.experiment,
+        "runs": " ".join(row.runs),
+        "n": len(row.runs),
+        "status": row.status,
+        "window": row.window and str(row.window),
+        "metric": row.metric,
+        "value": row.value,
+        "unit": row.unit,
+        "step_time_s": row.step_time_s,
+        "against": reference and reference.release,
+        "reference_window": reference and reference.window,
+        "reference_value": reference and reference.value,
+        "reference_step_time_s": reference and reference.step_time_s,
+        "reference_source": reference and reference.source,
+        "ratio": row.ratio if fmt == "csv" or row.ratio is None else f"{row.ratio:.3f}{star}",
+        "ratio_low": low,
+        "ratio_high": high,
+        "verdict": row.verdict or (None if fmt == "csv" else row.status),
+        "differences": "; ".join(row.differences) or None,
+        "reason": (row.verdict_reason if fmt == "csv" else reason),
+    }

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that the examples of docs/logs.md read the lines below them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from llmb.logs.formats import ParseSpec
+from llmb.logs.reader import read_log
+from llmb.logs.spec_checks import check_declared
+
+_PAGE = Path(__file__).parents[2] / "docs" / "logs.md"
+_EXAMPLES = re.findall(r"```python\n(ParseSpec\(.*?)```\n\n```text\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+# By hand, from the lines: iteration from 0, last, step time in s, other values.
+EXPECTED = [
+    (0, 49, 2.6931, {}),
+    (0, None, None, {"busbw": 480.2, "latency": 35.1}),
+    (0, 99, None, {"requests": 48.1, "p99": 0.211}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EXPECTED)))
+def test_an_example(number: int, tmp_path: Path) -> None:
+    code, text = _EXAMPLES[number]
+    spec: ParseSpec = eval(code, {"ParseSpec": ParseSpec})
+    check_declared(spec.keys, ["busbw", "latency", "requests", "p99"])
+    log = tmp_path / "x.txt"
+    log.write_text(text)
+    found = read_log(log, spec)
+    (step,) = found.steps
+    iteration, last, seconds, values = EXPECTED[number]
+    assert (step.iteration, found.last) == (iteration, last)
+    assert step.values == pytest.approx(values)
+    if seconds is not None:
+        assert step.step_time == pytest.approx(seconds)
+
+
+def test_there_are_three_examples() -> None:
+    assert len(_EXAMPLES) == len(EXPECTED)
+
+
+def test_the_line_that_needs_no_code(tmp_path: Path) -> None:
+    (line,) = re.findall(r"```text\n(llmb step [^\n]*\n)```", _PAGE.read_text())
+    log = tmp_path / "x.txt"
+    log.write_text(line)
+    found = read_log(log, ParseSpec(metrics=("busbw", "latency")))
+    assert [(step.iteration, step.values) for step in found.steps] == [(3, {"busbw": 480.2, "latency": 35.1})]
+    assert found.last == 19

@@ -136,7 +136,7 @@ def test_a_file_system_without_o_direct(tmp_path: Path, monkeypatch: pytest.Monk
             raise OSError(22, "Invalid argument")
         return real(path, flags, mode)
 
-    monkeypatch.setattr(storage.os, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     file = storage.File(tmp_path, "file", 8192)
     file.write()
     file.read()

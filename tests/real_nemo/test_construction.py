@@ -125,7 +125,9 @@ def test_megatron_constructs_the_planned_model(
 
 def test_the_hybrid_has_its_published_layers(constructed: dict[str, Any], cases_by_model: Mapping[str, Any]) -> None:
     hybrids = [
-        name for name, case in cases_by_model.items() if (case.job.model_size, case.job.trained.num_layers) == ("56b", 118)
+        name
+        for name, case in cases_by_model.items()
+        if (case.job.model_size, case.job.trained.num_layers) == ("56b", 118)
     ]
     assert len(hybrids) == 4  # one of them with FP8 current scaling
     for name in hybrids:

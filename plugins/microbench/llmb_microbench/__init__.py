@@ -10,7 +10,6 @@ from llmb import api
 
 _HERE = Path(__file__).parent
 PROGRAM = "llmb_microbench.program"
-FOLDER = "MICROBENCH_FOLDER"  # where the case storage writes; the run's folder without it
 _TORCH = "torch>=2.4"
 _VENV = "torch"
 

@@ -6,7 +6,7 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-slurm-next test-faults lint docs bench clean
+.PHONY: help demo test test-nemo test-bridge test-slurm-next test-faults lint docs bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -23,6 +23,10 @@ test: $(STAMP)  ## run the tests in parallel; ARGS="-k word -n 0" goes to pytest
 test-nemo: $(STAMP)  ## test with the real NeMo (2.4 GB, once in ~/.cache/llmb/nemo)
 	@python=$$($(BIN)/python tests/real_nemo/venv.py) && \
 		LLMB_TEST_NEMO_PYTHON="$$python" $(BIN)/pytest -q tests/real_nemo $(ARGS)
+
+test-bridge: $(STAMP)  ## test with the real Megatron-Bridge (3.4 GB, once in ~/.cache/llmb/bridge)
+	@pythons=$$($(BIN)/python tests/real_bridge/venv.py) && \
+		LLMB_TEST_BRIDGE_PYTHONS="$$pythons" $(BIN)/pytest -q tests/real_bridge $(ARGS)
 
 test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
@@ -50,6 +54,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/workloads.py --check
 	$(BIN)/python docs/nemo.py --check
 	$(BIN)/python docs/fields.py --check
+	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/reliability.py --check
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself

@@ -9,8 +9,9 @@ from pathlib import Path
 from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
+from llmb.workload.flops import flops_convention, model_flops
 from llmb.workload.gpus import known_types
-from llmb.workload.model import ModelShape, flops_convention, model_flops
+from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Size, Workload, read_workload

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
     from llmb.stats.metrics import MetricSpec
-    from llmb.workload.model import MambaShape, ModelShape
+    from llmb.workload.flops import Flops
+    from llmb.workload.gpus import GpuType
+    from llmb.workload.model import MambaShape, MlaShape, ModelShape, MoeShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
     from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
@@ -32,8 +34,10 @@ _MODULES = {
     "logs.samples": ("Samples", "Step"),
     "logs.formats": ("ParseSpec",),
     "stats.metrics": ("MetricSpec",),
+    "workload.flops": ("Flops",),
+    "workload.gpus": ("GpuType",),
+    "workload.model": ("MambaShape", "MlaShape", "ModelShape", "MoeShape"),
     "workload.parameters": ("Parameter",),
-    "workload.model": ("MambaShape", "ModelShape"),
     "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
@@ -43,7 +47,8 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
-__all__ += ["BatchRule", "MambaShape", "ModelShape", "NemoRecipe", "Row", "Scales"]
+__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "Scales"]
+__all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]

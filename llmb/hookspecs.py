@@ -53,6 +53,16 @@ def llmb_parse(workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | ap
     """
 
 
+@hookspec(firstresult=True)
+def llmb_flops(workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
+    """Return the operations that one sample of ``shape`` costs, forward and backward, and the name of the formula.
+
+    ``shape`` is the model of one run, with its own layers. TFLOPS and MFU follow from the sum of ``terms``; ``explain``
+    shows each. MFUs are compared only if their ``convention`` is the same. Called for each run whose results are shown.
+    Pure. Return None for llmb's formulas.
+    """
+
+
 @hookspec
 def llmb_clusters() -> Sequence[api.ClusterType]:  # type: ignore[empty-body]
     """Return further cluster types. Called when a command needs its cluster; llmb's own types use this hook too."""

@@ -123,7 +123,7 @@ class Context:
     def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
         install = configuration.find_install(self.install_option, os.environ, console.current_folder())
-        config, notes = configuration.load_config(install, os.environ, self.slurm_args)
+        config, notes = configuration.load_config(install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types)
         for note in notes:
             say(f"note: {note}")
         kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))

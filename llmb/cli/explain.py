@@ -8,7 +8,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, completed, pass_context
-from llmb.cli.results import judged, peak_of, results_of, spec_of
+from llmb.cli.results import flops_of, judged, peak_of, results_of, spec_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.reason import REFUSED_KIND, cause_of_end
@@ -72,6 +72,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
         repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
         log_note=_log_note(own),
+        flops=flops_of(context, run.job),
     )
 
 

@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
 
     try:
         install = configuration.find_install(context.install_option, os.environ, Path.cwd())
-        config, _ = configuration.load_config(install, os.environ)
+        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
     except LlmbError:  # other commands report it
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
@@ -111,6 +112,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
+    from llmb.cli.results import own_flops
     from llmb.planning import listing
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
@@ -120,7 +122,9 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
         print_all(listing.figure_columns(figures) if fmt in ("table", "md") else listing.FIGURES, figures, fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
-    wrong = [one for key in keys for one in listing.disagreements(found[key], context.workloads[key])]
+    wrong = []
+    for key in keys:
+        wrong += listing.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"

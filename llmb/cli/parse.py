@@ -14,7 +14,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import judged, print_report, reader_for, result_of
+from llmb.cli.results import judged, own_flops, print_report, reader_for, result_of
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs
@@ -28,7 +28,7 @@ from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
-from llmb.workload.gpus import known_types, peak_dtype
+from llmb.workload.gpus import peak_dtype
 
 _COUNT = click.IntRange(min=1)
 _STDIN = Path("-")
@@ -83,12 +83,12 @@ def describe(
 ) -> Description:
     """What the options say of logs without a record. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else split_name(workload, context.workloads)
-    _check("--gpu-type", gpu_type, list(known_types()))
+    _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
     if key is not None and size is None and context.workloads[key].is_training:
         sizes = ", ".join(f"{key}_{name}" for name in context.workloads[key].sizes)
         message = f"--workload {workload} has no size"
         raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload")
-    dtypes = sorted({own for kind in known_types().values() for own in kind.peak_tflops} | {"fp32"})
+    dtypes = sorted({own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops} | {"fp32"})
     _check("--dtype", dtype, dtypes)
     return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
 
@@ -158,7 +158,16 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     workloads = context.workloads
     log = foreign[0] if foreign else Path("log")
     readers = readers_of_logs(workloads, given.workload, log, context.plugins) if foreign else {}
-    read = partial(result_of_log, reader=LogReader(), window=window, workloads=workloads, readers=readers, given=given)
+    read = partial(
+        result_of_log,
+        reader=LogReader(),
+        window=window,
+        workloads=workloads,
+        readers=readers,
+        given=given,
+        flops=partial(own_flops, context),
+        types=context.plugins.gpu_types,
+    )
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
     return [results[log] if log in results else _recorded(context, log, recorded[log], window) for log in logs]
 
@@ -179,5 +188,5 @@ def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
     if not seen.is_end and result_of_log(log, reader_for(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
-    known = known_types().get(run.job.gpu_type)
+    known = context.plugins.gpu_types.get(run.job.gpu_type)
     return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)

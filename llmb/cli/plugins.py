@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run plugins`: lists the plugins, checks them, and writes a new one."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
-from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
+from llmb.frameworks.nemo.needs import VENV
+from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
@@ -60,8 +65,8 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
-    hooks must answer. With --log, show what the plugin of a workload reads of a log instead; exit code 1 if it finds no
-    step.
+    hooks must answer. NeMo must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. With --log, show what the
+    plugin of a workload reads of a log instead; exit code 1 if it finds no step.
     """
     if log is not None:
         return _try_log(context, log, workload)
@@ -75,7 +80,9 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
         say(describe(InputFaults(faults, hint=until if problem.faults else None)))
     context.figures(workloads)
-    faults = [fault for workload in workloads.values() for fault in faults_of(workload, plugins)]
+    venvs = _nemo_venvs(context, workloads)
+    installed = {venv: installed_names(venv) for venv in set(venvs.values())}
+    faults = [fault for key, own in workloads.items() for fault in faults_of(own, plugins, installed[venvs[key]])]
     if faults:
         say(describe(InputFaults(faults)))
     if plugins.problems or context.faulty_figures or faults:
@@ -110,6 +117,17 @@ def _trial(context: Context, log: Path, key: str, size: str) -> Result:
     reader = reader_for_log(context.workloads[key], size, log, context.plugins)
     given = Description(workload=key, size=size)
     return result_of_log(log, reader, workloads=context.workloads, given=given)
+
+
+def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]:
+    """The installed environment of NeMo of each workload; None without one, or without an install directory."""
+    try:
+        install = configuration.find_install(context.install_option, os.environ, console.current_folder())
+        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
+    except LlmbError:  # other commands report it
+        return dict.fromkeys(keys)
+    found = {key: config.workloads.of(key) for key in keys}
+    return {key: own.venvs.get(VENV, own.venv_path) for key, own in found.items()}
 
 
 @group.command("new")

@@ -30,7 +30,9 @@ from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.judge import BAD, judge
+from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype
+from llmb.workload.model import ModelShape
 from llmb.workload.published import check_release
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -217,6 +219,23 @@ def peak_of(context: Context, job: Job) -> float | None:
     return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
 
 
+def flops_of(context: Context, job: Job) -> Flops | None:
+    """The operations of one sample of a job's model by the plugin's own formula; None for llmb's."""
+    return None if job.training is None else own_flops(context, job.workload, job.training.model)
+
+
+def own_flops(context: Context, workload: str, shape: ModelShape) -> Flops | None:
+    """The operations of one sample by the plugin's own formula; None for llmb's, with a warning where it fails."""
+    own = context.workloads.get(workload)
+    if own is None:
+        return None
+    try:
+        return context.plugins.flops(own, shape)
+    except LlmbError as error:
+        console.warn_once(f"{error.message}: the FLOPs of its runs follow llmb's formula")
+        return None
+
+
 def result_of(
     context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
 ) -> Result:
@@ -231,18 +250,18 @@ def result_of(
     reader, missing = _reader(context, run, kept)
     if current and kept is not None and (kept.log_reader == reader or kept.is_log_gone(run)):
         return kept.result_of(run)
-    log = find.log_of(run)
+    log, flops = find.log_of(run), flops_of(context, run.job)
     stamps = summary.stamps_of(run, log, state) if window is None else None
     try:
-        result = result_of_run(run, state, reader, peak_tflops, window)
+        result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
     except SlowPatternError as error:
         console.warn_once(error.message)
         reader, missing = LogReader(), error.message
-        result = result_of_run(run, state, reader, peak_tflops, window)
+        result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
     before = kept.log_reader if kept is not None else _earlier_reader(run)
     if state.is_end and result.status != SUCCESS and before not in (None, reader):
         assert before is not None
-        earlier = result_of_run(run, state, before, peak_tflops, window)
+        earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
         if earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
             return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))

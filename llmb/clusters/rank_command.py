@@ -33,7 +33,8 @@ exec "$@"
 """
 )
 # Arguments: the text of a ready server, the seconds until it is, whether every rank has one, then as for _AFTER.
-# Ranks other than 0 serve until rank 0 has written the file .client-ended, its exit code.
+# Ranks other than 0 serve until rank 0 has written the file .client-ended, its exit code. A group that was ended may
+# still have zombies, which nobody waits for in a container: llmb_stop waits 10 s for its leader, then 1 s for others.
 _SERVE = (
     """\
 llmb_text=$1 llmb_seconds=$2 llmb_everywhere=$3; shift 3
@@ -43,17 +44,18 @@ llmb_text=$1 llmb_seconds=$2 llmb_everywhere=$3; shift 3
 llmb_done=.client-ended llmb_client= llmb_server=
 llmb_runs() { kill -0 "$1" 2> /dev/null; }
 llmb_stop() {
-    [[ $1 ]] || return
-    kill -- "-$1"
-    for ((i = 0; i < 100; i++)); do kill -0 -- "-$1" || break; sleep 0.1; done
-    kill -9 -- "-$1"
-    wait "$1"
+    for llmb_group; do kill -- "-$llmb_group"; done
+    for llmb_group; do
+        for ((i = 0; i < 100; i++)); do kill -0 "$llmb_group" || break; sleep 0.1; done
+        for ((i = 0; i < 10; i++)); do kill -0 -- "-$llmb_group" || break; sleep 0.1; done
+        kill -9 -- "-$llmb_group"
+        wait "$llmb_group"
+    done
 } 2> /dev/null
 llmb_finish() {
     trap '' TERM INT
     [[ $LLMB_RANK != 0 ]] || { echo "$1" > "$llmb_done.part" && mv "$llmb_done.part" "$llmb_done"; }
-    llmb_stop "$llmb_client"
-    llmb_stop "$llmb_server"
+    llmb_stop $llmb_client $llmb_server
     exit "$1"
 }
 trap 'llmb_finish 143' TERM INT

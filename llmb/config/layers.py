@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the layers of a configuration: cluster_config.yaml < the user's file < the shell's SBATCH_ variables."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from llmb.config.locate import CONFIG_FILE
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
@@ -11,6 +12,7 @@ from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args, long_
 from llmb.errors import InputFaults, KeyFaultError, UsageError
 from llmb.system import files
 from llmb.text import typed, yamlfile
+from llmb.workload.gpus import GpuTypes, known_types
 
 # Each option of sbatch with the variables that set it, the older spelling last.
 _VARIABLES = {
@@ -32,14 +34,20 @@ class UserConfig:
 
 
 def load_config(
-    install: Path, environ: Mapping[str, str], slurm_args: Mapping[str, object] = NO_ARGS
+    install: Path,
+    environ: Mapping[str, str],
+    slurm_args: Mapping[str, object] = NO_ARGS,
+    types: Callable[[], GpuTypes] = known_types,
 ) -> tuple[ClusterConfig, list[str]]:
     """The configuration of ``install`` with all layers, and a note for each layer above the file.
 
-    ``slurm_args``: the sbatch options of the command line, only for the notes; ``with_slurm_args`` adds them. Raises
-    InputFaults with file, line and the nearest valid key.
+    ``slurm_args``: the sbatch options of the command line, only for the notes; ``with_slurm_args`` adds them.
+    ``types``: every known GPU type, called where the file names one that llmb does not know. Raises InputFaults with
+    file, line and the nearest valid key.
     """
-    config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
+    document = yamlfile.load(install / CONFIG_FILE)
+    known = known_types() if _named_types(document.data) <= known_types().keys() else types()
+    config = typed.read(ClusterConfig, document, types=known)
     notes: list[str] = []
     named = config.llmb_install
     if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):
@@ -55,6 +63,16 @@ def load_config(
         given = _variables(environ, over, notes)
         config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
     return config, notes
+
+
+def _named_types(data: Any) -> set[str]:
+    """The GPU types that a configuration names; what else is wrong with it is found when it is read."""
+    if not isinstance(data, dict):
+        return set()
+    found = [data.get("gpu_type")]
+    if isinstance(own := data.get("gpu_types"), dict):
+        found += [*own, *(one.get("like") for one in own.values() if isinstance(one, dict))]
+    return {name for name in found if isinstance(name, str)}
 
 
 def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> ClusterConfig:

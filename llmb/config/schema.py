@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
 from llmb.errors import KeyFaultError
+from llmb.text import typed
 from llmb.text.names import squash_workload, suggest
-from llmb.workload.gpus import GpuType, known_types, nearest_type
+from llmb.workload.gpus import GpuType, GpuTypes, check_memory, check_peaks, known_types, nearest_type
+from llmb.workload.model import require_positive
 from llmb.workload.variables import Environment, check_passed
 
 
@@ -25,7 +27,11 @@ class InstallConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTypeConfig:
-    """A GPU type of this cluster: ``like`` is the known type whose rows and peaks apply; other fields override it."""
+    """A GPU type of this cluster: ``like`` is the known type whose rows and peaks apply; other fields override it.
+
+    A type of its own, which is not known and not ``like`` another, has at least ``gpus_per_node``. ``peak_tflops``:
+    dense, of one GPU by dtype.
+    """
 
     like: str | None = None
     partition: str | None = None
@@ -33,6 +39,12 @@ class GpuTypeConfig:
     gpus_per_node: int | None = None
     peak_tflops: dict[str, float] | None = None
     memory_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+        check_peaks(self.peak_tflops or {}, "peak_tflops")
+        if self.memory_gb is not None:
+            check_memory(self.memory_gb, "memory_gb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +84,10 @@ class WorkloadsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from."""
+    """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from.
+
+    ``types``: every known GPU type, those of plugins included; it is not a key.
+    """
 
     schema_version: Literal[2] = 2
     cluster_type: str
@@ -87,22 +102,24 @@ class ClusterConfig:
     runai: RunaiConfig | None = None
     install: InstallConfig = field(default_factory=InstallConfig)
     workloads: WorkloadsConfig = field(default_factory=WorkloadsConfig)
+    types: GpuTypes = field(default_factory=known_types, compare=False, repr=False, metadata=typed.INTERNAL)
 
     def __post_init__(self) -> None:
-        known = [*known_types(), *self.gpu_types]
+        known = [*self.types, *self.gpu_types]
         if self.gpu_type not in known:
             meant, line = nearest_type(self.gpu_type, known), f"gpu_types: {{{self.gpu_type}: {{like: h100}}}}"
             others = f"one of {', '.join(known)}; or add it with the rows of a known type: {line}"
             hint, code = f"did you mean '{meant}'?" if meant is not None else others, "gpu-type-unknown"
             raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=hint, code=code)
         for name, own in self.gpu_types.items():
-            if own.like is not None and own.like not in known_types():
-                hint = suggest(own.like, list(known_types()))
+            if own.like is not None and own.like not in self.types:
+                hint = suggest(own.like, list(self.types))
                 message, code = f"'{own.like}' is not known", "gpu-type-unknown"
                 raise KeyFaultError(message, "gpu_types", name, "like", hint=hint, code=code)
-            if own.like is None and name not in known_types():
-                hint = "like: TYPE names the known type whose configurations it uses"
-                raise KeyFaultError("needs the key 'like'", "gpu_types", name, hint=hint, code="key-missing")
+            if own.like is None and own.gpus_per_node is None and name not in self.types:
+                hint = "like: TYPE uses the configurations of a known type; a type of its own has gpus_per_node"
+                message = "needs the key 'like' or 'gpus_per_node'"
+                raise KeyFaultError(message, "gpu_types", name, hint=hint, code="key-missing")
 
     def rows_for(self, gpu_type: str) -> str:
         """The known GPU type whose rows ``gpu_type`` uses: itself, or the type that it is ``like``."""
@@ -111,8 +128,10 @@ class ClusterConfig:
 
     def gpu(self, gpu_type: str) -> GpuType:
         """Peaks, memory and GPUs per node of ``gpu_type``: this cluster's, else its own, else those of ``like``."""
-        base = known_types().get(gpu_type) or known_types()[self.rows_for(gpu_type)]
         own = self.gpu_types.get(gpu_type, GpuTypeConfig())
+        base = self.types.get(gpu_type) or self.types.get(self.rows_for(gpu_type))
+        if base is None:  # a type of its own
+            base = GpuType(gpus_per_node=own.gpus_per_node or 1)
         slurm = self.slurm or SlurmConfig()
         asked = slurm.gpus_by_args or gpu_count(slurm.gpus(own.gres))
         per_node = own.gpus_per_node or asked or base.gpus_per_node

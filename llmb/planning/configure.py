@@ -215,7 +215,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
     if training is not None:
-        name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp", "mbs", "gbs")]
+        name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
+        name += [*rules.expert_words(training), f"mbs{training.mbs}", f"gbs{training.gbs}"]
     name += [f"{key}{value}" for key, value in parameters.items()]  # then what is not as published
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
@@ -252,7 +253,8 @@ def _training(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Trainin
     assert row.gbs is not None
     tp, pp, cp = (given.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
     vp = given.get("vp", row.vp)
-    mbs = given.get("mbs", row.mbs)
+    mbs, ep = given.get("mbs", row.mbs), given.get("ep", row.ep)
+    etp = given.get("etp", row.etp or (tp if shape.moe is not None else 1))
     ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
     dp = rules.divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
     gbs = given.get("gbs", row.gbs.batch(spec.scale))
@@ -268,7 +270,8 @@ def _training(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Trainin
         pp=pp,
         cp=cp,
         vp=vp,
-        ep=row.ep,
+        ep=ep,
+        etp=etp,
         dp=dp,
         mbs=mbs,
         gbs=gbs,

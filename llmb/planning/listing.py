@@ -2,7 +2,7 @@
 """Workloads and published figures as rows for `list` and docs/workloads.md, and which printed figures do not follow."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_
 from llmb.stats.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
-from llmb.workload.model import GQA, HYBRID, OLD, ModelShape, model_flops, model_flops_old
+from llmb.workload.flops import CONVENTIONS, OLD, Flops, model_flops, model_flops_old
+from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure, peak_of
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size, Workload
@@ -34,22 +35,25 @@ class Disagreement:
     note: str = ""
 
 
-def disagreements(figures: Iterable[Figure], workload: Workload) -> list[Disagreement]:
+def disagreements(
+    figures: Iterable[Figure], workload: Workload, flops: Callable[[ModelShape], Flops | None] = lambda _: None
+) -> list[Disagreement]:
     """The printed values of ``figures`` that do not follow, in their order.
 
     Tokens per second and days follow from the step time; model FLOPs from the model's shape by the formula that their
-    convention names; MFU from those printed FLOPs, the step time and the dense peak of gpus.yaml.
+    convention names; MFU from those printed FLOPs, the step time and the dense peak of gpus.yaml. ``flops``: of one
+    sample by the plugin's own formula, None for llmb's.
     """
     return [
         found
         for figure in figures
         if figure.step_time_s is not None  # figures of other metrics have no other printed values
-        for found in _checked(figure, workload.sizes[figure.model_size].trained_model)
+        for found in _checked(figure, workload.sizes[figure.model_size].trained_model, flops)
         if abs(found.printed - found.recomputed) > found.tolerance + _ALMOST
     ]
 
 
-def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
+def _checked(figure: Figure, model: ModelShape, flops: Callable[[ModelShape], Flops | None]) -> Iterator[Disagreement]:
     seconds, gbs = figure.seconds_per_step, figure.gbs
     if seconds is None or gbs is None or figure.seq_length is None or figure.num_layers is None:
         return
@@ -68,7 +72,8 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
         )
     if figure.mfu is None or figure.model_flops is None:
         return
-    yield _flops(figure, model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers))
+    model = model if model.layers == figure.num_layers else replace(model, layers=figure.num_layers)
+    yield _flops(figure, model, flops(model))
     if (peak := peak_of(figure)) is not None:
         note, tflops = "", model_tflops_per_gpu(gbs, figure.model_flops, seconds, figure.scale)
         if figure.peak_tflops is not None and abs(100 * figure.mfu - 100 * mfu(tflops, figure.peak_tflops)) < 0.01:
@@ -83,14 +88,16 @@ def _checked(figure: Figure, model: ModelShape) -> Iterator[Disagreement]:
         )
 
 
-def _flops(figure: Figure, model: ModelShape) -> Disagreement:
+def _flops(figure: Figure, model: ModelShape, own_formula: Flops | None) -> Disagreement:
     """The printed FLOPs of one sample and those recomputed from the model's shape."""
     assert figure.model_flops is not None
     own = model_flops_old(model) if figure.flops_convention == OLD else model_flops(model)
     note = ""
     if figure.flops_convention == GQA_16 and model.pattern is None:
         note = f"follows with 16 query groups, the model has {model.kv_groups}"
-    elif figure.flops_convention not in (GQA, HYBRID, OLD):
+    elif own_formula is not None and figure.flops_convention == own_formula.convention:
+        own = own_formula.total
+    elif figure.flops_convention not in CONVENTIONS:
         note = f"the formula '{figure.flops_convention}' is unknown"
     return Disagreement(
         figure=figure,
@@ -144,13 +151,20 @@ _TRAINED = (
 _MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True)
 ROWS = (*_CASES, *_TRAINED, _MEMORY)
 
+_EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
+
+
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
 
 
 def rows_of(workload: Workload) -> tuple[Column, ...]:
-    """The columns for ``configurations``: those of training only where models are trained."""
+    """The columns for ``configurations``: those of training, and of experts, only where a model has them."""
     metrics = (METRICS,) if workload.metrics else ()
-    return (*_CASES, *metrics, *(_TRAINED if workload.is_training else ()), _MEMORY)
+    trained = _TRAINED if workload.is_training else ()
+    if any(size.model is not None and size.model.moe is not None for size in workload.sizes.values()):
+        at = [column.key for column in trained].index("mbs")
+        trained = (*trained[:at], *_EXPERTS, *trained[at:])
+    return (*_CASES, *metrics, *trained, _MEMORY)
 
 
 def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
@@ -246,6 +260,7 @@ def _training(row: Row, model: ModelShape | None) -> dict[str, Any]:
         "cp": row.cp,
         "vp": row.vp,
         "ep": row.ep,
+        "etp": row.etp,
         "mbs": mbs,
         "gbs": row.gbs.text,
         "dp": "N" if ways == 1 else f"N/{ways}",

@@ -220,6 +220,7 @@ def check_splits(training: Training, size: Size, label: str) -> None:
         steps = f"{label}: with vp > 1 the gradient accumulation {training.ga}"
         divide(training.ga, training.pp, steps, "pp", hint, key="gbs mbs pp vp")
     _check_widths(training, label)
+    _check_experts(training, label)
     for name, ways in (("cp", training.cp), ("vp", vp)):
         if ways > 1 and training.model.pattern is not None:
             message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
@@ -243,6 +244,36 @@ def _check_widths(training: Training, label: str) -> None:
         divide(
             training.seq_length, training.tp * training.cp, length, factors, "choose a smaller tp or cp", key="tp cp"
         )
+
+
+def expert_words(training: Training) -> list[str]:
+    """The words in a job's name for the parallelism of experts; none for a dense model."""
+    if training.model.moe is None:
+        return []
+    return [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
+
+
+def _check_experts(training: Training, label: str) -> None:
+    """Raise UsageError for experts that the GPUs of a pipeline stage, ep and etp do not split evenly.
+
+    Megatron core builds the groups of experts from all GPUs of a stage: ep and etp are independent of cp and dp.
+    """
+    moe, ep, etp = training.model.moe, training.ep, training.etp
+    if moe is None:
+        for name, ways in (("ep", ep), ("etp", etp)):
+            if ways > 1:
+                message = f"{label}: {name} {ways} needs a model with experts, and this one is dense"
+                raise _refused("no-experts", name, message, f"--set {name}=1", ways)
+        return
+    fitting = alternatives([ways for ways in range(1, moe.experts + 1) if moe.experts % ways == 0])
+    hint = f"choose an ep of {fitting}: --set ep=N, in a list params"
+    divide(moe.experts, ep, f"{label}: {moe.experts} experts", "ep", hint, key="ep")
+    width = moe.ffn or training.model.ffn
+    hint = "choose a smaller etp: --set etp=N, in a list params; by default it is tp"
+    divide(width, etp, f"{label}: {width} units of an expert", "etp", hint, key="etp")
+    stage = training.dp * training.tp * training.cp
+    what = f"{label}: {stage} GPUs of a pipeline stage"
+    divide(stage, ep * etp, what, f"ep·etp = {ep}·{etp}", key="scale pp ep etp")
 
 
 def alternatives(numbers: Sequence[int]) -> str:

@@ -2,23 +2,26 @@
 """Checks a plugin's workload for faults that would otherwise show only in a submission: its rows, and its launch."""
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb import api
 from llmb.errors import Fault, LlmbError, UsageError, as_fault
+from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.plugins.loader import PluginError, Plugins
 from llmb.text import yamlfile
 from llmb.text.names import suggest
-from llmb.workload.gpus import CPU, gpus_in_words, known_types
+from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words
 from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 
 _INSTALL = Path("/install")
-DTYPES = ("bf16", "fp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
+_NAMES = ("recipe", "model", "flops_name")
+_NEMO_2_3 = "nemo:25.04"  # its image
+DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +36,28 @@ class _Key:
         return Fault(place=self.place, message=f"{key}: {message}", hint=hint, code=code, key=key, value=value)
 
 
-def faults_of(workload: api.Workload, plugins: Plugins) -> list[Fault]:
-    """All faults of a workload and of its plugin's launch, each once with its place."""
+def faults_of(workload: api.Workload, plugins: Plugins, installed: NemoNames | None = None) -> list[Fault]:
+    """All faults of a workload and of its plugin's launch, each once with its place.
+
+    ``installed``: the names of the installed NeMo; None for those of NeMo 2.3.1, if the workload uses that.
+    """
     source = plugins.offers[workload.key].source
     document = None if workload.file is None else yamlfile.load(workload.file)
 
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
+    names = installed or (listed_names() if _NEMO_2_3 in (workload.image or _NEMO_2_3) else None)
     found: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
+        if size.nemo is not None and names is not None:
+            found += _wrong_names(size.nemo, names, {part: key("sizes", name, "nemo", part) for part in _NAMES})
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
-            of_row = list(_jobs(workload, name, row, at))
+            of_row = list(_jobs(workload, name, row, at, plugins.gpu_types))
             jobs += [one for one in of_row if isinstance(one, api.Job)]
-            found += [*_unknown_types(row, key(*at.path, "gpu")), *of_row]
+            found += [*_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types), *of_row]
             found += _without_program(workload, [one for one in of_row if isinstance(one, api.Job)], plugins, at)
         found += _hook_faults(workload, jobs[:1], plugins, source)
     return list(dict.fromkeys(one for one in found if isinstance(one, Fault)))
@@ -62,30 +71,43 @@ def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
 
 
-def _unknown_types(row: api.Row, key: _Key) -> Iterator[Fault]:
-    known = [*known_types(), ANY_GPU]
+def _wrong_names(nemo: api.NemoRecipe, names: NemoNames, keys: Mapping[str, _Key]) -> Iterator[Fault]:
+    """Faults of recipes and FLOPs names that this NeMo does not have; it would refuse them in every rank."""
+    for part in ("recipe", "model"):
+        name = getattr(nemo, part)
+        if name is not None and name not in names.recipes:
+            message, hint = f"{names.source} has no recipe '{name}'", suggest(name, names.recipes)
+            yield keys[part].fault(message, hint, code="recipe-unknown", value=name)
+    if names.flops and not names.has_flops(nemo.flops_name):
+        hint = suggest(nemo.flops_name, names.flops)
+        message = f"{names.source} has no FLOPs formula '{nemo.flops_name}'"
+        yield keys["flops_name"].fault(message, hint, code="flops-name-unknown", value=nemo.flops_name)
+
+
+def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
+    known = [*types, ANY_GPU]
     for gpu in row.gpu:
         if gpu not in known:
             yield key.fault(f"unknown GPU type '{gpu}'", suggest(gpu, known), code="gpu-type-unknown", value=gpu)
 
 
-def jobs_of(workload: api.Workload, size: str) -> Iterator[api.Job]:
+def jobs_of(workload: api.Workload, size: str, known: GpuTypes) -> Iterator[api.Job]:
     """The jobs that the rows of ``size`` describe, without those that are not valid."""
     for row in workload.sizes[size].rows:
         key = _Key(place="", path=())
-        yield from (one for one in _jobs(workload, size, row, key) if isinstance(one, api.Job))
+        yield from (one for one in _jobs(workload, size, row, key, known) if isinstance(one, api.Job))
 
 
-def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key) -> Iterator[api.Job | Fault]:
+def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key, known: GpuTypes) -> Iterator[api.Job | Fault]:
     """The job of each GPU type, dtype and scale of a row, or its fault."""
     types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(types, row.dtype, row.scales.counts):
-        if gpu not in known_types():
+        if gpu not in known:
             continue
         here = ClusterLimits(
             gpu_type=gpu,
             rows=gpu,
-            gpus_per_node=known_types()[gpu].gpus_per_node,
+            gpus_per_node=known[gpu].gpus_per_node,
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )
@@ -106,6 +128,8 @@ def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugi
                 plugins.setup(workload, _site(job))
             if hasattr(own, "llmb_launch"):
                 plugins.launch(workload, job, _site(job))
+            if hasattr(own, "llmb_flops") and job.training is not None:
+                plugins.flops(workload, job.training.model)
         except PluginError as error:
             yield as_fault(error, source)
         except LlmbError:  # a message for users, which depends on their site

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -17,8 +18,10 @@ import pluggy
 from llmb import api, hookspecs
 from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
 from llmb.system.process import OverdueError, time_limit
+from llmb.text import yamlfile
 from llmb.text.checked import check_types
 from llmb.text.names import squash_workload, suggest
+from llmb.workload.gpus import GPUS_FILE, all_types, known_types
 
 if TYPE_CHECKING:
     import click
@@ -100,7 +103,29 @@ class Plugins:
                 others = ", ".join(rival.source for rival in rivals if rival is not offer)
                 reason = f"{others} also offers the workload '{offer.workload.key}'"
                 self._refuse(offer.source, reason, code="workload-duplicate")
-        return {rivals[0].workload.key: rivals[0] for rivals in by_name.values() if len(rivals) == 1}
+        alone = [rivals[0] for rivals in by_name.values() if len(rivals) == 1]
+        return {offer.workload.key: offer for offer in self._without_conflicts(alone)}
+
+    def _without_conflicts(self, offers: list[Offer]) -> list[Offer]:
+        """Without plugins whose GPU types differ from llmb's; of two that differ from each other, both are refused."""
+        refused = set[str]()
+        for offer in offers:
+            for name, kind in offer.workload.gpu_types.items():
+                others = [(other.source, other.workload.gpu_types.get(name), other.workload.file) for other in offers]
+                for source, known, file in [*others, ("llmb", known_types().get(name), GPUS_FILE)]:
+                    if known is not None and known != kind:
+                        here, there = _place(offer.workload.file, name), _place(file, name)
+                        both = f"{here or offer.source} and {there or source}"
+                        fix = "give both the same numbers, or one of them another name"
+                        reason = f"{both} define the GPU type '{name}' differently ({fix})"
+                        self._refuse(offer.source, reason, code="gpu-type-conflict")
+                        refused.add(offer.source)
+        return [offer for offer in offers if offer.source not in refused]
+
+    @cached_property
+    def gpu_types(self) -> dict[str, api.GpuType]:
+        """Every known GPU type: llmb's, and those that plugins bring."""
+        return all_types(offer.workload.gpu_types for offer in self.offers.values())
 
     def workloads(self) -> dict[str, api.Workload]:
         """The workloads by key, in alphabetical order."""
@@ -119,6 +144,11 @@ class Plugins:
         if answer is not None and answer.gpu_memory_gb is None:
             answer = replace(answer, gpu_memory_gb=_memory_of(workload, job, site))
         return completed(answer, job, site) if answer is not None else None
+
+    def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
+        """The operations of one sample of ``shape`` by the plugin's own formula; None for llmb's."""
+        answer: api.Flops | None = self._ask("llmb_flops", (api.Flops,), {"workload": workload, "shape": shape})
+        return answer
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
@@ -287,6 +317,14 @@ def load_plugins(builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryP
 
 def _source(entry: EntryPoint) -> str:
     return f"{entry.dist.name if entry.dist is not None else 'unknown'}:{entry.name}"
+
+
+def _place(file: Path | None, gpu_type: str) -> str:
+    """``file:line`` of a GPU type, in a workload's file or in llmb's own table."""
+    if file is None:
+        return ""
+    document = yamlfile.load(file)
+    return document.place((gpu_type,) if file == GPUS_FILE else ("gpu_types", gpu_type))
 
 
 def _register(plugins: Plugins, entry: EntryPoint) -> None:

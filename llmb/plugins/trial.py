@@ -31,7 +31,7 @@ class LogOnly(RunRecord):
 def reader_for_log(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> LogReader:
     """How the plugin of ``workload`` reads ``log`` of a run of ``size`` (None: the default). Raises LlmbError."""
     name = size or workload.default_size
-    job = next(jobs_of(workload, name), None)
+    job = next(jobs_of(workload, name, plugins.gpu_types), None)
     spec = None if job is None else plugins.parse(workload, _run_of(job, log))
     return reader_of(workload, name, spec)
 

@@ -102,7 +102,8 @@ def shown_variables(variables: Mapping[str, str]) -> list[str]:
 def parallelism(training: Training) -> str:
     """The parallelism of a job, as ``tp 2 · pp 1 · cp 1 · micro batch 2``."""
     sizes = {name: getattr(training, name) for name in ("tp", "pp", "cp", "vp")}
-    sizes["ep"] = training.ep if training.ep > 1 else None
+    if training.model.moe is not None:
+        sizes |= {"ep": training.ep, "etp": training.etp}
     parts = [f"{name} {value}" for name, value in sizes.items() if value is not None]
     return " · ".join([*parts, f"micro batch {training.mbs}"])
 

@@ -10,6 +10,7 @@ from typing import Any
 from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
+from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape
 from llmb.workload.parameters import Parameter, values_of
 from llmb.workload.rows import Row
@@ -18,7 +19,7 @@ from llmb.workload.spec import Workload
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
 _DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx", "fp8_sc")
-_NUMBERED = re.compile(r"(gpus|tp|pp|cp|vp|ep|mbs|gbs|layers)(\d{1,9})")
+_NUMBERED = re.compile(r"(?<![a-z])(gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
@@ -31,8 +32,9 @@ class Description:
     """The settings of a run, as far as they are known; fields are those of ``Configuration``.
 
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
-    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count. ``untrained``: of a size that
-    trains no model; ``parameters``: of the workload's own, by name.
+    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count; ``flops``: of one sample of it by
+    its plugin's own formula, None for llmb's. ``untrained``: of a size that trains no model; ``parameters``: of the
+    workload's own, by name.
     """
 
     workload: str | None = None
@@ -57,6 +59,7 @@ class Description:
     fp8: str | None = None
     untrained: bool | None = None
     parameters: Mapping[str, str] | None = None
+    flops: Flops | None = None
 
     def missing(self) -> tuple[str, ...]:
         """What a comparison needs and is unknown: the names in ``Identity.missing``."""

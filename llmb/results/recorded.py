@@ -3,7 +3,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +30,9 @@ from llmb.stats.metrics import (
     TOKENS_PER_SECOND_PER_GPU,
     TRAINING_BY_NAME,
 )
-from llmb.workload.gpus import CPU, known_types, peak_dtype
-from llmb.workload.model import flops_convention, model_flops
+from llmb.workload.flops import Flops, flops_of
+from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype
+from llmb.workload.model import ModelShape
 from llmb.workload.spec import Workload
 
 NO_READERS: Mapping[tuple[str, str], LogReader] = {}
@@ -39,9 +40,17 @@ HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid m
 
 
 def result_of_run(
-    record: RunRecord, state: JobState, reader: LogReader, peak_tflops: float | None, window: Window | None = None
+    record: RunRecord,
+    state: JobState,
+    reader: LogReader,
+    peak_tflops: float | None,
+    window: Window | None = None,
+    *,
+    flops: Flops | None = None,
 ) -> Result:
     """The result of a recorded run; ``peak_tflops``: of one GPU at the job's dtype, None where it is unknown.
+
+    ``flops``: of one sample by the plugin's own formula, None for llmb's.
 
     Where a log exists and cannot be read, the status is Unknown and the reason says why.
     """
@@ -53,6 +62,7 @@ def result_of_run(
         gbs=training.gbs if training else None,
         seq_length=training.seq_length if training else None,
         model=training.model if training else None,
+        flops=flops,
         traced=bool(job.switches.nccl_trace) or None,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
@@ -94,13 +104,16 @@ def result_of_log(
     workloads: Mapping[str, Workload] | None = None,
     readers: Mapping[tuple[str, str], LogReader] = NO_READERS,
     given: Description = foreign.NOTHING,
+    flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
+    types: GpuTypes | None = None,
 ) -> Result:
     """The result of a log without a record, with everything that follows from what the log is of.
 
     ``workloads``: what it may be of, by key; None: its name and lines are not matched with any. ``readers``: of
     workloads and sizes whose logs are read in another way than by ``reader``. ``given``: what the user says of it,
-    which overrides the log; a log never names its GPU type. A log that cannot be read is Unknown, with the reason: it
-    may be one of thousands.
+    which overrides the log; a log never names its GPU type. ``flops``: of a sample of a workload's model, None for
+    llmb's formulas; ``types``: every known GPU type, None for llmb's own. A log that cannot be read is Unknown, with
+    the reason: it may be one of thousands.
     """
     if readers and workloads is not None:
         named = foreign.describe_log(path, Samples(), workloads, given)
@@ -108,11 +121,14 @@ def result_of_log(
         if workload is not None:
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
     spec = reader.spec
+    kinds = known_types() if types is None else types
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable)
     found = given if workloads is None else foreign.describe_log(path, samples, workloads, given)
+    if found.workload is not None and found.model is not None:
+        found = replace(found, flops=flops(found.workload, found.model))
     hybrid = found.model is not None and found.model.pattern is not None and samples.framework != MEGATRON_NAME
     if hybrid and spec.tflops_valid:
         spec = replace(spec, tflops_valid=False, tflops_note=HYBRID_NOTE)
@@ -122,7 +138,8 @@ def result_of_log(
     configuration = found.configuration()
     known = found.profiled and configuration is not None
     profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)
-    metrics = _metrics(samples, replace(reader, spec=spec), found, steps, window, _peak(found), _nodes(found), profiled)
+    read = replace(reader, spec=spec)
+    metrics = _metrics(samples, read, found, steps, window, _peak(found, kinds), _nodes(found, kinds), profiled)
     checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
@@ -197,8 +214,8 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
     """With what follows from the step time, the model and the batch."""
     if found.model is None:
         return metrics
-    flops, step_time = model_flops(found.model), metrics.step_time
-    metrics = replace(metrics, model_flops=flops, flops_convention=flops_convention(found.model))
+    flops, step_time = found.flops or flops_of(found.model), metrics.step_time
+    metrics = replace(metrics, model_flops=flops.total, flops_convention=flops.convention)
     if step_time is None or found.gbs is None:
         return metrics
     derived: dict[str, float] = {}
@@ -209,9 +226,10 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
         if found.gpus is not None:
             derived[TOKENS_PER_SECOND_PER_GPU] = rate / found.gpus
     if found.gpus is not None:
-        derived[MODEL_TFLOPS_PER_GPU] = measure.model_tflops_per_gpu(found.gbs, flops, step_time, found.gpus)
+        tflops = measure.model_tflops_per_gpu(found.gbs, flops.total, step_time, found.gpus)
+        derived[MODEL_TFLOPS_PER_GPU] = tflops
         if peak_tflops:
-            derived[MFU] = measure.mfu(derived[MODEL_TFLOPS_PER_GPU], peak_tflops)
+            derived[MFU] = measure.mfu(tflops, peak_tflops)
     time = metrics.measured[STEP_TIME]
     part = time.std / time.mean  # all of them are a constant divided by the step time, so they deviate as it does
     rates = {name: TRAINING_BY_NAME[name].measured(rate, rate * part, time.n) for name, rate in derived.items()}
@@ -276,15 +294,14 @@ def _exists(path: Path) -> bool:
         return True
 
 
-def _nodes(found: Description) -> int | None:
+def _nodes(found: Description, types: GpuTypes) -> int | None:
     """The nodes that a job had at least: by its GPU type, else by the type with the most GPUs in a node."""
     if found.gpus is None or found.gpu_type == CPU:
         return None
-    types = known_types()
     own = types.get(found.gpu_type or "")
     return math.ceil(found.gpus / (own.gpus_per_node if own else max(known.gpus_per_node for known in types.values())))
 
 
-def _peak(found: Description) -> float | None:
-    known = known_types().get(found.gpu_type or "")
+def _peak(found: Description, types: GpuTypes) -> float | None:
+    known = types.get(found.gpu_type or "")
     return known.peak_tflops.get(peak_dtype(found.dtype or "")) if known else None

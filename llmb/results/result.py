@@ -52,6 +52,7 @@ class Configuration:
     cp: int | None = None
     vp: int | None = None
     ep: int | None = None
+    etp: int | None = None
     mbs: int | None = None
     gpus_per_node: int | None = None
     profile: bool = False

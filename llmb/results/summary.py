@@ -137,7 +137,10 @@ def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int
     """The stamps of all that a result of ``run`` is made from, before it is; None where no summary may be kept."""
     if not state.is_final or store.seen_state(run) != state:
         return None
-    wanted = [run.place / store.STATE, log.parent, *logs_of(run)]
+    try:
+        wanted = [run.place / store.STATE, log.parent, *logs_of(run)]
+    except OSError:  # a folder that this user may not read
+        return None
     found: dict[str, tuple[int, ...]] = {}
     for path in wanted:
         with contextlib.suppress(ValueError):  # a log outside of the run's folder

@@ -52,7 +52,8 @@ class Training:
     """The numbers of a job that trains a model. Batches in samples, ``seq_length`` in tokens.
 
     ``ga`` (gradient accumulation) = gbs / (mbs · dp); ``dp`` = scale / (tp · pp · cp); ``vp``: virtual pipeline stages,
-    None without. ``model`` has the job's own layer count, ``num_layers``.
+    None without; ``ep``, ``etp``: ways in which experts, and then the matrices of each, are split, 1 for a dense model.
+    ``model`` has the job's own layer count, ``num_layers``.
     """
 
     model: ModelShape
@@ -68,6 +69,7 @@ class Training:
     seq_length: int
     num_layers: int
     learning_rate: float
+    etp: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ class Job:
 
     ``gpu_type`` is the cluster's name for it; ``training``: None if the workload trains no model; ``parameters``: the
     values of the workload's own parameters, as text. ``switches``: those that no other field has. ``vboost``: whether
-    the script raises it on each node first, None where llmb does not set it.
+    the script raises it on each node first, None where llmb does not set it. ``framework``: whose rows it follows;
+    ``release``: for Megatron-Bridge, the release of the image; ``dotted``: the user's values for settings of the
+    framework, by dotted path.
     """
 
     workload: str
@@ -97,6 +101,9 @@ class Job:
     parameters: Mapping[str, str] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     vboost: bool | None = None
+    framework: str = "nemo"
+    release: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
 
     @property
     def trained(self) -> Training:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
@@ -17,13 +18,16 @@ from llmb.text.yamlfile import Document, KeyPath, dotted
 
 T = TypeVar("T")
 
+INTERNAL: Mapping[str, bool] = {"internal": True}  # of a field that is no key: it is neither read nor written
 _LISTED = 12  # keys that a message names
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _REMOVE = "move it away"
 
 
-def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
+def read(cls: type[T], document: Document, path: KeyPath = (), **internal: object) -> T:
     """The dataclass ``cls`` from the data at ``path`` of ``document``. Raises InputFaults with every fault.
+
+    ``internal``: values of its fields with the metadata INTERNAL.
 
     A field takes the data under its own name, converted to its type hint:
 
@@ -36,7 +40,7 @@ def read(cls: type[T], document: Document, path: KeyPath = ()) -> T:
 
     A dataclass may have a static method ``hint_for(key)``, which gives the hint for an unknown key.
     """
-    reader = _Reader(document)
+    reader = _Reader(document, internal={path: internal})
     result = reader.convert(cls, _at(document.data, path), path)
     if reader.faults:
         raise InputFaults(reader.faults)
@@ -91,7 +95,8 @@ def to_data(value: Any) -> Any:
     if hasattr(value, "unparse"):
         return value.unparse()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        own = (field.name for field in dataclasses.fields(value) if "internal" not in field.metadata)
+        return {name: to_data(getattr(value, name)) for name in own}
     if isinstance(value, Mapping):
         return {key: to_data(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -119,14 +124,26 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls, include_extras=True)
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: hint for name, hint in hints.items() if not _is_internal(cls, name)}
+
+
+def _is_internal(cls: type, name: str) -> bool:
+    return any(field.name == name and "internal" in field.metadata for field in dataclasses.fields(cls))
 
 
 class _Reader:
     """Converts data by type hints and collects the faults."""
 
-    def __init__(self, document: Document, *, lenient: bool = False, own: bool = False) -> None:
-        self.document, self.lenient, self.own = document, lenient, own
+    def __init__(
+        self,
+        document: Document,
+        *,
+        lenient: bool = False,
+        own: bool = False,
+        internal: Mapping[KeyPath, Mapping[str, object]] = MappingProxyType({}),
+    ) -> None:
+        self.document, self.lenient, self.own, self.internal = document, lenient, own, internal
         self.faults: list[Fault] = []
 
     def fault(self, path: KeyPath, message: str, hint: str | None = None, *, code: str, value: object = None) -> None:
@@ -234,8 +251,10 @@ class _Reader:
                 self.fault((*path, key), f"'{key}' is not a key here", known, code="key-unknown", value=key)
         before = len(self.faults)
         complete = True
-        values = {}
+        values = dict(self.internal.get(path, {}))
         for field in dataclasses.fields(cls):
+            if field.name not in hints:
+                continue
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             if field.name in value:
                 so_far = len(self.faults)

@@ -26,7 +26,7 @@ from llmb.verdict.reference import LOADS, SAME, comparable, not_described
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
-_SPLIT = ("tp", "pp", "cp", "ep", "mbs", "gpus_per_node")  # None where a log omits them
+_SPLIT = ("tp", "pp", "cp", "ep", "etp", "mbs", "gpus_per_node")  # None where a log omits them
 _NOT_IN_LOGS = (*_SPLIT, "vboost")
 # What a run does besides measuring, in words.
 _DOES = {

@@ -11,8 +11,8 @@ from llmb.runs.job import Job, Training
 from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import LOWER, STEP_TIME, TRAINING_BY_NAME, shown
 from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.workload.flops import Flops, flops_convention, flops_of
 from llmb.workload.gpus import gpus_in_words
-from llmb.workload.model import flops_convention, flops_formulas, flops_terms
 from llmb.workload.published import Figure, raises_vboost
 from llmb.workload.rows import Row
 
@@ -23,7 +23,7 @@ RULES = (
     f"INCONCLUSIVE if the interval of the repeats contains {FAIL_BELOW}"
 )
 WIDTH = 11
-_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")
+_SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")  # not etp: a row without it has that of tp
 _MOST_HOSTS = 8
 _WORTH_SAYING = 0.01  # a fraction of the step time
 
@@ -35,7 +35,7 @@ class Subject:
     ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it is compared with; ``row``: that of its
     workload's table; ``digest``: of its image; ``repeats``: the results that are pooled, this one included; ``cause``
     and ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS are wrong; ``log_note``: what is unusual
-    about the log file.
+    about the log file; ``flops``: by the plugin's own formula, None for llmb's.
     """
 
     result: Result
@@ -49,6 +49,7 @@ class Subject:
     fix: str = ""
     tflops_note: str = ""
     log_note: str = ""
+    flops: Flops | None = None
 
 
 def explain(subject: Subject) -> str:
@@ -107,10 +108,13 @@ def _entries(name: str, lines: Sequence[str]) -> list[str]:
 
 def _flops(subject: Subject, training: Training, seconds: float) -> list[str]:
     job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
-    terms, formulas = flops_terms(training.model), flops_formulas(training.model)
-    total = sum(terms.values())
-    lines = [f"{total:.4g} for one sample, by the formula {flops_convention(training.model)}:"]
-    lines += [f"  {part} {formulas[part]} = {value:.4g}" for part, value in terms.items()]
+    flops = subject.flops or flops_of(training.model)
+    total, formulas = flops.total, flops.formulas
+    lines = [f"{total:.4g} for one sample, by the formula {flops.convention}:"]
+    lines += [
+        f"  {part} {formulas[part]} = {value:.4g}" if part in formulas else f"  {part} {value:.4g}"
+        for part, value in flops.terms.items()
+    ]
     tflops = metrics.model_tflops_per_gpu or 0.0
     parts = _entries("FLOPs", lines)
     term = f"batch {training.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
@@ -207,7 +211,7 @@ def differences_from_published(
         here, there = window_in_words(result.metrics.window), window_in_words(figure.window)
         yield f"window: {here} here, {there} of {figure.steps} in the published run"
     training = job.training
-    own = None if training is None else flops_convention(training.model)
+    own = result.metrics.flops_convention or (None if training is None else flops_convention(training.model))
     if figure.flops_convention is not None and figure.flops_convention != own:
         ours, mfu = result.verdict.mfu_reference_convention, "so the two MFU cannot be compared"
         if ours is not None and figure.mfu is not None:

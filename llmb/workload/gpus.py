@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The known GPU types of gpus.yaml: peaks, memory, GPUs per node."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from llmb.errors import KeyFaultError
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest
+from llmb.workload.model import require_positive
 
 CPU = "cpu"
+GPUS_FILE = Path(__file__).with_name("gpus.yaml")
 _LIKENESS = 0.8
 # Dtypes in the names of logs and the dtypes of gpus.yaml: fp8_cs is fp8 with current scaling, fp8_mx is mxfp8; fp8_sc
 # scales by sub-channel.
@@ -28,12 +32,42 @@ class GpuType:
     memory_gb: float | None = None
     like: str | None = None
 
+    def __post_init__(self) -> None:
+        require_positive(self)
+        check_peaks(self.peak_tflops, "peak_tflops")
+        if self.memory_gb is not None:
+            check_memory(self.memory_gb, "memory_gb")
+
+
+GpuTypes = Mapping[str, GpuType]
+
+
+def check_peaks(peaks: Mapping[str, float], *path: str) -> None:
+    """Raise KeyFaultError for the first peak that is not a number above 0."""
+    for dtype, value in peaks.items():
+        if not 0 < value < math.inf:
+            raise KeyFaultError(f"must be TFLOPS above 0, not {value}", *path, dtype, value=value)
+
+
+def check_memory(value: float, *path: str) -> None:
+    """Raise KeyFaultError for a memory that is not above 0."""
+    if not 0 < value < math.inf:
+        raise KeyFaultError(f"must be GB above 0, not {value}", *path, value=value)
+
 
 @lru_cache(maxsize=1)
 def known_types() -> dict[str, GpuType]:
     """Every GPU type of gpus.yaml by name. Names must match exactly: b200 is not gb200."""
-    document = yamlfile.load(Path(__file__).with_name("gpus.yaml"))
+    document = yamlfile.load(GPUS_FILE)
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
+
+
+def all_types(brought: Iterable[GpuTypes] = ()) -> dict[str, GpuType]:
+    """The types of gpus.yaml, and those ``brought`` by plugins, which do not override them."""
+    found: dict[str, GpuType] = {}
+    for types in (known_types(), *brought):
+        found = {**types, **found}
+    return found
 
 
 def peak_dtype(dtype: str) -> str:

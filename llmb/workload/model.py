@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a model, and the floating-point operations that one training sample costs."""
+"""The shape of a model, and its number of parameters."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
 from llmb.errors import KeyFaultError
 
 
-def require_positive(value: Any, *, unless: str = "") -> None:
-    """Raise KeyFaultError for the first whole number of a dataclass below 1, except the field ``unless``."""
+def require_positive(value: Any, *, unless: Collection[str] = ()) -> None:
+    """Raise KeyFaultError for the first whole number of a dataclass below 1, except the fields ``unless``."""
     for field in fields(value):
         number = getattr(value, field.name)
-        if type(number) is int and number < 1 and field.name != unless:
+        if type(number) is int and number < 1 and field.name not in unless:
             raise KeyFaultError(f"'{field.name}' must be 1 or more, not {number}", field.name, value=number)
 
 
@@ -31,11 +32,58 @@ class MambaShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoeShape:
+    """A mixture of experts in place of the MLP: each token uses ``top_k`` of ``experts``, and all shared experts.
+
+    ``ffn``: the width of one expert, None for the model's; ``shared_experts``: their number; ``shared_ffn``: the width
+    of one, None for ``ffn``; ``dense_layers``: how many layers at the beginning have an MLP instead; ``every``: of the
+    layers after these, the first and then each such one has experts. A hybrid names its layers in its pattern.
+    """
+
+    experts: int
+    top_k: int
+    ffn: int | None = None
+    shared_experts: int = 0
+    shared_ffn: int | None = None
+    dense_layers: int = 0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, unless=("shared_experts", "dense_layers"))
+        for name in ("shared_experts", "dense_layers"):
+            if getattr(self, name) < 0:
+                raise KeyFaultError(f"'{name}' must be 0 or more, not {getattr(self, name)}", name)
+        if self.top_k > self.experts:
+            raise KeyFaultError(f"'top_k' is {self.top_k} of {self.experts} experts", "top_k", value=self.top_k)
+        if self.shared_ffn is not None and not self.shared_experts:
+            raise KeyFaultError("needs 'shared_experts'", "shared_ffn", value=self.shared_ffn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaShape:
+    """Multi-head latent attention (DeepSeek): queries, keys and values from vectors of ``q_rank`` and ``kv_rank``.
+
+    ``head_dim``: of a query and a key without the ``rope_dim`` of the position; ``value_dim``: of a value. ``q_rank``
+    None: queries are projected at once.
+    """
+
+    q_rank: int | None = None
+    kv_rank: int
+    head_dim: int
+    rope_dim: int
+    value_dim: int
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """The shape of a model; widths in elements, ``seq_length`` in tokens.
 
-    ``pattern``: one letter for each layer of a hybrid: ``M`` Mamba-2, ``-`` MLP, ``*`` attention; ``gated``: the MLP
-    has a gate in addition to its two matrices (SwiGLU); ``head_dim``: None for hidden / heads.
+    ``pattern``: one letter for each layer of a hybrid: ``M`` Mamba-2, ``-`` MLP, ``*`` attention, ``E`` experts;
+    ``gated``: the MLP has a gate in addition to its two matrices (SwiGLU); ``head_dim``: None for hidden / heads;
+    ``moe``: its experts, None for a dense model; ``mla``: its attention, None for query groups.
     """
 
     architecture: str
@@ -50,6 +98,8 @@ class ModelShape:
     head_dim: int | None = None
     pattern: str | None = None
     mamba: MambaShape | None = None
+    moe: MoeShape | None = None
+    mla: MlaShape | None = None
 
     def __post_init__(self) -> None:
         require_positive(self)
@@ -57,14 +107,33 @@ class ModelShape:
             message = f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'"
             raise KeyFaultError(message, "kv_groups", value=self.kv_groups)
         if self.pattern is None:
+            if self.moe is not None and self.moe.dense_layers >= self.layers:
+                message = f"of {self.layers} layers, {self.moe.dense_layers} are dense, so none has experts"
+                raise KeyFaultError(message, "moe", "dense_layers", value=self.moe.dense_layers)
             return
         if self.mamba is None:
             raise KeyFaultError(
                 "a model with a layer pattern needs its 'mamba' shape", code="key-missing", value="mamba"
             )
-        if len(self.pattern) != self.layers or set(self.pattern) - set("M-*"):
-            message = f"'pattern' must be {self.layers} letters out of M, - and *, it has {len(self.pattern)}"
+        if self.mla is not None:
+            raise KeyFaultError("a model with a layer pattern has attention with query groups", "mla")
+        letters = "M-*" if self.moe is None else "M-*E"
+        if len(self.pattern) != self.layers or set(self.pattern) - {*letters}:
+            message = f"'pattern' must be {self.layers} letters out of {', '.join(letters[:-1])} and {letters[-1]}"
+            message += f", it has {len(self.pattern)}"
             raise KeyFaultError(message, "pattern", value=self.pattern)
+        if self.moe is not None and ("E" not in self.pattern or self.moe.dense_layers or self.moe.every > 1):
+            message = "the pattern names the layers with experts: write E for each, without 'dense_layers' and 'every'"
+            raise KeyFaultError(message, "moe")
+
+    def expert_layers(self) -> tuple[bool, ...]:
+        """For each layer whether it has experts."""
+        if self.moe is None:
+            return (False,) * self.layers
+        if self.pattern is not None:
+            return tuple(letter == "E" for letter in self.pattern)
+        first, every = self.moe.dense_layers, self.moe.every
+        return tuple(number >= first and (number - first) % every == 0 for number in range(self.layers))
 
 
 _CONVOLUTION = 4  # tokens in Mamba-2's convolution, in every published model
@@ -75,16 +144,55 @@ def parameters(shape: ModelShape) -> int:
 
     Source: the layers of Megatron core. A framework that pads the vocabulary has more rows in both embeddings.
     """
+    return _parameters(shape, experts=0 if shape.moe is None else shape.moe.experts)
+
+
+def active_parameters(shape: ModelShape) -> int:
+    """The parameters that one token uses: of the experts, ``top_k`` and the shared ones; all of a dense model."""
+    return _parameters(shape, experts=0 if shape.moe is None else shape.moe.top_k)
+
+
+def _parameters(shape: ModelShape, *, experts: int) -> int:
     norm = shape.hidden * (2 if shape.architecture == "nemotron" else 1)  # LayerNorm has a bias, RMSNorm has not
-    head_dim = shape.head_dim or shape.hidden // shape.heads
-    attention = norm + 2 * shape.hidden * head_dim * (shape.heads + shape.kv_groups)
-    mlp = norm + (3 if shape.gated else 2) * shape.hidden * shape.ffn
+    attention = norm + attention_weights(shape)
+    mlp = norm + matrices(shape) * shape.hidden * shape.ffn
+    sparse = norm + _expert_parameters(shape, experts) if shape.moe is not None else 0
+    count = sum(shape.expert_layers())
     if shape.pattern is None:
-        layers = shape.layers * (attention + mlp)
+        layers = shape.layers * attention + (shape.layers - count) * mlp + count * sparse
     else:
-        kinds = {"M": _mamba_parameters(shape, norm), "-": mlp, "*": attention}
+        kinds = {"M": _mamba_parameters(shape, norm), "-": mlp, "*": attention, "E": sparse}
         layers = sum(kinds[letter] for letter in shape.pattern)
     return 2 * shape.vocab * shape.hidden + layers + norm
+
+
+def matrices(shape: ModelShape) -> int:
+    """The matrices of an MLP or an expert: 3 with a gate, else 2."""
+    return 3 if shape.gated else 2
+
+
+def attention_weights(shape: ModelShape) -> int:
+    """The weights of one attention layer, with the norms of the latent vectors."""
+    hidden, heads, mla = shape.hidden, shape.heads, shape.mla
+    if mla is None:
+        return 2 * hidden * (shape.head_dim or hidden // heads) * (heads + shape.kv_groups)
+    queries = heads * (mla.head_dim + mla.rope_dim)
+    query = hidden * queries if mla.q_rank is None else mla.q_rank * (hidden + queries + 1)
+    key_value = mla.kv_rank * (hidden + heads * (mla.head_dim + mla.value_dim) + 1)
+    return query + key_value + hidden * mla.rope_dim + heads * mla.value_dim * hidden
+
+
+def _expert_parameters(shape: ModelShape, experts: int) -> int:
+    """The router, ``experts`` and all shared experts of one layer."""
+    assert shape.moe is not None
+    width = experts * (shape.moe.ffn or shape.ffn) + shared_width(shape)
+    return shape.hidden * shape.moe.experts + matrices(shape) * shape.hidden * width
+
+
+def shared_width(shape: ModelShape) -> int:
+    """The width of all shared experts of a layer together, 0 without."""
+    moe = shape.moe
+    return 0 if moe is None else moe.shared_experts * (moe.shared_ffn or moe.ffn or shape.ffn)
 
 
 def _mamba_parameters(shape: ModelShape, norm: int) -> int:
@@ -94,80 +202,3 @@ def _mamba_parameters(shape: ModelShape, norm: int) -> int:
     projections = shape.hidden * (2 * inner + states + mamba.heads) + inner * shape.hidden
     convolution = (inner + states) * (_CONVOLUTION + 1)
     return norm + projections + convolution + 3 * mamba.heads + inner
-
-
-GQA = "gqa"
-HYBRID = "hybrid-mamba2"
-OLD = "mha-4h"
-
-
-def flops_convention(shape: ModelShape) -> str:
-    """The name of the formula of ``model_flops`` for this shape; MFUs of different formulas cannot be compared."""
-    return GQA if shape.pattern is None else HYBRID
-
-
-def model_flops(shape: ModelShape) -> float:
-    """Forward and backward operations for one sample of ``seq_length`` tokens, by ``flops_convention(shape)``.
-
-    Without a pattern, the formula of release 25.05: attention with query groups, over the full, not the causal, square.
-    For a hybrid, the formula published for Nemotron-H: multiply-accumulates of all layers and the head, six operations
-    each.
-    """
-    return shape.seq_length * sum(_dense_terms(shape)) if shape.pattern is None else 6.0 * sum(_hybrid_terms(shape))
-
-
-def model_flops_old(shape: ModelShape) -> float:
-    """The formula of releases 24.11 and 25.04 (``mha-4h``): one query group per head, and ffn = 4·hidden."""
-    attention = 24 * shape.layers * shape.hidden**2 + 12 * shape.layers * shape.hidden * shape.seq_length
-    mlp = 48 * shape.layers * shape.hidden**2
-    return float(shape.seq_length * (attention + mlp + 6 * shape.vocab * shape.hidden))
-
-
-def _dense_terms(shape: ModelShape) -> tuple[float, int, int]:
-    layers, hidden = shape.layers, shape.hidden
-    attention = 12 * layers * hidden**2 * (1 + shape.kv_groups / shape.heads + shape.seq_length / hidden)
-    mlp = (18 if shape.gated else 12) * layers * hidden * shape.ffn
-    return attention, mlp, 6 * shape.vocab * hidden
-
-
-def _hybrid_terms(shape: ModelShape) -> tuple[int, int, int, int]:
-    assert shape.pattern is not None
-    assert shape.mamba is not None
-    seq, hidden, mamba = shape.seq_length, shape.hidden, shape.mamba
-    head_dim = shape.head_dim or hidden // shape.heads
-    mlp = 2 * seq * hidden * shape.ffn
-    attention = 2 * seq * hidden * (shape.heads * head_dim + shape.kv_groups * head_dim + seq)
-    projections = mamba.heads * mamba.head_dim * 3 + mamba.groups * mamba.state * 2 + mamba.heads
-    scan = mamba.expand * mamba.chunk + 2 * mamba.expand * mamba.state
-    block = seq * hidden * (projections + scan) + seq * mamba.chunk * mamba.state * mamba.groups
-    count = shape.pattern.count
-    return mlp * count("-"), attention * count("*"), block * count("M"), seq * hidden * shape.vocab
-
-
-def flops_terms(shape: ModelShape) -> dict[str, float]:
-    """The terms of ``model_flops`` by part of the model: operations of one sample."""
-    if shape.pattern is None:
-        parts = ("attention", "MLP", "embedding")
-        return {part: shape.seq_length * term for part, term in zip(parts, _dense_terms(shape), strict=True)}
-    parts_of_hybrid = ("MLP", "attention", "Mamba-2", "head")
-    return {part: 6.0 * term for part, term in zip(parts_of_hybrid, _hybrid_terms(shape), strict=True)}
-
-
-def flops_formulas(shape: ModelShape) -> dict[str, str]:
-    """The formula of each term of ``flops_terms`` with its numbers, except for Mamba layers."""
-    layers, hidden, seq = shape.layers, shape.hidden, shape.seq_length
-    if shape.pattern is None:
-        groups = f"{shape.kv_groups}/{shape.heads}"
-        return {
-            "attention": f"{seq}·12·{layers}·{hidden}²·(1 + {groups} + {seq}/{hidden})",
-            "MLP": f"{seq}·{18 if shape.gated else 12}·{layers}·{hidden}·{shape.ffn}",
-            "embedding": f"{seq}·6·{shape.vocab}·{hidden}",
-        }
-    count, dim = shape.pattern.count, shape.head_dim or hidden // shape.heads
-    width = f"{shape.heads}·{dim} + {shape.kv_groups}·{dim} + {seq}"
-    return {
-        "MLP": f"6·{count('-')} layers·2·{seq}·{hidden}·{shape.ffn}",
-        "attention": f"6·{count('*')} layers·2·{seq}·{hidden}·({width})",
-        "Mamba-2": f"6·{count('M')} layers·(projections, scan and state of {seq} tokens)",
-        "head": f"6·{seq}·{hidden}·{shape.vocab}",
-    }

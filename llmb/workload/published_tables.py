@@ -13,6 +13,7 @@ from llmb.stats.metrics import STEP_TIME
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import dotted
+from llmb.workload.gpus import peak_dtype
 from llmb.workload.model import require_positive
 from llmb.workload.parameters import values_of
 from llmb.workload.published import Figure
@@ -108,6 +109,8 @@ class Table:
 
     def figures(self, workload: Workload) -> list[Figure]:
         """Its figures, by ascending scale."""
+        own = workload.gpu_types.get(self.gpu)
+        peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
         metrics = workload.all_metrics(self.size)
         metric = next(own for own in metrics if own.name == (self.metric or STEP_TIME))
@@ -137,7 +140,7 @@ class Table:
                     mfu=None if percent is None else round(percent / 100, 9),
                     model_flops=None if percent is None else self.model_flops,
                     flops_convention=None if percent is None else self.flops_convention,
-                    peak_tflops=None if percent is None else self.peak_tflops,
+                    peak_tflops=None if percent is None else peak,
                 )
             )
         return found

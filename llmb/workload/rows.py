@@ -2,7 +2,8 @@
 """One row of a workload's table: GPU types, dtypes and scales, and for training the parallelism and batch."""
 
 import re
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Self
 
@@ -23,7 +24,21 @@ def check_word(name: str, *path: str) -> None:
 
 # Keys of a row that only training has.
 _OF_TRAINING = frozenset(
-    ("tp", "pp", "cp", "vp", "ep", "mbs", "gbs", "layers", "strong_scaling", "cuda_graphs", "userbuffers", "releases")
+    (
+        "tp",
+        "pp",
+        "cp",
+        "vp",
+        "ep",
+        "etp",
+        "mbs",
+        "gbs",
+        "layers",
+        "strong_scaling",
+        "cuda_graphs",
+        "userbuffers",
+        "releases",
+    )
 )
 
 
@@ -119,7 +134,8 @@ class Row:
     ``memory_gb``: memory that one GPU must have, None if unknown. Only for training, where ``mbs`` and ``gbs`` are
     required:
 
-    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism;
+    ``tp``/``pp``/``cp``/``ep``: sizes of tensor, pipeline, context and expert parallelism; ``etp``: of the tensor
+    parallelism of experts, None for that of ``tp``;
     ``vp``: virtual pipeline stages, None without; ``mbs``: micro batch in samples;
     ``layers``: overrides the size's; ``strong_scaling``: the batch stays while the scale grows, used only on request;
     ``cuda_graphs``: the step is captured and replayed;
@@ -137,6 +153,7 @@ class Row:
     cp: int = 1
     vp: int | None = None
     ep: int = 1
+    etp: int | None = None
     mbs: int | None = None
     gbs: BatchRule | None = None
     layers: int | None = None
@@ -185,3 +202,18 @@ class Row:
     def fits(self, gpu: str, dtype: str) -> bool:
         """Whether the row is for this GPU type and dtype."""
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)
+
+
+def check_unambiguous(rows: Iterable[Row], *path: str) -> None:
+    """Raise KeyFaultError at ``path`` if two rows are for the same GPU type, dtype and scale."""
+    cases = Counter(
+        (gpu, dtype, count, row.strong_scaling)
+        for row in rows
+        for gpu in row.gpu
+        for dtype in row.dtype
+        for count in row.scales.counts
+    )
+    for (gpu, dtype, count, _), found in cases.items():
+        if found > 1:
+            message = f"{found} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
+            raise KeyFaultError(message, *path, code="row-duplicate", value=(gpu, dtype, count))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workload and its sizes, as workload.yaml describes them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +10,11 @@ from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
+from llmb.workload.gpus import GpuType
 from llmb.workload.model import ModelShape, require_positive
+from llmb.workload.overrides import OPTIMIZER, Recompute, check_optimizer, check_overrides
 from llmb.workload.parameters import Parameter, check_parameters
-from llmb.workload.rows import ProfileWindow, Row, Scales, check_word, refuse_of_training
+from llmb.workload.rows import ProfileWindow, Row, Scales, check_unambiguous, check_word, refuse_of_training
 from llmb.workload.switches import parse_image
 
 
@@ -44,7 +45,9 @@ class NemoRecipe:
     ``hub_tokenizer``: the hub repository of the model's own tokenizer; ``gated``: whether it needs a token;
     ``fp8_plugin``: the precision plugin for dtype fp8 (recipes.precision.mixed_precision);
     ``environment``: variables of this model's ranks, in addition to those of all NeMo jobs;
-    ``releases``: settings in which published releases differ.
+    ``releases``: settings in which published releases differ;
+    ``overrides``: further settings, by their paths in NeMo's configuration (``model.config.moe_permute_fusion``);
+    ``optimizer``: fields of its OptimizerConfig; ``recompute``: which activations are computed again.
     """
 
     recipe: str
@@ -60,9 +63,25 @@ class NemoRecipe:
     fp8_plugin: str = "bf16_with_fp8_mixed"
     environment: dict[str, str] = field(default_factory=dict)
     releases: dict[str, NemoRelease] = field(default_factory=dict)
+    overrides: Annotated[dict[str, Any], check_overrides] = field(default_factory=dict)
+    optimizer: Annotated[dict[str, Any], check_optimizer] = field(default_factory=dict)
+    recompute: Recompute | None = None
 
     def __post_init__(self) -> None:
         require_positive(self)
+        for path in self.overrides:
+            if path in self._named_settings():
+                key = "optimizer" if path.startswith(OPTIMIZER) else "recompute"
+                message, hint = f"'{path}' is set by '{key}' too", "keep one of them"
+                raise KeyFaultError(message, "overrides", path, hint=hint, code="setting-duplicate", value=path)
+
+    def settings(self) -> dict[str, Any]:
+        """All overridden settings, by their paths in NeMo's configuration."""
+        return {**self._named_settings(), **self.overrides}
+
+    def _named_settings(self) -> dict[str, Any]:
+        own = {f"{OPTIMIZER}{name}": value for name, value in self.optimizer.items()}
+        return {**own, **(self.recompute.settings() if self.recompute is not None else {})}
 
     def of(self, release: str | None) -> Self:
         """The recipe with the settings of ``release``; a release that is not in ``releases`` changes nothing."""
@@ -120,23 +139,12 @@ class Size:
     time_limit_minutes: int | None = None
 
     def __post_init__(self) -> None:
-        require_positive(self, unless="pipeline_extra")
+        require_positive(self, unless=("pipeline_extra",))
         if not self.rows:
             hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
             raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
         self._check_kind()
-        cases = Counter(
-            (gpu, dtype, count, row.strong_scaling)
-            for row in self.rows
-            for gpu in row.gpu
-            for dtype in row.dtype
-            for count in row.scales.counts
-        )
-        for (gpu, dtype, count, _), rows in cases.items():
-            if rows > 1:
-                message = f"{rows} rows are for {gpu}, {dtype} on {count} GPUs; keep one of them"
-                raise KeyFaultError(message, "rows", code="row-duplicate", value=(gpu, dtype, count))
-
+        check_unambiguous(self.rows, "rows")
         followed = {name for row in self.rows for name in row.releases}
         for name in self.nemo.releases if self.nemo is not None else ():
             if name not in followed:
@@ -183,8 +191,10 @@ class Workload:
     ``profiles``: the steps to profile with NeMo, by release. Rows of other releases use those of the newest release;
     without any, the last steps are profiled.
     ``published``: the file of its published figures (llmb.workload.published), in YAML relative to the workload's file.
+    ``bridge``: the file of its rows for Megatron-Bridge (llmb.workload.bridge), likewise, None without any.
     ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
     headline is the step time. Either all of its sizes have a model or none. ``parameters``: of its own, by name.
+    ``gpu_types``: GPU types that llmb does not know, by name.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
@@ -198,13 +208,17 @@ class Workload:
     time_limit_minutes: int = 20
     profiles: dict[str, ProfileWindow] = field(default_factory=dict)
     published: Path | None = None
+    bridge: Path | None = None
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
     parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
+    gpu_types: dict[str, GpuType] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require_positive(self)
         check_word(self.key, "key")
+        for name in self.gpu_types:
+            check_word(name, "gpu_types", name)
         for name in self.sizes:
             check_word(name, "sizes", name)
         if self.default_size not in self.sizes:
@@ -277,5 +291,5 @@ def read_workload(path: str | Path) -> Workload:
     if workload.file is not None:
         place, message = document.place(("file",)), "file: 'file' is not a key here"
         raise InputFaults([Fault(place=place, message=message, code="key-unknown", key="file", value="file")])
-    published = None if workload.published is None else path.parent / workload.published
-    return replace(workload, file=path, published=published)
+    published, bridge = (None if file is None else path.parent / file for file in (workload.published, workload.bridge))
+    return replace(workload, file=path, published=published, bridge=bridge)

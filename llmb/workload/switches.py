@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from llmb.system import files
 
-PARAMS = ("tp", "pp", "cp", "vp", "mbs", "gbs", "max_steps", "num_layers")
+PARAMS = ("tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "max_steps", "num_layers")
 # Switches that `--set` takes, with their values; in a job list each is a key.
 CHOICES = {"tokenizer": ("null", "hub"), "fp8": ("delayed", "current")}
 PROFILE_RANKS = "0-7"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pluggy
 
 from llmb import hookspecs
+from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.planning.listing import disagreements
 from llmb.plugins.scaffold import scaffold
 from llmb.workload.published_tables import read_published
@@ -80,7 +81,7 @@ def test_the_plugin_by_hand_is_the_same_and_takes_its_table_into_the_wheel() -> 
 
 
 def test_the_examples_of_the_page_for_authors_are_read_and_add_up(tmp_path: Path) -> None:
-    (sizes,) = blocks("sizes:")
+    (sizes,) = blocks("sizes:\n  1b:")
     (tables,) = blocks("tables:")
     head = "key: pretrain_acme\ntitle: A\ndefault_size: 1b\ndefault_dtype: fp8\npublished: published.yaml\n"
     (tmp_path / "workload.yaml").write_text(head + sizes)
@@ -91,3 +92,23 @@ def test_the_examples_of_the_page_for_authors_are_read_and_add_up(tmp_path: Path
     figures = read_published(workload)
     assert [figure.scale for figure in figures] == [8, 16]
     assert disagreements(figures, workload) == []
+
+
+def test_the_examples_of_experts_gpu_types_and_flops_of_the_page(tmp_path: Path) -> None:
+    (sizes,), (types,) = blocks("sizes:\n  8x7b:"), blocks("gpu_types:")
+    head = "key: pretrain_acme\ntitle: A\ndefault_size: 8x7b\ndefault_dtype: bf16\n"
+    (tmp_path / "workload.yaml").write_text(head + sizes + types)
+    workload = read_workload(tmp_path / "workload.yaml")
+    assert workload.gpu_types["mi300x"].peak_tflops == {"bf16": 1307, "fp8": 2615}
+    shape = workload.sizes["8x7b"].trained_model
+    limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
+    for scale in (64, 128, 256):
+        job, _ = configure(JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale), limits)
+        assert (job.trained.ep, job.trained.etp) == (8, 1)
+    (module,) = blocks("from llmb.api import Flops", "python")
+    names: dict[str, object] = {}
+    exec(compile(module, "page", "exec"), names)
+    hook = names["llmb_flops"]
+    assert callable(hook)
+    assert hook(shape).convention == "acme-1"
+    assert hook(shape).total > 0

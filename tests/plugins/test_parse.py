@@ -11,8 +11,9 @@ from llmb.logs.formats import ParseSpec
 from llmb.runs.record import RunRecord
 
 
-def parse(cluster_type: str) -> ParseSpec | None:
-    spec: ParseSpec | None = llmb_nemotronh.llmb_parse(cast(RunRecord, SimpleNamespace(cluster_type=cluster_type)))
+def parse(cluster_type: str, framework: str = "nemo") -> ParseSpec | None:
+    run = SimpleNamespace(cluster_type=cluster_type, job=SimpleNamespace(framework=framework))
+    spec: ParseSpec | None = llmb_nemotronh.llmb_parse(cast(RunRecord, run))
     return spec
 
 
@@ -25,5 +26,6 @@ def test_nemo_counts_the_hybrid_wrongly(cluster_type: str) -> None:
     assert spec.keys == ParseSpec().keys
 
 
-def test_the_torch_program_counts_it_right() -> None:
+def test_the_torch_program_and_megatron_bridge_count_it_right() -> None:
     assert parse("local") is None
+    assert parse("slurm", "bridge") is None

@@ -15,8 +15,8 @@ import pytest
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
 from llmb.planning.listing import FLOPS, MFU, disagreements
 from llmb.stats.measure import LAST, Window
+from llmb.workload.flops import GQA, HYBRID, OLD
 from llmb.workload.gpus import known_types
-from llmb.workload.model import GQA, HYBRID, OLD
 from llmb.workload.published import Figure
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from llmb_workloads.nemo_pretrain.build import plain
+from llmb_workloads.library import plain
 
 TARGET = "_target_"
 TWICE = ("model_config", "data_config")  # FLOPsMeasurementCallback has model and data again

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llmb.workload.model import model_flops
+from llmb.workload.flops import model_flops
 
 if TYPE_CHECKING:
     from llmb.runs.job import Job

@@ -25,12 +25,18 @@ WORDS: dict[type, str] = {int: "a whole number", float: "a number", str: "a text
 
 
 def read_object(kind: type[T], raw: object, place: str) -> T:
-    """Build the dataclass `kind` from a JSON object that has exactly its keys."""
+    """Build the dataclass `kind` from a JSON object that has exactly its keys; one with a default may be missing."""
     if not isinstance(raw, dict):
         raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
     hints = get_type_hints(kind)
-    _check_keys(set(raw), set(hints), place)
-    return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints})
+    _check_keys(set(raw), set(hints), _optional(kind), place)
+    return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints if key in raw})
+
+
+def _optional(kind: Any) -> set[str]:
+    """The fields with a default: files of earlier releases do not have them."""
+    missing = dataclasses.MISSING
+    return {own.name for own in dataclasses.fields(kind) if (own.default, own.default_factory) != (missing, missing)}
 
 
 Problem = tuple[str, str, str]  # of a recipe: the key, the cause and the fix
@@ -73,13 +79,13 @@ def shown(raw: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _check_keys(given: set[str], known: set[str], place: str) -> None:
+def _check_keys(given: set[str], known: set[str], optional: set[str], place: str) -> None:
     for key in sorted(given - known):
         near = difflib.get_close_matches(key, known, n=1)
         fix = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
         raise RefusedError(place, f"has an unknown key '{key}'", fix)
-    for key in sorted(known - given):
-        # The recipe has every value, so a key has no default: it is null where there is none.
+    for key in sorted(known - given - optional):
+        # The recipe has every value: it is null where there is none.
         raise RefusedError(place, f"has no key '{key}'", "add it (null for none)")
 
 
@@ -89,8 +95,16 @@ def _read_value(kind: Any, raw: object, place: str) -> Any:
         return _read_union(get_args(kind), raw, place)
     if origin is Literal:
         return _read_choice(get_args(kind), raw, place)
+    if kind is Any:
+        return raw
+    if origin is dict:
+        return _read_dict(get_args(kind)[1], raw, place)
     if origin is tuple:
         return _read_list(get_args(kind)[0], raw, place)
+    if origin is dict:
+        if not isinstance(raw, dict):
+            raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
+        return raw
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return read_object(kind, raw, place)
     return _read_plain(kind, raw, place)
@@ -114,6 +128,12 @@ def _read_list(kind: Any, raw: object, place: str) -> tuple[Any, ...]:
     if not isinstance(raw, list):
         raise RefusedError(place, f"is {shown(raw)}", "write a list in brackets")
     return tuple(_read_value(kind, item, f"{place}[{number}]") for number, item in enumerate(raw))
+
+
+def _read_dict(kind: Any, raw: object, place: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
+    return {key: _read_value(kind, item, f"{place}.{key}") for key, item in raw.items()}
 
 
 def _read_choice(choices: tuple[Any, ...], raw: object, place: str) -> Any:

@@ -12,6 +12,7 @@ import yaml
 
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
+from llmb.config.schema import GpuTypeConfig
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, nearest, squash_workload, suggest
@@ -63,6 +64,7 @@ def read_answers(
     ]
     if missing_keys or faults or answers is None:
         raise InputFaults(missing_keys + faults, hint=_HOW if absent else None)
+    answers = _with_brought(answers, _types(known))
     named = answers.workloads or ()
     keys = dict.fromkeys(name if recorded and _is_unknown(name, known) else _key(name, known) for name in named)
     return replace(
@@ -149,7 +151,8 @@ def _wrong(
     """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type."""
     if answers is None:
         return
-    checks: list[Callable[[Answers], Iterator[Located]]] = [_wrong_gpus, _wrong_folders, _wrong_images]
+    checks: list[Callable[[Answers], Iterator[Located]]] = [_wrong_folders, _wrong_images]
+    yield from _wrong_gpus(answers, _types(known))
     for check in [*checks, _wrong_for_type] if has_type else checks:
         yield from check(answers)
     for index, name in enumerate(answers.workloads or ()):
@@ -170,18 +173,39 @@ def _at(key: str, message: str, hint: str, code: str, value: object = None) -> L
     return tuple(key.split(".")), Fault(message=message, hint=hint, code=code, value=value)
 
 
-def _wrong_gpus(answers: Answers) -> Iterator[Located]:
+def _types(known: Mapping[str, spec.Workload]) -> gpus.GpuTypes:
+    """Every known GPU type, those of plugins included."""
+    return gpus.all_types(workload.gpu_types for workload in known.values())
+
+
+def _with_brought(answers: Answers, types: gpus.GpuTypes) -> Answers:
+    """The answers with the numbers of GPU types that plugins bring: the configuration does not depend on plugins."""
+    added = {}
+    for name in (answers.gpu_type, *answers.gpu_types):
+        own, kind = answers.gpu_types.get(name, GpuTypeConfig()), types.get(name)
+        if kind is None or name in gpus.known_types() or own.like is not None:
+            continue
+        added[name] = replace(
+            own,
+            gpus_per_node=own.gpus_per_node or kind.gpus_per_node,
+            peak_tflops=kind.peak_tflops if own.peak_tflops is None else own.peak_tflops,
+            memory_gb=kind.memory_gb if own.memory_gb is None else own.memory_gb,
+        )
+    return replace(answers, gpu_types={**answers.gpu_types, **added}) if added else answers
+
+
+def _wrong_gpus(answers: Answers, types: gpus.GpuTypes) -> Iterator[Located]:
     try:
-        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=gpus.CPU, gpu_types=answers.gpu_types)
+        ClusterConfig(cluster_type=answers.cluster_type, gpu_type=gpus.CPU, gpu_types=answers.gpu_types, types=types)
     except typed.KeyFaultError as error:
         message = f"{'.'.join(map(str, error.path))}: {error}"
         yield error.path, Fault(message=message, hint=error.hint, code="gpu-types-invalid")
-    name, types = answers.gpu_type, [AUTO, *gpus.known_types(), *answers.gpu_types]
-    if name not in types:
-        hint = f"{suggest(name, types)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
+    name, names = answers.gpu_type, [AUTO, *types, *answers.gpu_types]
+    if name not in names:
+        hint = f"{suggest(name, names)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
         yield _at("gpu_type", f"gpu_type '{name}' is unknown", hint, "gpu-type-unknown", name)
     if answers.cluster_type == "runai" and name == AUTO:
-        hint = f"one of {', '.join(gpus.known_types())}"
+        hint = f"one of {', '.join(types)}"
         yield _at("gpu_type", "gpu_type cannot be detected on Run:ai; set it", hint, "gpu-type-undetected")
 
 

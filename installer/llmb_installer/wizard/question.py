@@ -52,7 +52,7 @@ class View:
 
     def has_configurations(self, gpu_type: str) -> bool:
         """Whether a workload has rows for the known type ``gpu_type`` itself."""
-        known = gpus.known_types().get(gpu_type)
+        known = gpus.all_types(own.gpu_types for own in self.workloads.values()).get(gpu_type)
         if known is None or known.like is None:
             return known is not None
         return any(gpu_type in size.gpu_types() for own in self.workloads.values() for size in own.sizes.values())

@@ -18,7 +18,7 @@ from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared, check, prepare
 from llmb.submission.submit import Outcome, submit
 from llmb.system import console
-from llmb.workload.gpus import known_types, nearest_type
+from llmb.workload.gpus import GpuType, nearest_type
 
 NO_PMIX = (
     "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel overlap; "
@@ -69,7 +69,7 @@ def _plan(
     known = [config.gpu_type, *config.gpu_types]
     if options.gpu_type is not None and options.gpu_type not in known:
         meant = nearest_type(options.gpu_type, known)
-        wrong = _unknown_gpu(options.gpu_type, known, meant)
+        wrong = _unknown_gpu(options.gpu_type, known, meant, config.types.get(options.gpu_type))
         others = Plan()
         if meant is not None:
             others = make_plan(listed.requests, context.workloads, config, overrides=overrides, gpu_type=meant)
@@ -96,9 +96,9 @@ def _plan(
     return [item for item in items if id(item.job) in chosen], faults
 
 
-def _unknown_gpu(name: str, known: Sequence[str], meant: str | None) -> Fault:
+def _unknown_gpu(name: str, known: Sequence[str], meant: str | None, kind: GpuType | None) -> Fault:
     """The fault of an unknown GPU type; the hint is the one that was meant, else the line that adds it."""
-    own = "{}" if name in known_types() else "{like: h100}"
+    own = "{}" if kind is not None and kind.like is None else f"{{like: {(kind and kind.like) or 'h100'}}}"
     there = ", ".join(dict.fromkeys(known))
     adding = f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
     hint = adding if meant is None else f"did you mean '{meant}'?"

@@ -9,7 +9,8 @@ from typing import Any
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_json_list, print_runs
 from llmb.errors import LlmbError
-from llmb.frameworks.nemo import torch_pretrain, wrappers
+from llmb.frameworks import wrappers
+from llmb.frameworks.nemo import torch_pretrain
 from llmb.planning.estimate import Alike, alike, describe, estimate
 from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs import store
@@ -26,12 +27,13 @@ _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and 
 # Columns that a narrow table omits: they follow from others, or are the workload's.
 _FOLLOWING = ("dp", "ga", "nodes")
 # Columns that are omitted where no job has a value.
-_OPTIONAL = ("tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "profile", "changed")
+_OPTIONAL = ("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga", "profile", "changed")
+_EXPERTS = ("ep", "etp")  # 1 for a dense model
 _OWN = "parameters"  # of a workload; in a table, those that are swept have columns with this before their names
 # The contract of `--format json`; those of training are null where no model is trained.
 FIELDS = (
     *("workload", "model_size", "dtype", "gpu_type", "scale", "repeat", "profile", "env"),
-    *("tp", "pp", "cp", "vp", "ep", "dp", "mbs", "gbs", "ga", "seq_length", "num_layers"),
+    *("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga", "seq_length", "num_layers"),
     *("max_steps", "nodes", "gpus_per_node", "time_limit", "image", "experiment_name"),
 )
 
@@ -152,12 +154,13 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         return [Column(key=name, heading=name) for name in (*FIELDS, *own)]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
-    numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", "dp", "mbs", "gbs", "ga", "nodes")
+    numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", *_EXPERTS, "dp", "mbs", "gbs", "ga", "nodes")
     parameters = [Column(key=f"{_OWN}.{name}", heading=name, right=True) for name in swept]
     right = [
         Column(
             key=name,
             heading=name.capitalize() if len(name) > 3 else name.upper(),
+            show=_above_one if name in _EXPERTS else str,
             right=True,
             optional=name in _FOLLOWING,
         )
@@ -173,6 +176,10 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         for column in (*left, *parameters, *right, *more)
         if column.key not in _OPTIONAL or any(map(column.cell, rows))
     ]
+
+
+def _above_one(value: int) -> str:
+    return str(value) if value > 1 else ""
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:

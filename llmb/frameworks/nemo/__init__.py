@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 @hookimpl(trylast=True)
 def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
-    """The image, or the environment if there are no containers."""
+    """The image, or the environment if there are no containers; those of the framework that the settings select."""
+    if workload.bridge is not None and site.settings.get("framework") == "bridge" and site.cluster_type != "local":
+        from llmb.frameworks.bridge import bridge_needs as bridge
+        from llmb.workload.bridge import read_bridge
+
+        return bridge.needs(read_bridge(workload.bridge), site)
     from llmb.frameworks.nemo.needs import needs
 
     return needs(workload, site)
@@ -21,7 +26,11 @@ def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
 
 @hookimpl(trylast=True)
 def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
-    """NeMo for sizes with a NeMo recipe on GPUs; else the torch program for jobs of this machine and tiny sizes."""
+    """Megatron-Bridge, or NeMo for sizes with a NeMo recipe on GPUs; else the torch program for this machine."""
+    if job.framework == "bridge":
+        from llmb.frameworks.bridge import bridge_pretrain as bridge
+
+        return bridge.launch(workload, job, site)
     from llmb.frameworks.nemo import nemo_pretrain, torch_pretrain
 
     if nemo_pretrain.applies(workload, job, site):

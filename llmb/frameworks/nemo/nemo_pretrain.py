@@ -5,19 +5,21 @@ import json
 from typing import Any
 
 from llmb.errors import UsageError
-from llmb.frameworks.nemo import needs, wrappers
+from llmb.frameworks import wrappers
+from llmb.frameworks.nemo import needs
 from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
+from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
-from llmb.workload.model import ModelShape, model_flops
+from llmb.workload.model import ModelShape, shared_width
 from llmb.workload.rows import Row
 from llmb.workload.spec import NemoRecipe, Size, Workload
 from llmb.workload.switches import PROFILE_RANKS
 
 RECIPE = "recipe.json"
 SCHEMA = 1
-_PLUGINS = {"bf16": "bf16_mixed"}
+_PLUGINS = {"bf16": "bf16_mixed", "mxfp8": "bf16_with_mxfp8_mixed"}
 _FP8_PLUGINS = {"delayed": "bf16_with_fp8_mixed", "current": "bf16_with_fp8_current_scaling_mixed"}
 PACKAGES = ("nemo_toolkit>=2.0", "megatron", "nemo_run")  # a folder `nemo` alone can belong to another package
 _ALWAYS = {
@@ -31,7 +33,7 @@ _ALWAYS = {
     "NVTE_FWD_LAYERNORM_SM_MARGIN": "16",
     "NVTE_BWD_LAYERNORM_SM_MARGIN": "16",
 }
-_BLACKWELL = ("b200", "gb200")
+_BLACKWELL = ("b200", "b300", "gb200", "gb300")
 
 
 def applies(workload: Workload, job: Job, site: Site) -> bool:
@@ -147,6 +149,7 @@ def recipe_of(
             "cp": training.cp,
             "vp": training.vp if training.vp != 1 else None,
             "ep": training.ep,
+            "etp": training.etp if training.model.moe is not None else None,
             "sequence_parallel": training.tp > 1,
             "embedding_in_pipeline_split": size.pipeline_extra > 0,
             "loss_in_pipeline_split": size.pipeline_extra > 0,
@@ -170,6 +173,7 @@ def recipe_of(
         "profile": _profile(job),
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
+        "overrides": nemo.settings(),
         "model_flops": model_flops(training.model),
     }
 
@@ -204,6 +208,34 @@ def _model(model: ModelShape, nemo: NemoRecipe) -> dict[str, Any]:
         "cross_entropy_fusion_impl": nemo.cross_entropy,
         "attention_backend": nemo.attention_backend,
         "hybrid_override_pattern": model.pattern,
+        "moe": _experts(model),
+        "mla": _latent_attention(model),
+    }
+
+
+def _experts(model: ModelShape) -> dict[str, Any] | None:
+    if model.moe is None:
+        return None
+    layers = [int(one) for one in model.expert_layers()]
+    return {
+        "num_moe_experts": model.moe.experts,
+        "moe_router_topk": model.moe.top_k,
+        "moe_ffn_hidden_size": model.moe.ffn or model.ffn,
+        "moe_shared_expert_intermediate_size": shared_width(model) or None,
+        "moe_layer_freq": None if all(layers) else layers,
+    }
+
+
+def _latent_attention(model: ModelShape) -> dict[str, Any] | None:
+    mla = model.mla
+    if mla is None:
+        return None
+    ranks = {"q_lora_rank": mla.q_rank, "kv_lora_rank": mla.kv_rank}
+    return {
+        **ranks,
+        "qk_head_dim": mla.head_dim,
+        "qk_pos_emb_head_dim": mla.rope_dim,
+        "v_head_dim": mla.value_dim,
     }
 
 

@@ -9,8 +9,8 @@ from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.text import typed
 from llmb.text.names import suggest
+from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
-from llmb.workload.model import model_flops
 from llmb.workload.needs import Needs, Venv
 from llmb.workload.switches import PROFILE_RANKS
 
@@ -69,6 +69,9 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
             code=ARCHITECTURE_UNKNOWN,
             value=architecture,
         )
+    if own := [part for part in ("moe", "mla") if getattr(training.model, part) is not None]:
+        message = f"{name}: the torch program trains dense models with query groups, not '{own[0]}'"
+        raise UsageError(message, hint="remove it from this size", code="model-unsupported", key=own[0])
     _check_switches(job, site)
     in_pod, in_image = site.cluster_type == RUNAI, site.cluster_type == "slurm" and site.container
     venv = site.venvs.get(VENV, site.venv) if not in_image else None  # an image has its own Python
@@ -129,7 +132,8 @@ def recipe(job: Job) -> dict[str, Any]:
     training = job.trained
     window = {"start_step": job.switches.profile_start, "stop_step": job.switches.profile_stop}
     model = typed.to_data(training.model)
-    del model["gated"]
+    for name in ("gated", "moe", "mla"):
+        del model[name]
     return {
         "program": "torch_pretrain",
         "model": model,

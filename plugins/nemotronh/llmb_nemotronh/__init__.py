@@ -16,9 +16,9 @@ def llmb_workload() -> "api.Workload":
 def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
     """NeMo 2's step lines without TFLOPS, which are wrong: 2.3 assumes a dense transformer, 2.4 a gated MLP.
 
-    The torch program computes them correctly.
+    The torch program and Megatron-Bridge compute them correctly.
     """
-    if run.cluster_type == "local":
+    if run.cluster_type == "local" or run.job.framework == "bridge":
         return None
     note = "TFLOPS_per_GPU is omitted: NeMo 2 computes it wrongly for hybrid models"
     return api.ParseSpec(tflops_valid=False, tflops_note=note)

@@ -4,14 +4,17 @@
 import dataclasses
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from llmb.builtin import builtin_plugins
+from llmb.config.schema import GpuTypeConfig
 from llmb.errors import InputFaults, describe
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
+from llmb.workload.gpus import GpuType
 from llmb_installer.answers import (
     ARCHITECTURES,
     CPU_WHEELS,
@@ -24,6 +27,7 @@ from llmb_installer.answers import (
     to_yaml,
     with_layer,
 )
+from llmb_installer.detect.site import site_of
 
 KNOWN = load_plugins(builtin_plugins()).workloads()
 OTHER_MACHINE = next(name for name in ARCHITECTURES if name != platform.machine())
@@ -32,6 +36,16 @@ START = "cluster_type: local\ninstall: /somewhere\n"
 
 def read(text: str, install: Path | None = None) -> Answers:
     return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, known=KNOWN)
+
+
+def test_a_gpu_type_that_a_plugin_brings_gets_its_numbers() -> None:
+    own = GpuType(gpus_per_node=8, peak_tflops={"bf16": 1307}, memory_gb=192)
+    key = next(iter(KNOWN))
+    known = {**KNOWN, key: replace(KNOWN[key], gpu_types={"mi300x": own})}
+    text = START + "gpu_type: mi300x\ngpu_types: {mi300x: {memory_gb: 256}}\n"
+    answers = read_answers(yamlfile.parse(text, name="a.yaml"), known=known)
+    assert answers.gpu_types == {"mi300x": GpuTypeConfig(gpus_per_node=8, peak_tflops={"bf16": 1307}, memory_gb=256)}
+    assert site_of(answers, "mi300x").gpus_per_node == 8
 
 
 def test_two_keys_are_enough() -> None:

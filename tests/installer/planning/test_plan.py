@@ -55,7 +55,7 @@ def venvs(answers: Answers, needs: Mapping[str, Needs | None], gpu_type: str = "
     return [step for step in steps(answers, needs, gpu_type) if isinstance(step, VenvStep)]
 
 
-def one(*needs: Venv | Image | HubAsset) -> Needs:
+def one(*needs: Venv | Image | HubAsset | Repo) -> Needs:
     return Needs(needs=needs)
 
 

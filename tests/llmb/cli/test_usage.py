@@ -336,6 +336,7 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
         "cp": 1,
         "vp": None,
         "ep": 1,
+        "etp": None,
         "mbs": 2,
         "gbs": "4N",
         "dp": "N/2",

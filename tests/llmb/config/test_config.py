@@ -15,7 +15,7 @@ from llmb.config.schema import GpuTypeConfig, InstallConfig, WorkloadConfig, Wor
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import Fault, InputFaults, UsageError, describe
 from llmb.text import typed, yamlfile
-from llmb.workload.gpus import known_types, peak_dtype
+from llmb.workload.gpus import GpuType, known_types, peak_dtype
 
 EXAMPLE = """
 schema_version: 2
@@ -110,6 +110,10 @@ WRONG: dict[str, tuple[int, str, str]] = {
     "runai: {base_url: u, project: p}": (3, "key-missing", "runai"),
     "gpu_types:\n  h200: {like: h10}": (4, "gpu-type-unknown", "gpu_types.h200.like"),
     "gpu_types:\n  l40s: {gres: 8}": (4, "key-missing", "gpu_types.l40s"),
+    "gpu_types:\n  h100: {peak_tflops: {bf16: -1}}": (4, "value-not-allowed", "gpu_types.h100.peak_tflops.bf16"),
+    "gpu_types:\n  h100: {memory_gb: 0}": (4, "value-not-allowed", "gpu_types.h100.memory_gb"),
+    "gpu_types:\n  h100: {gpus_per_node: 0}": (4, "value-not-allowed", "gpu_types.h100.gpus_per_node"),
+    "types: {}": (3, "key-unknown", "types"),
     "gpu_types:\n  h100: {gpus: 8}": (4, "key-unknown", "gpu_types.h100.gpus"),
     "environment:\n  A: true": (4, "value-type", "environment.A"),
     "environment:\n  A: null": (4, "value-type", "environment.A"),
@@ -219,6 +223,49 @@ def test_a_gpu_type_like_another_has_its_figures_except_its_own() -> None:
     assert config.gpu("h20").peak_tflops == known_types()["h100"].peak_tflops
     assert (config.gpu("h20").memory_gb, config.gpu("h20").gpus_per_node) == (96, 8)
     assert (config.gpu("gb300").peak_tflops, config.gpu("gb300").gpus_per_node) == ({"bf16": 2500}, 2)
+
+
+def test_a_gpu_type_of_its_own() -> None:
+    config = parse(
+        """
+        cluster_type: slurm
+        gpu_type: mi300x
+        gpu_types:
+          mi300x: {gpus_per_node: 8, peak_tflops: {bf16: 1307, fp8: 2615}, memory_gb: 192}
+          l40s: {gpus_per_node: 4}
+        """
+    )
+    own = GpuType(gpus_per_node=8, peak_tflops={"bf16": 1307, "fp8": 2615}, memory_gb=192)
+    assert (config.gpu("mi300x"), config.rows_for("mi300x")) == (own, "mi300x")
+    assert config.gpu("l40s") == GpuType(gpus_per_node=4)
+
+
+BROUGHT = {"mi300x": GpuType(gpus_per_node=8, peak_tflops={"bf16": 1307}, memory_gb=192)}
+
+
+def test_a_gpu_type_that_a_plugin_brings(tmp_path: Path) -> None:
+    asked = list[str]()
+
+    def types() -> dict[str, GpuType]:
+        asked.append("plugins")
+        return {**known_types(), **BROUGHT}
+
+    for text in ("gpu_type: mi300x", "gpu_type: h100\ngpu_types: {mi300x: {partition: p}}"):
+        config, _ = load_config(write(tmp_path, f"cluster_type: slurm\n{text}\n"), {}, types=types)
+        assert config.gpu("mi300x") == BROUGHT["mi300x"]
+    text = "gpu_type: x\ngpu_types: {x: {like: mi300x, memory_gb: 256}, mi300x: {gpus_per_node: 4}}"
+    config, _ = load_config(write(tmp_path, f"cluster_type: slurm\n{text}\n"), {}, types=types)
+    assert (config.rows_for("x"), config.gpu("x").memory_gb, config.gpu("x").peak_tflops) == (
+        "mi300x",
+        256,
+        {"bf16": 1307},
+    )
+    assert config.gpu("mi300x").gpus_per_node == 4, "the cluster overrides the plugin"
+    before = len(asked)
+    text = "cluster_type: slurm\ngpu_type: h100\ngpu_types: {h200: {like: h100}}\n"
+    load_config(write(tmp_path, text), {}, types=types)
+    assert len(asked) == before, "plugins are read only for a type that llmb does not know"
+    assert "types" not in typed.to_data(config)
 
 
 def test_the_folder_of_experiments() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from llmb.planning.listing import DAYS, FLOPS, MFU, TOKENS, disagreements
 from llmb.stats.measure import Window, days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.workload.flops import model_flops
 from llmb.workload.gpus import known_types
-from llmb.workload.model import model_flops
 from llmb.workload.published import Figure
 from llmb.workload.spec import Workload
 

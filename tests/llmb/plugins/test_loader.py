@@ -24,6 +24,7 @@ from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
 from llmb.system.process import ProcessId
+from llmb.workload.gpus import known_types
 from llmb.workload.needs import Needs, Task
 from llmb.workload.spec import Workload
 
@@ -56,7 +57,7 @@ EVERY_HOOK = (
     METADATA_ONLY
     + """
 import click
-from llmb.api import Launch, Needs, ParseSpec, Program, Task
+from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
 from llmb.clusters.base import ClusterType
 
 @hookimpl
@@ -71,6 +72,10 @@ def llmb_launch(workload, job, site):
 @hookimpl
 def llmb_parse(workload, run):
     return ParseSpec(needle=f"step of {{run.job.workload}}")
+
+@hookimpl
+def llmb_flops(workload, shape):
+    return Flops(convention=f"of {{workload.key}}", terms={{"all": 2.0 * shape.layers}})
 
 @hookimpl
 def llmb_clusters():
@@ -306,11 +311,59 @@ def test_one_plugin_is_not_asked_for_the_workload_of_another(install: Install, l
     assert launch.program.script is None
 
 
-@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
+MI300X = "gpu_types: {{mi300x: {{gpus_per_node: 8, peak_tflops: {{bf16: {peak}}}, memory_gb: 192}}}}\n"
+
+
+def with_types(site_packages: Path, install: Install, name: str, types: str) -> str:
+    """Install a plugin whose workload brings GPU types; its source."""
+    source = install(name, METADATA_ONLY, key=f"pretrain_{name}")
+    file = site_packages / f"fake_{name}.yaml"
+    file.write_text(file.read_text() + types.format(peak=1307))
+    return source
+
+
+def test_gpu_types_that_plugins_bring(site_packages: Path, install: Install, load: Load) -> None:
+    for name in ("one", "two"):
+        with_types(site_packages, install, name, MI300X)
+    plugins = load()
+    assert plugins.gpu_types["mi300x"].peak_tflops == {"bf16": 1307}
+    assert plugins.gpu_types["h100"] == known_types()["h100"]
+    assert problems(plugins) == {}, "equal definitions do not conflict"
+
+
+def test_two_plugins_that_define_a_gpu_type_differently_are_both_refused(
+    site_packages: Path, install: Install, load: Load
+) -> None:
+    sources = [
+        with_types(site_packages, install, "one", MI300X),
+        with_types(site_packages, install, "two", MI300X.replace("{peak}", "1000")),
+    ]
+    plugins = load()
+    assert "mi300x" not in plugins.gpu_types
+    found = skipped(plugins)
+    assert {source: found[source].code for source in found} == dict.fromkeys(sources, "gpu-type-conflict")
+    for source in sources:  # each names both places
+        for name in ("one", "two"):
+            file = site_packages / f"fake_{name}.yaml"
+            line = (
+                file.read_text().splitlines().index(MI300X.splitlines()[0].format(peak=1307 if name == "one" else 1000))
+            )
+            assert f"{file}:{line + 1}" in found[source].reason
+
+
+def test_a_plugin_that_redefines_a_known_gpu_type_is_refused(site_packages: Path, install: Install, load: Load) -> None:
+    source = with_types(site_packages, install, "own", "gpu_types: {{h100: {{gpus_per_node: 8}}}}\n")
+    plugins = load()
+    assert skipped(plugins)[source].code == "gpu-type-conflict"
+    assert "gpus.yaml:" in skipped(plugins)[source].reason
+    assert plugins.gpu_types["h100"] == known_types()["h100"]
+
+
+@pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops"])
 def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     hook: str, install: Install, load: Load
 ) -> None:
-    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run"}[hook]
+    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run", "llmb_flops": "shape"}[hook]
     code = METADATA_ONLY + f"\n@hookimpl\ndef {hook}(workload, {arguments}): raise KeyError('scratch')\n"
     source = install("failing", code, key="pretrain_failing")
     plugins = load()
@@ -321,6 +374,7 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
         "llmb_setup": lambda: plugins.setup(workload, SITE),
         "llmb_launch": lambda: plugins.launch(workload, job, SITE),
         "llmb_parse": lambda: plugins.parse(workload, run),
+        "llmb_flops": lambda: plugins.flops(workload, job.trained.model),
     }
     with pytest.raises(LlmbError, match="KeyError: 'scratch'") as caught:
         ask[hook]()
@@ -432,6 +486,33 @@ def test_wrong_samples_name_plugin_hook_and_field(
     assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "2.5e15",
+        "Flops(convention='own', terms={{'all': float('nan')}})",
+        "Flops(convention='own', terms={{'all': -1.0}})",
+        "Flops(convention='own', terms={{'all': '1e15'}})",
+        "Flops(convention='', terms={{'all': 1e15}})",
+    ],
+)
+def test_operations_that_cannot_be_name_plugin_and_hook(answer: str, install: Install, load: Load) -> None:
+    code = METADATA_ONLY + f"\nfrom llmb.api import Flops\n@hookimpl\ndef llmb_flops(): return {answer}\n"
+    source = install("odd", code, key="pretrain_odd")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_odd"]
+    with pytest.raises(LlmbError) as caught:
+        plugins.flops(workload, job_of(workload).trained.model)
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-failed", "llmb_flops", source)
+
+
+def test_without_an_answer_llmbs_formulas_are_used(install: Install, load: Load) -> None:
+    install("small", METADATA_ONLY, key="pretrain_small")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_small"]
+    assert plugins.flops(workload, job_of(workload).trained.model) is None
+
+
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
     code = METADATA_ONLY + "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n"
     install("own", code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n", key="pretrain_own")
@@ -515,6 +596,13 @@ def asks_parse(plugins: Plugins) -> bool:
     return spec is not None and spec.needle == "step of pretrain_full"
 
 
+def asks_flops(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    shape = job_of(workload).trained.model
+    flops = plugins.flops(workload, shape)
+    return flops is not None and (flops.convention, flops.total) == ("of pretrain_full", 2.0 * shape.layers)
+
+
 def asks_clusters(plugins: Plugins) -> bool:
     return plugins.cluster_types()["moon"].name == "moon"
 
@@ -528,6 +616,7 @@ ASKED = {
     "llmb_setup": asks_setup,
     "llmb_launch": asks_launch,
     "llmb_parse": asks_parse,
+    "llmb_flops": asks_flops,
     "llmb_clusters": asks_clusters,
     "llmb_commands": asks_commands,
 }

@@ -15,7 +15,7 @@ from llmb.results.foreign import Description, describe_log
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
-from llmb.workload.model import model_flops
+from llmb.workload.flops import model_flops
 from llmb.workload.spec import Workload
 
 Wording = Callable[..., None]

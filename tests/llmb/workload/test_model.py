@@ -7,17 +7,9 @@ from dataclasses import replace
 import pytest
 
 from llmb.errors import KeyFaultError
+from llmb.workload.flops import GQA, HYBRID, flops_convention, model_flops, model_flops_old
 from llmb.workload.gpus import known_types
-from llmb.workload.model import (
-    GQA,
-    HYBRID,
-    MambaShape,
-    ModelShape,
-    flops_convention,
-    model_flops,
-    model_flops_old,
-    parameters,
-)
+from llmb.workload.model import MambaShape, ModelShape, parameters
 
 
 def nemotron(layers: int, hidden: int, heads: int) -> ModelShape:

@@ -32,15 +32,17 @@ fi
 cd "$llmb_work" || exit 1
 printf %s '{
   "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256", "release": "25.05", "recipe": "llama31_405b", "model_recipe": null, "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
-  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": null, "hybrid_override_pattern": null},
-  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
+  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": null, "hybrid_override_pattern": null, "moe": null, "mla": null},
+  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "etp": null, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
   "micro_batch": 1, "global_batch": 256, "max_steps": 50,
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
   "comm_overlap": {"overlap_param_gather_with_optimizer_step": true, "userbuffers": "userbuffers_fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "wgrad_deferral_limit": 50, "tp_comm_bootstrap_backend": null},
   "tokenizer": {"kind": "null", "vocab_size": 128255},
-  "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2.15074782314496e+16
+  "profile": null, "checkpoint": null, "load_checkpoint": null,
+  "overrides": {},
+  "model_flops": 2.15074782314496e+16
 }
 ' > recipe.json || exit 1
 

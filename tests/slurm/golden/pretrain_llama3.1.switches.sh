@@ -32,8 +32,8 @@ fi
 cd "$llmb_work" || exit 1
 printf %s '{
   "program": "nemo_pretrain", "schema": 1, "name": "pretrain_llama3.1_405b_fp8_gpus512_tp8_pp8_cp2_vp8_mbs1_gbs256_hub_nsys", "release": "25.05", "recipe": "llama31_405b", "model_recipe": null, "flops_model_name": "llama3", "nodes": 64, "gpus_per_node": 8,
-  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": null, "hybrid_override_pattern": null},
-  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
+  "model": {"num_layers": 126, "hidden_size": 16384, "ffn_hidden_size": 53248, "num_attention_heads": 128, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": null, "hybrid_override_pattern": null, "moe": null, "mla": null},
+  "parallelism": {"tp": 8, "pp": 8, "cp": 2, "vp": 8, "ep": 1, "etp": null, "sequence_parallel": true, "embedding_in_pipeline_split": true, "loss_in_pipeline_split": true},
   "micro_batch": 1, "global_batch": 256, "max_steps": 50,
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
@@ -42,7 +42,9 @@ printf %s '{
   "tokenizer": {"kind": "hub", "name": "meta-llama/Llama-3.1-405B"},
   "profile": {"start_step": 46, "stop_step": 50, "ranks": [0, 1, 2, 3, 4, 5, 6, 7, 64]},
   "checkpoint": {"save_at_step": 50},
-  "load_checkpoint": null, "model_flops": 2.15074782314496e+16
+  "load_checkpoint": null,
+  "overrides": {},
+  "model_flops": 2.15074782314496e+16
 }
 ' > recipe.json || exit 1
 

@@ -32,15 +32,17 @@ fi
 cd "$llmb_work" || exit 1
 printf %s '{
   "program": "nemo_pretrain", "schema": 1, "name": "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256", "release": "25.04", "recipe": "nemotron4_15b", "model_recipe": null, "flops_model_name": "nemotron", "nodes": 8, "gpus_per_node": 8,
-  "model": {"num_layers": 32, "hidden_size": 6144, "ffn_hidden_size": 24576, "num_attention_heads": 48, "num_query_groups": 8, "seq_length": 4096, "cross_entropy_fusion_impl": "native", "attention_backend": null, "hybrid_override_pattern": null},
-  "parallelism": {"tp": 2, "pp": 1, "cp": 1, "vp": null, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": false, "loss_in_pipeline_split": false},
+  "model": {"num_layers": 32, "hidden_size": 6144, "ffn_hidden_size": 24576, "num_attention_heads": 48, "num_query_groups": 8, "seq_length": 4096, "cross_entropy_fusion_impl": "native", "attention_backend": null, "hybrid_override_pattern": null, "moe": null, "mla": null},
+  "parallelism": {"tp": 2, "pp": 1, "cp": 1, "vp": null, "ep": 1, "etp": null, "sequence_parallel": true, "embedding_in_pipeline_split": false, "loss_in_pipeline_split": false},
   "micro_batch": 2, "global_batch": 256, "max_steps": 50,
   "precision": {"plugin": "bf16_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
   "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null, "tp_comm_bootstrap_backend": null},
   "tokenizer": {"kind": "null", "vocab_size": 256000},
-  "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 385000868413440.0
+  "profile": null, "checkpoint": null, "load_checkpoint": null,
+  "overrides": {},
+  "model_flops": 385000868413440.0
 }
 ' > recipe.json || exit 1
 

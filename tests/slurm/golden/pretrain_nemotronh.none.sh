@@ -32,15 +32,17 @@ fi
 cd "$llmb_work" || exit 1
 printf %s '{
   "program": "nemo_pretrain", "schema": 1, "name": "pretrain_nemotronh_56b_fp8_gpus32_tp8_pp1_cp1_vpNone_mbs1_gbs96", "release": "25.05", "recipe": "nemotronh_56b", "model_recipe": null, "flops_model_name": "nemotronh", "nodes": 4, "gpus_per_node": 8,
-  "model": {"num_layers": 118, "hidden_size": 8192, "ffn_hidden_size": 32768, "num_attention_heads": 64, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": "flash", "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"},
-  "parallelism": {"tp": 8, "pp": 1, "cp": 1, "vp": null, "ep": 1, "sequence_parallel": true, "embedding_in_pipeline_split": false, "loss_in_pipeline_split": false},
+  "model": {"num_layers": 118, "hidden_size": 8192, "ffn_hidden_size": 32768, "num_attention_heads": 64, "num_query_groups": 8, "seq_length": 8192, "cross_entropy_fusion_impl": "te", "attention_backend": "flash", "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", "moe": null, "mla": null},
+  "parallelism": {"tp": 8, "pp": 1, "cp": 1, "vp": null, "ep": 1, "etp": null, "sequence_parallel": true, "embedding_in_pipeline_split": false, "loss_in_pipeline_split": false},
   "micro_batch": 1, "global_batch": 96, "max_steps": 50,
   "precision": {"plugin": "bf16_with_fp8_mixed", "grad_reduce_in_fp32": false},
   "optimizer": {"use_precision_aware_optimizer": null},
   "cuda_graphs": false,
   "comm_overlap": {"overlap_param_gather_with_optimizer_step": false, "userbuffers": null, "wgrad_deferral_limit": null, "tp_comm_bootstrap_backend": "nccl"},
   "tokenizer": {"kind": "null", "vocab_size": 131072},
-  "profile": null, "checkpoint": null, "load_checkpoint": null, "model_flops": 2816072617033728.0
+  "profile": null, "checkpoint": null, "load_checkpoint": null,
+  "overrides": {},
+  "model_flops": 2816072617033728.0
 }
 ' > recipe.json || exit 1
 

@@ -27,6 +27,8 @@ RECIPE: dict[str, Any] = {
         "cross_entropy_fusion_impl": "te",
         "attention_backend": None,
         "hybrid_override_pattern": None,
+        "moe": None,
+        "mla": None,
     },
     "parallelism": {
         "tp": 8,
@@ -34,6 +36,7 @@ RECIPE: dict[str, Any] = {
         "cp": 2,
         "vp": 8,
         "ep": 1,
+        "etp": None,
         "sequence_parallel": True,
         "embedding_in_pipeline_split": True,
         "loss_in_pipeline_split": True,
@@ -55,6 +58,7 @@ RECIPE: dict[str, Any] = {
     "checkpoint": None,
     "load_checkpoint": None,
     "model_flops": 2.15e16,
+    "overrides": {},
 }
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 import llmb_workloads
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.build import assign, find, plain
+from llmb_workloads.library import plain
+from llmb_workloads.nemo_pretrain.build import assign, find, override
 
 Make = Callable[..., dict[str, Any]]
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"
@@ -105,6 +107,44 @@ def test_a_name_that_a_module_lacks_gets_the_nearest_one() -> None:
     assert find("json", "loads") is json.loads
     with pytest.raises(RefusedError, match=r"'lodas'.*'loads'"):
         find("json", "lodas")
+
+
+class Colour(Enum):
+    """A choice of a setting."""
+
+    red = 1
+    green = 2
+
+
+class Painted:
+    """A class with settings, one of which is a configuration and one a member."""
+
+    def __init__(self, thing: Any = None, colour: Colour = Colour.red) -> None: ...
+
+
+def test_a_setting_is_overridden_by_its_path() -> None:
+    inner = Config(Thing)
+    config = Config(Painted)
+    config.thing, config.colour = inner, Colour.red  # type: ignore[attr-defined]
+    override(config, "thing.size", 7)
+    override(config, "colour", "green")
+    assert (inner.size, config.colour) == (7, Colour.green)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("thing.sise", 7, r"overrides\.thing\.sise: .*'size'"),
+        ("thnig.size", 7, r"overrides\.thnig\.size: .*'thing'"),
+        ("colour.red", 7, r"overrides\.colour\.red: colour is .* has no settings"),
+        ("colour", "blue", r"overrides\.colour: .*red, green"),
+    ],
+)
+def test_a_setting_that_cannot_be_overridden(path: str, value: Any, words: str) -> None:
+    config = Config(Painted)
+    config.thing, config.colour = Config(Thing), Colour.red  # type: ignore[attr-defined]
+    with pytest.raises(RefusedError, match=words):
+        override(config, path, value)
 
 
 @dataclass

@@ -19,6 +19,28 @@ Make = Callable[..., dict[str, Any]]
 PROFILE = {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 511]}
 
 
+EXPERTS = {
+    "num_moe_experts": 8,
+    "moe_router_topk": 2,
+    "moe_ffn_hidden_size": 14336,
+    "moe_shared_expert_intermediate_size": None,
+    "moe_layer_freq": None,
+}
+
+
+def test_a_mixture_of_experts_has_sizes_of_its_own(nemo_recipe: Make) -> None:
+    read = parse_recipe(nemo_recipe(model={"moe": EXPERTS}, parallelism={"ep": 8, "etp": 1}))
+    assert read.model.moe is not None
+    assert (read.model.moe.num_moe_experts, read.parallelism.ep, read.parallelism.etp) == (8, 8, 1)
+
+
+def test_a_recipe_of_an_earlier_release_has_neither_experts_nor_overrides(nemo_recipe: Make) -> None:
+    raw = nemo_recipe()
+    del raw["overrides"], raw["model"]["moe"], raw["model"]["mla"], raw["parallelism"]["etp"]
+    read = parse_recipe(raw)
+    assert (read.overrides, read.model.moe, read.model.mla, read.parallelism.etp) == ({}, None, None, None)
+
+
 def test_a_recipe_keeps_every_value(nemo_recipe: Make) -> None:
     raw = nemo_recipe(profile=PROFILE, checkpoint={"save_at_step": 50}, load_checkpoint="/a/b")
     kept = dataclasses.asdict(parse_recipe(raw))
@@ -93,6 +115,13 @@ def test_every_key_is_required(nemo_recipe: Make, key: str) -> None:
             {"model": {"hybrid_override_pattern": "M-*"}},
             "recipe.model.hybrid_override_pattern",
         ),
+        ({"parallelism": {"ep": 2}}, "recipe.parallelism.ep"),
+        ({"model": {"moe": {**EXPERTS, "moe_router_topk": 0}}}, "recipe.model.moe.moe_router_topk"),
+        ({"model": {"moe": {**EXPERTS, "moe_layer_freq": [1, 0]}}}, "recipe.model.moe.moe_layer_freq"),
+        ({"model": {"moe": EXPERTS}, "parallelism": {"ep": 3}}, "recipe.parallelism.ep"),
+        ({"model": {"moe": EXPERTS}, "parallelism": {"ep": 8, "etp": 16}}, "recipe.parallelism"),
+        ({"model": {"moe": {"num_moe_experts": 8}}}, "recipe.model.moe"),
+        ({"overrides": []}, "recipe.overrides"),
     ],
 )
 def test_an_invalid_value_is_refused(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.build import build, plain, versions
+from llmb_workloads.library import plain
+from llmb_workloads.nemo_pretrain.build import NEMO, build
 from llmb_workloads.nemo_pretrain.recipe import Recipe, check_world, read_recipe
 from llmb_workloads.node import node_line
 from llmb_workloads.world import rank_from
@@ -55,7 +56,7 @@ def execute(partial: Any) -> None:
 def opening_line(recipe: Recipe) -> str:
     """The first line: recipe, precision, ranks and versions."""
     world = recipe.nodes * recipe.gpus_per_node
-    libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
+    libraries = ", ".join(f"{name} {version}" for name, version in NEMO.versions().items())
     model = f"{recipe.recipe} (model {recipe.model_recipe})" if recipe.model_recipe is not None else recipe.recipe
     return f"nemo_pretrain: {model} with {recipe.precision.plugin}, ranks: {world}, {libraries}"
 
@@ -63,7 +64,7 @@ def opening_line(recipe: Recipe) -> str:
 def _print(recipe: Recipe) -> int:
     # NeMo's output during its import is not part of the data.
     with contextlib.redirect_stdout(sys.stderr):
-        shown = {"recipe": recipe.recipe, "versions": versions(), "configuration": plain(build(recipe))}
+        shown = {"recipe": recipe.recipe, "versions": NEMO.versions(), "configuration": plain(build(recipe))}
     print(json.dumps(shown, indent=2))
     return 0
 

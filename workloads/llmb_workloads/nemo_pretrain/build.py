@@ -3,13 +3,13 @@
 
 import dataclasses
 import difflib
-import importlib
-import importlib.metadata
+import enum
 import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from llmb_workloads.fields import RefusedError
+from llmb_workloads.fields import RefusedError, shown
+from llmb_workloads.library import Library
 from llmb_workloads.nemo_pretrain.recipe import (
     Checkpoint,
     CommOverlap,
@@ -21,6 +21,13 @@ from llmb_workloads.nemo_pretrain.recipe import (
     Recipe,
 )
 
+NEMO = Library(
+    package="nemo_toolkit",
+    module="nemo",
+    fix="use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01",
+    shown=("nemo_toolkit", "megatron-core", "transformer-engine", "nemo_run", "torch"),
+)
+find = NEMO.find
 RECIPES = "nemo.collections.llm.recipes"
 USERBUFFERS = "nemo.collections.llm.recipes.tp_overlap_configs.userbuffers"
 
@@ -39,6 +46,8 @@ def build(recipe: Recipe) -> Any:
         assign(partial.optim.config, use_precision_aware_optimizer=aware)
     set_callbacks(partial, recipe)
     _set_resume(partial, recipe.load_checkpoint)
+    for path, value in recipe.overrides.items():
+        override(partial, path, value)
     return partial
 
 
@@ -62,6 +71,13 @@ def _set_model(partial: Any, recipe: Recipe) -> None:
         assign(partial.model.config, attention_backend=backends[model.attention_backend])
     if model.hybrid_override_pattern is not None:
         assign(partial.model.config, hybrid_override_pattern=model.hybrid_override_pattern)
+    if model.moe is not None:
+        experts = {name: value for name, value in dataclasses.asdict(model.moe).items() if value is not None}
+        if "moe_layer_freq" in experts:
+            experts["moe_layer_freq"] = list(experts["moe_layer_freq"])
+        assign(partial.model.config, **experts)
+    if model.mla is not None:
+        assign(partial.model.config, **dataclasses.asdict(model.mla))
 
 
 def _set_data(partial: Any, recipe: Recipe) -> None:
@@ -113,6 +129,8 @@ def _set_strategy(strategy: Any, sizes: Parallelism, *, cuda_graphs: bool) -> No
         account_for_loss_in_pipeline_split=sizes.loss_in_pipeline_split,
         use_te_rng_tracker=cuda_graphs,
     )
+    if sizes.etp is not None:
+        assign(strategy, expert_tensor_parallel_size=sizes.etp)
 
 
 def _precision(precision: Precision) -> Any:
@@ -159,7 +177,11 @@ def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -
     found = [callback for callback in callbacks if _is(callback, kind)]
     if len(found) != 1:
         cause = f"has {len(found)} callbacks for communication overlap in performance mode, and should have one"
-        raise RefusedError(f"NeMo's recipe {recipe}", cause, "choose a recipe of a dense or hybrid model")
+        raise RefusedError(
+            f"NeMo's recipe {recipe}",
+            cause,
+            "choose a recipe with one, such as llama3_8b, nemotronh_56b or mixtral_8x7b",
+        )
     assign(
         found[0],
         overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
@@ -207,27 +229,6 @@ def _is(callback: Any, kind: type) -> bool:
     return isinstance(owner, type) and issubclass(owner, kind)
 
 
-FIX = "use NeMo 2.3, as in the image nvcr.io/nvidia/nemo:25.04.01"
-SHOWN = ("nemo_toolkit", "megatron-core", "transformer-engine", "nemo_run", "torch")
-
-
-def find(module: str, name: str) -> Any:
-    """The attribute `name` of `module`. Raises RefusedError when NeMo, or this part of it, is not installed."""
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        fix = FIX if missing in ("", "nemo") else f"install what brings {missing}, or {FIX}"
-        raise RefusedError(_nemo(), f"has no module {module} ({error})", fix) from error
-    except ImportError as error:
-        raise RefusedError(_nemo(), f"cannot load {module} ({error})", "repair the environment") from error
-    if not hasattr(found, name):
-        near = difflib.get_close_matches(name, dir(found), n=1)
-        fix = f"did you mean '{near[0]}'?  {FIX}" if near else FIX
-        raise RefusedError(_nemo(), f"{module} has no '{name}'", fix)
-    return getattr(found, name)
-
-
 def assign(config: Any, **values: Any) -> None:
     """Set the arguments of a fiddle configuration. Raises RefusedError for one that its class does not have."""
     # fiddle accepts any name where the class has **kwargs; the fault would show much later, in every rank.
@@ -236,62 +237,47 @@ def assign(config: Any, **values: Any) -> None:
         setattr(config, name, value)
 
 
+def override(config: Any, path: str, value: Any) -> None:
+    """Set the setting of `config` at the dotted `path`. Raises RefusedError, with the nearest word, for an unknown one.
+
+    A text is the name of a member where the setting has an enumeration's, and of a type where it has one of torch.
+    """
+    place, node = f"overrides.{path}", config
+    *parents, last = path.split(".")
+    for number, name in enumerate([*parents, last]):
+        so_far = ".".join(parents[:number]) or "the configuration"
+        if not hasattr(node, "__fn_or_cls__"):
+            raise RefusedError(place, f"{so_far} is {shown(node)}, which has no settings", "choose another path")
+        known = inspect.signature(node.__fn_or_cls__).parameters
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"did you mean '{near[0]}'?" if near else f"{node.__fn_or_cls__.__qualname__} has other settings"
+            raise RefusedError(place, f"{so_far} has no setting '{name}' in {NEMO.label}", fix)
+        if number < len(parents):
+            node = getattr(node, name, None)
+    setattr(node, last, _typed(getattr(node, last, None), value, place))
+
+
+def _typed(before: Any, value: Any, place: str) -> Any:
+    """`value` as the type of the setting that it replaces."""
+    if isinstance(before, enum.Enum) and isinstance(value, str):
+        members = [member.name for member in type(before)]
+        if value not in members:
+            raise RefusedError(place, f"is {value}", f"choose one of {', '.join(members)}")
+        return type(before)[value]
+    if type(before).__module__ == "torch" and type(before).__name__ == "dtype" and isinstance(value, str):
+        return find("torch", value.removeprefix("torch."))
+    return value
+
+
 def call(function: Any, **values: Any) -> Any:
     """Call NeMo's function. Raises RefusedError for an argument that it does not have."""
     _check(function, values)
     return function(**values)
 
 
-def versions() -> dict[str, str]:
-    """The versions of the libraries that a measurement depends on; missing ones are omitted."""
-    return {name: version for name in SHOWN if (version := _version(name)) is not None}
-
-
 def _check(owner: Any, names: Iterable[str]) -> None:
     known = inspect.signature(owner).parameters
     for name in names:
         if name not in known:
-            raise RefusedError(_nemo(), f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", FIX)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _nemo() -> str:
-    return f"nemo_toolkit {_version('nemo_toolkit') or '(not installed)'}"
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON data; a configured call is an object whose `_target_` is the function or class that it calls.
-
-    Arguments that are not set have the defaults of the call.
-    """
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "__fn_or_cls__"):
-        return _configured(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"_target_": _name(type(value)), **named}
-    return _name(value) if hasattr(value, "__qualname__") else str(value)
-
-
-def _configured(config: Any) -> dict[str, Any]:
-    owner = config.__fn_or_cls__
-    parameters = inspect.signature(owner).parameters
-    # `each.empty` is a parameter without a default.
-    defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
-    arguments = {**defaults, **config.__arguments__}
-    return {"_target_": _name(owner), **{name: plain(value) for name, value in arguments.items()}}
-
-
-def _name(thing: Any) -> str:
-    return f"{thing.__module__}.{thing.__qualname__}"
+            raise RefusedError(NEMO.label, f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", NEMO.fix)

@@ -3,19 +3,45 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from llmb_workloads.fields import Problem, RefusedError, below_one, outside, read_json, read_object, refuse
 from llmb_workloads.world import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """The fields of a mixture of experts, by NeMo's names.
+
+    `moe_shared_expert_intermediate_size` null: no shared experts; `moe_layer_freq`: for each layer 1 where it has
+    experts, else 0; null: every layer has.
+    """
+
+    num_moe_experts: int
+    moe_router_topk: int
+    moe_ffn_hidden_size: int
+    moe_shared_expert_intermediate_size: int | None
+    moe_layer_freq: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """The fields of multi-head latent attention, by NeMo's names. `q_lora_rank` null: queries are projected at once."""
+
+    q_lora_rank: int | None
+    kv_lora_rank: int
+    qk_head_dim: int
+    qk_pos_emb_head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """The fields of NeMo's model configuration that the program sets, by NeMo's names.
 
-    `attention_backend` and `hybrid_override_pattern` null: the model's own.
+    `attention_backend` and `hybrid_override_pattern` null: the model's own; `moe`, `mla` null: not set.
     """
 
     num_layers: int
@@ -27,11 +53,16 @@ class ModelShape:
     cross_entropy_fusion_impl: str
     attention_backend: Literal["flash", "fused", "unfused", "local", "auto"] | None
     hybrid_override_pattern: str | None
+    moe: Experts | None = None
+    mla: LatentAttention | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """Tensor, pipeline, context, virtual pipeline and expert parallel sizes, and how the pipeline is split."""
+    """Tensor, pipeline, context, virtual pipeline and expert parallel sizes, and how the pipeline is split.
+
+    `etp`: of the tensor parallelism of experts; null keeps NeMo's, that of `tp`.
+    """
 
     tp: int
     pp: int
@@ -41,6 +72,7 @@ class Parallelism:
     sequence_parallel: bool
     embedding_in_pipeline_split: bool
     loss_in_pipeline_split: bool
+    etp: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +143,8 @@ class Recipe:
     """One training run. Batches in samples, `model_flops` in FLOPs of a sample, forward and backward.
 
     `model_recipe`: the NeMo recipe whose model is trained, null for that of `recipe`. `release`: the published release
-    that the settings follow, for readers of the file.
+    that the settings follow, for readers of the file. `overrides`: further settings, by their paths in the
+    configuration.
     """
 
     program: Literal["nemo_pretrain"]
@@ -137,6 +170,7 @@ class Recipe:
     checkpoint: Checkpoint | None
     load_checkpoint: str | None
     model_flops: float | None
+    overrides: dict[str, Any] = field(default_factory=dict)
 
 
 def check_world(recipe: Recipe, place: Place) -> None:
@@ -150,6 +184,10 @@ def check_world(recipe: Recipe, place: Place) -> None:
 def _problems(recipe: Recipe) -> Iterator[Problem]:
     yield from below_one(recipe)
     yield from below_one(recipe.model, "model.")
+    for name in ("moe", "mla"):
+        if (part := getattr(recipe.model, name)) is not None:
+            yield from below_one(part, f"model.{name}.")
+    yield from _experts(recipe)
     yield from below_one(recipe.parallelism, "parallelism.")
     yield from below_one(recipe.comm_overlap, "comm_overlap.")
     yield from _names(recipe)
@@ -187,6 +225,27 @@ def _parallelism(sizes: Parallelism) -> Iterator[Problem]:
         yield "parallelism.vp", f"is {sizes.vp} without a pipeline", "write null, or a pp above 1"
     if sizes.sequence_parallel and sizes.tp == 1:
         yield "parallelism.sequence_parallel", "is true without tensor parallelism", "write false, or a tp above 1"
+
+
+def _experts(recipe: Recipe) -> Iterator[Problem]:
+    sizes, moe = recipe.parallelism, recipe.model.moe
+    ep, etp = sizes.ep, sizes.etp or 1
+    if moe is None:
+        if ep * etp > 1:
+            yield "parallelism.ep", f"is {ep}, etp {etp}, for a model without experts", "write 1, or add model.moe"
+        return
+    layers = moe.moe_layer_freq
+    if layers is not None and (len(layers) != recipe.model.num_layers or set(layers) - {0, 1}):
+        cause = f"has {len(layers)} numbers for {recipe.model.num_layers} layers"
+        yield "model.moe.moe_layer_freq", cause, "write 0 or 1 for each layer"
+    if ep > 0 and moe.num_moe_experts % ep:
+        cause = f"is {ep}, which does not divide {moe.num_moe_experts} experts"
+        yield "parallelism.ep", cause, "choose a divisor"
+    stage = recipe.nodes * recipe.gpus_per_node // max(1, sizes.pp)
+    ways = ep * (sizes.etp or sizes.tp)
+    if ways > 0 and stage % ways:
+        cause = f"ep·etp = {ways} does not divide the {stage} GPUs of a pipeline stage"
+        yield "parallelism", cause, "choose other sizes"
 
 
 def _batch(recipe: Recipe) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from llmb.plugins.loader import PluginError, Plugins
+from llmb.workload.flops import Flops
 
 Wording = Callable[..., None]
 
@@ -82,6 +83,34 @@ def test_a_plugin_that_fails_to_read_its_log_stops_nothing(
     done = llmb_here("results", "--format", "json", "--install", install.folder)
     assert [one["time_mean_seconds"] for one in json.loads(done.stdout)["results"]] == [pytest.approx(2.75)] * 2
     assert done.stderr.count("x:y is broken") == 1
+
+
+def test_tflops_and_mfu_follow_the_own_formula_of_a_plugin(
+    install: Any, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install.measured("a1", 2.75)
+    asked = ("results", "--format", "json", "--install", install.folder)
+    (before,) = json.loads(llmb_here(*asked).stdout)["results"]
+    double = Flops(
+        convention="acme-2", terms={"layers": 1.5 * before["model_flops"], "head": before["model_flops"] / 2}
+    )
+    monkeypatch.setattr(Plugins, "flops", lambda *_: double)
+    (one,) = json.loads(llmb_here(*asked).stdout)["results"]
+    assert one["flops_convention"] == "acme-2"
+    for name in ("model_flops", "model_tflops_per_gpu", "mfu"):
+        assert one[name] == pytest.approx(2 * before[name])
+    (log,) = json.loads(llmb_here("parse", install.folder, "--format", "json").stdout)["results"]
+    assert log["flops_convention"] == "acme-2"
+    assert "by the formula acme-2" in llmb_here("explain", "a1", "--install", install.folder).stdout
+
+    def fail(*_: object) -> None:
+        raise PluginError("plugin x:y failed in llmb_flops: KeyError: 'z'")
+
+    monkeypatch.setattr(Plugins, "flops", fail)
+    done = llmb_here(*asked)
+    (one,) = json.loads(done.stdout)["results"]
+    assert (one["flops_convention"], one["mfu"]) == (before["flops_convention"], before["mfu"])
+    assert "llmb_flops" in done.stderr
 
 
 def test_what_a_log_is_of_is_reported_where_its_name_does_not(tmp_path: Path, llmb_here: Command) -> None:

@@ -225,6 +225,15 @@ def test_the_client_s_exit_code_is_the_run_s(machine: Machine, run: Run) -> None
     assert machine.ends(failed, "FAILED").exit_code == 4
 
 
+@pytest.mark.parametrize("victim", ["pid-0", "pid-client"])
+def test_a_server_or_client_that_is_killed_fails_the_run(machine: Machine, run: Run, victim: str) -> None:
+    failed = run(Program(shell="echo $$ > pid-client; exec sleep 600"), server=serve(), ranks=2)
+    pids = {name: int(machine.text(failed, name).strip() or 0) for name in ("pid-client", "pid-0")}
+    psutil.Process(pids[victim]).kill()
+    assert machine.ends(failed, "FAILED").exit_code == 137
+    machine.gone(*pids.values())
+
+
 @pytest.mark.parametrize("after", [None, Program(argv=("touch", "after"))])
 @pytest.mark.parametrize("ends", ["TIMEOUT", "CANCELLED"])
 def test_the_end_of_a_run_is_the_end_of_all_its_processes(

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of programs of any kind in pods that really run: commands, bash, servers with clients, MPI; without torch."""
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmb.runs.launch import Program, Server, StagedFile
+from llmb_testing.runai import ControlPlane
 
 Site = Any  # the class is in conftest.py
 PYTHON = sys.executable
@@ -102,3 +105,15 @@ def _runs(pid: int) -> bool:
 def test_several_pods_cannot_start_so(site: Site, start: str) -> None:
     launch = site.launch(nodes=2, start=start)
     assert "start-unsupported" in {fault.code for fault in site.cluster().preflight([launch])}
+
+
+@pytest.mark.parametrize(("key", "size", "steps"), [("storage", "write", 10), ("requests", "files", 20)])
+def test_a_documented_plugin_runs_unchanged(
+    key: str, size: str, steps: int, plane: ControlPlane, site_at: Callable[..., Site], documented_plugins: Path
+) -> None:
+    site = site_at(plane, workloads={"installed": ["storage", "requests"]})
+    own = {"PYTHONPATH": str(documented_plugins)}
+    done = site.llmb("single", "-w", key, "-s", size, "--scale", 1, "--wait", **own)
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(site.llmb("results", "--format", "json", **own).stdout)["results"]
+    assert (result["status"], result["steps"]) == ("Success", steps), result

@@ -67,6 +67,8 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
             "cross_entropy_fusion_impl": "te",
             "attention_backend": None,
             "hybrid_override_pattern": None,
+            "moe": None,
+            "mla": None,
         },
         "parallelism": {
             "tp": 8,
@@ -74,6 +76,7 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
             "cp": 2,
             "vp": 8,
             "ep": 1,
+            "etp": None,
             "sequence_parallel": True,
             "embedding_in_pipeline_split": True,
             "loss_in_pipeline_split": True,
@@ -95,6 +98,7 @@ def test_the_whole_recipe_of_the_405b(recipe: Recipe) -> None:
         "checkpoint": None,
         "load_checkpoint": None,
         "model_flops": 2.15074782314496e16,
+        "overrides": {},
     }
 
 

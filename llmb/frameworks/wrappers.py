@@ -51,8 +51,8 @@ _METRICS = """\
 
 
 def numa(gpu: str) -> Wrapper:
-    """Bind a rank and its memory to the NUMA node of its GPU: two ranks share a node on gb200, four on other types."""
-    ranks = 2 if gpu == "gb200" else 4
+    """Bind a rank and its memory to its GPU's NUMA node: two ranks share one on gb200 and gb300, four elsewhere."""
+    ranks = 2 if gpu in ("gb200", "gb300") else 4
     return Wrapper(name="numa", argv=("bash", "-c", _BIND.format(ranks=ranks), "_"))
 
 

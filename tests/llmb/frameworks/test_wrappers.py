@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.frameworks.nemo.wrappers import libraries, nsight, nsys_command, numa, profiled_ranks, sampling_ranks
+from llmb.frameworks.wrappers import libraries, nsight, nsys_command, numa, profiled_ranks, sampling_ranks
 from llmb.runs.launch import Wrapper
 
 NUMACTL = """#!/bin/bash

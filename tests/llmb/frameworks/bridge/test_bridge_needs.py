@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what Megatron-Bridge needs installed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmb.errors import UsageError
+from llmb.frameworks.nemo import llmb_setup
+from llmb.runs.launch import Site
+from llmb.workload.needs import HubAsset, Image, Needs, Venv
+from llmb.workload.spec import Workload
+
+MakeSite = Callable[..., Site]
+BRIDGE = {"framework": "bridge"}
+
+
+def needs(workload: Workload, site: Site) -> Needs:
+    found: Needs | None = llmb_setup(workload, site)
+    assert found is not None
+    return found
+
+
+def of(found: Needs, kind: type[Any]) -> list[Any]:
+    return [need for need in found.needs if isinstance(need, kind)]
+
+
+def test_the_image_and_the_gated_files(workloads: dict[str, Workload], site: MakeSite) -> None:
+    """A config.json for each size of llama; nemotronh needs none."""
+    found = needs(workloads["pretrain_llama3.1"], site("gb300", settings=BRIDGE))
+    assert of(found, Image) == [Image(reference="nvcr.io/nvidia/nemo:26.08")]
+    assert [(asset.repository, asset.files, asset.secret) for asset in of(found, HubAsset)] == [
+        (f"meta-llama/{name}", ("config.json",), "HF_TOKEN")
+        for name in ("Meta-Llama-3-8B", "Meta-Llama-3-70B", "Meta-Llama-3.1-405B")
+    ]
+    older = site("gb300", settings={**BRIDGE, "bridge_release": "26.02.01"}, cluster_type="runai", container=False)
+    assert needs(workloads["pretrain_nemotronh"], older).needs == (Image(reference="nvcr.io/nvidia/nemo:26.02.01"),)
+
+
+def test_an_environment_without_containers(workloads: dict[str, Workload], site: MakeSite) -> None:
+    (venv,) = of(needs(workloads["pretrain_nemotronh"], site("h100", settings=BRIDGE, container=False)), Venv)
+    assert {"megatron-bridge==0.6.2", "megatron-core==0.19.2"} <= set(venv.requirements)
+
+
+def test_a_release_without_it(workloads: dict[str, Workload], site: MakeSite) -> None:
+    settings = {**BRIDGE, "bridge_release": "26.02"}
+    with pytest.raises(UsageError) as caught:
+        needs(workloads["pretrain_nemotronh"], site("h100", settings=settings))
+    assert (caught.value.code, caught.value.value) == ("release-unknown", "26.02")
+    assert "26.02.01" in str(caught.value.hint)
+
+
+def test_nemo_needs_what_it_needed(workloads: dict[str, Workload], site: MakeSite) -> None:
+    found = needs(workloads["pretrain_nemotronh"], site("h100"))
+    assert of(found, Image) == [Image(reference="nvcr.io/nvidia/nemo:25.04.01")]

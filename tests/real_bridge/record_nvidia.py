@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's launch scripts make of each row, for the parity tests.
+
+CHECKOUT is Megatron-Bridge's repository (git, or its folder scripts/performance alone) at the release of the installed
+library: the scripts are not part of its wheel. The scripts run here as on a cluster, up to the training; only NeMo-Run,
+which would submit, is a mock that keeps the environment. RECORD has, for each row, the leaves in which the scripts'
+configuration differs from the base function of the library, and the variables of the ranks.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+mocks, names = importlib.import_module("mocks"), importlib.import_module("leaves")
+GPUS = ("h100", "b200", "b300", "gb200", "gb300")
+DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")
+MODELS = {"llama3_8b": "llama", "llama3_70b": "llama", "llama31_405b": "llama", "nemotronh_56b": "nemotronh"}
+NODE = {"gb200": 4, "gb300": 4}
+Record = dict[str, dict[str, str | None]]  # `base`, `changed` and `environment` of a row
+
+
+class Executor(SimpleNamespace):
+    """NeMo-Run's executor: keeps its arguments."""
+
+
+class Script(SimpleNamespace):
+    """NeMo-Run's script: keeps its arguments."""
+
+
+def mock_nemo_run() -> None:
+    """Put a mock of NeMo-Run where the scripts import it from."""
+    run = mocks.Library("nemo_run")
+    for name in ("SlurmExecutor", "LocalTunnel", "GitArchivePackager", "Packager"):
+        setattr(run, name, Executor)
+    vars(run).update(Partial=SimpleNamespace, Script=Script, Plugin=object)
+    config, launcher = ModuleType("nemo_run.config"), ModuleType("nemo_run.core.execution.launcher")
+    vars(config).update(
+        get_nemorun_home=lambda: "/nemo", set_nemorun_home=lambda _: None, Script=Script, Partial=Script
+    )
+    vars(launcher).update(SlurmTemplate=Executor)
+    parents = ("nemo_run.core", "nemo_run.core.execution", "nemo_run.run", "nemo_run.run.plugin")
+    modules = {"nemo_run": run, "nemo_run.config": config, "nemo_run.core.execution.launcher": launcher}
+    sys.modules.update({**{name: ModuleType(name) for name in parents}, **modules})
+    for name in ("nemo_run.run.plugin", "nemo_run.run"):
+        vars(sys.modules[name]).update(Plugin=object)
+
+
+def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) -> Any:
+    """The scripts' own command line, parsed by the scripts."""
+    argv = ["-m", MODELS[model], "-mr", model, "-g", gpu, "-c", dtype, "-ng", str(gpus), "-gn", str(NODE.get(gpu, 8))]
+    argv += ["-a", "account", "-p", "partition", "-i", "image"] + (["--config_variant", variant] if variant else [])
+    parser = importlib.import_module("argument_parser").parse_cli_args()
+    return parser.parse_known_args(argv)[0]
+
+
+def rows_by_variant() -> Iterator[tuple[str, str, str, int, str | None]]:
+    """Model, GPU type, dtype, GPUs and variant of the rows of the older scripts, which are in tables."""
+    utils = importlib.import_module("utils.utils")
+    for model, family in MODELS.items():
+        known = vars(importlib.import_module(f"configs.{family}"))
+        for gpu in GPUS:
+            for dtype in DTYPES:
+                for variant in ("v1", "v2"):
+                    row = known.get(f"{model}_pretrain_config_{gpu}_{dtype}_{variant}".upper())
+                    if isinstance(row, utils.WorkloadBaseConfig):
+                        yield model, gpu, dtype, row.num_gpus, variant
+
+
+def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:
+    """The same of the rows of the newer library, each of which is a function."""
+    for model, family in MODELS.items():
+        for gpu in GPUS:
+            package = importlib.import_module(f"megatron.bridge.perf_recipes.{family}.{gpu}")
+            modules = [
+                importlib.import_module(module.name)
+                for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+            ]
+            for name in sorted({name for module in modules for name in vars(module)}):
+                words = name.removeprefix(f"{model}_pretrain_").removesuffix("_config").split("_")
+                if len(words) == 3 and words[0].removesuffix("gpu").isdigit() and words[1] == gpu:
+                    dtype = words[2].replace("fp8", "fp8_")
+                    yield model, gpu, dtype, int(words[0].removesuffix("gpu")), None
+
+
+def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
+    """The configuration of run_script.py of 0.3.1, and its base function."""
+    utils, overrides = importlib.import_module("utils.utils"), importlib.import_module("utils.overrides")
+    model, family = args.model_recipe_name, args.model_family_name
+    config = utils.get_perf_optimized_recipe(
+        model_family_name=family,
+        model_recipe_name=model,
+        train_task=args.task,
+        gpu=args.gpu,
+        compute_dtype=args.compute_dtype,
+        config_variant=args.config_variant,
+    )
+    config = overrides.set_user_overrides(overrides.set_cli_overrides(config, extra), args)
+    task, variant = args.task, args.config_variant
+    config = overrides.set_post_overrides(
+        config, family, model, args.gpu, args.num_gpus, args.compute_dtype, task, None, variant
+    )
+    return config, getattr(importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config")
+
+
+def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
+    """The configuration of run_script.py of 0.6, and the flat function."""
+    config = importlib.import_module("run_script")._prepare_perf_recipe(args, extra)
+    if args.compute_dtype == "bf16" and config.optimizer.optimizer == "adam":
+        config.optimizer.use_precision_aware_optimizer = True
+    utils = importlib.import_module("utils.utils")
+    dtype = args.compute_dtype.replace("_", "")
+    name = f"{args.model_recipe_name}_pretrain_{args.num_gpus}gpu_{args.gpu}_{dtype}_config"
+    return config, utils.find_perf_recipe(name)
+
+
+def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[str]]:
+    """The variables of the launcher's executor, and what it adds to the program's command line."""
+    executors = importlib.import_module("utils.executors")
+    kept = dict(getattr(executors, "PERF_ENV_VARS", {}))
+    made = executors.slurm_executor(args.gpu, "account", "partition", "/log", 1, NODE.get(args.gpu, 8))
+    variables, script = dict(made.env_vars), Script(args=[])
+    made.env_vars = variables
+    if has_plugin:
+        plugins = importlib.import_module("perf_plugins")
+        asked = vars(args)
+        names_ = ("gpu", "compute_dtype", "model_family_name", "model_recipe_name", "config_variant")
+        plugins.PerfEnvPlugin(train_task=args.task, **{name: asked[name] for name in names_}).setup(script, made)
+        executors.PERF_ENV_VARS.clear()  # the executor writes into the module's own table
+        executors.PERF_ENV_VARS.update(kept)
+    return {name: str(value) for name, value in variables.items()}, script.args
+
+
+def main(checkout: str, target: str) -> None:
+    """Write the record of all rows."""
+    folder = Path(checkout)
+    sys.path.insert(0, str(folder / "scripts" / "performance" if (folder / "scripts").is_dir() else folder))
+    mocks.install()
+    mock_nemo_run()
+    version = importlib.metadata.version("megatron-bridge")
+    is_old = version.startswith("0.3.")
+    found: dict[str, Record] = {}
+    for model, gpu, dtype, gpus, variant in rows_by_variant() if is_old else rows_by_function():
+        args = command(model, gpu, dtype, gpus, variant)
+        args.save_config_filepath = "ConfigContainer.yaml"  # else a folder at the root is made
+        variables, extra = environment(args, has_plugin=is_old)
+        config, function = (old_way if is_old else new_way)(args, extra)
+        theirs, own = names.leaves(config), names.leaves(function())
+        changed = {path: theirs.get(path) for path in sorted({*theirs, *own}) if theirs.get(path) != own.get(path)}
+        label = " ".join([model, gpu, dtype, str(gpus), *([variant] if variant else [])])
+        variables |= {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
+        base = f"{function.__module__}:{function.__qualname__}"
+        found[label] = {"base": {"base": base}, "changed": changed, "environment": {**variables}}
+    Path(target).write_text(to_text(version, found), encoding="utf-8")
+    print(f"{len(found)} rows of {version}", file=sys.stderr)
+
+
+def to_text(version: str, found: Mapping[str, Record]) -> str:
+    """The record with a line for each row; what all rows of a model have in common is in the row ``MODEL *``."""
+    common: dict[str, Record] = {}
+    for label, row in found.items():
+        shared = common.setdefault(f"{label.partition(' ')[0]} *", {part: dict(values) for part, values in row.items()})
+        for part, values in row.items():
+            shared[part] = {name: value for name, value in shared[part].items() if values.get(name, "?") == value}
+    own = {
+        label: {
+            part: {name: value for name, value in values.items() if name not in common[f"{label.split()[0]} *"][part]}
+            for part, values in row.items()
+        }
+        for label, row in found.items()
+    }
+    lines = [f"{json.dumps(label)}: {json.dumps(row, sort_keys=True)}" for label, row in {**common, **own}.items()]
+    return "{" + ",\n".join([f'"megatron-bridge": "{version}"', *lines]) + "}\n"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program as it is started, with the real library: until the training begins, which needs GPUs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = "meta-llama/Meta-Llama-3-8B"
+# What a small config.json of the repository says; the real one has these keys too.
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+Run = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def smoke(version: str, by_version: Any, tmp_path: Path) -> dict[str, Any]:
+    """The recipe of the smallest size, with its config.json in a folder as llmb-install leaves it."""
+    case = by_version(version)["smoke llama3_8b gb300 fp8_cs 4"]
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    return {**case.recipe, "hub": {REPOSITORY: str(tmp_path / "hub")}}
+
+
+def start(run: Run, version: str, folder: Path, recipe: dict[str, Any], *flags: str, **variables: str) -> Any:
+    (folder / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
+    own = {"LLMB_TEST_REAL_HUB": "1", "TMPDIR": str(folder), **variables}
+    return run(version, HERE / "program.py", "recipe.json", *flags, cwd=folder, **own)
+
+
+def test_it_trains_with_the_installed_config_json(
+    version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: Path
+) -> None:
+    """Transformers reads the file from the program's cache; the variables come first, and the user's wins."""
+    ranks = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+    done = start(run_bridge, version, tmp_path, smoke, CUDA_DEVICE_MAX_CONNECTIONS="7", **ranks)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "pretrain: ConfigContainer megatron.bridge.training.gpt_step.forward_step 7" in done.stdout.splitlines()
+    written = json.loads((tmp_path / "configuration.json").read_text(encoding="utf-8"))
+    assert written["versions"]["megatron-bridge"] == version
+    assert written["configuration"]["model"]["num_layers"] == 4
+    assert written["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "7"
+
+
+def test_print(version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: Path) -> None:
+    """The configuration as JSON, with the user's value for a dotted path."""
+    recipe = {**smoke, "overrides": {"optimizer.lr": 0.002}}
+    done = start(run_bridge, version, tmp_path, recipe, "--print")
+    assert done.returncode == 0, done.stdout[-4000:]
+    shown = json.loads(done.stdout[done.stdout.index('{\n  "base"') :])
+    assert (shown["base"], shown["configuration"]["optimizer"]["lr"]) == (recipe["base"], 0.002)
+    assert shown["configuration"]["model"]["hidden_size"] == 4096
+
+
+def test_the_small_sizes_are_valid(version: str, by_version: Any, build: Any) -> None:
+    """The library accepts every row of size smoke, which has the layers that workload.yaml says."""
+    cases = {label: case for label, case in by_version(version).items() if label.startswith("smoke")}
+    found = build("ours", version, {label: {"recipe": one.recipe, "gpus": one.gpus} for label, one in cases.items()})
+    assert {label: row.get("invalid") or row.get("refused") for label, row in found.items()} == dict.fromkeys(cases)
+    layers = {label.split()[1]: row["leaves"]["model.num_layers"] for label, row in found.items()}
+    assert layers == {"llama3_8b": "4", "nemotronh_56b": "5"}

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]: a Megatron-Bridge run from a frozen recipe."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from llmb_workloads.bridge_pretrain.hub_cache import fill_cache
+from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, read_recipe
+from llmb_workloads.bridge_pretrain.settings import BRIDGE, build
+from llmb_workloads.fields import RefusedError
+from llmb_workloads.library import plain
+from llmb_workloads.node import node_line
+from llmb_workloads.world import rank_from
+
+USAGE = "usage: python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]"
+CONFIGURATION = "configuration.json"  # written beside the log
+
+
+def main(arguments: list[str]) -> int:
+    """Run the recipe that the argument names, or print its configuration; the exit code is 2 when it is refused."""
+    paths = [argument for argument in arguments if argument != "--print"]
+    if len(paths) != 1 or paths[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return 2
+    try:
+        recipe = read_recipe(Path(paths[0]))
+        check_libraries(recipe)
+        # Before anything imports torch, which reads some of them only then. What is set already, stays.
+        for name, value in recipe.environment.items():
+            os.environ.setdefault(name, value)
+        if recipe.hub:
+            os.environ["HF_HUB_CACHE"] = str(fill_cache(recipe.hub))
+        if "--print" in arguments:
+            with contextlib.redirect_stdout(sys.stderr):  # what the library prints while it is imported is no data
+                text = to_text(recipe, build(recipe))
+            print(text)
+            return 0
+        place = rank_from(os.environ)
+        check_world(recipe, place)
+        config = build(recipe)
+    except RefusedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if place.rank == 0:
+        Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")
+        print(opening_line(recipe), flush=True)
+    if place.local_rank == 0 and (line := node_line()) is not None:
+        print(line, flush=True)
+    train(config)
+    return 0
+
+
+def train(config: Any) -> None:
+    """Train as NVIDIA's run_script.py does, and end the process group."""
+    find = BRIDGE.find
+    pretrain = find("megatron.bridge.training.pretrain", "pretrain")
+    step = find("megatron.bridge.training.gpt_step", "forward_step")
+    import torch.distributed
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    pretrain(config=config, forward_step_func=step)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
+def opening_line(recipe: Recipe) -> str:
+    """The first line: base function, image release, ranks and versions."""
+    libraries = ", ".join(f"{name} {version}" for name, version in BRIDGE.versions().items())
+    function = recipe.base.partition(":")[2]
+    world = recipe.nodes * recipe.gpus_per_node
+    return f"bridge_pretrain: {function} of release {recipe.release}, ranks: {world}, {libraries}"
+
+
+def to_text(recipe: Recipe, config: Any) -> str:
+    """The whole configuration as JSON, with the versions, and the variables as they are in this process."""
+    environment = {name: os.environ[name] for name in recipe.environment if name in os.environ}
+    shown = {"base": recipe.base, "versions": BRIDGE.versions(), "environment": environment}
+    return json.dumps({**shown, "configuration": plain(config)}, indent=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -24,11 +24,11 @@ def members() -> list[str]:
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """llmb-run of a new environment, into which only the example was installed by name, from wheels."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The commands of a new environment, into which only the example was installed by name, from wheels."""
     monkeypatch.setenv("LLMB_RELEASE", "1")
-    for folder in (*members(), "examples/inference"):
-        next(WheelBuilder(str(ROOT / folder)).build(directory=str(tmp_path / "wheels"), versions=["standard"]))
+    for member in (*members(), "examples/inference"):
+        next(WheelBuilder(str(ROOT / member)).build(directory=str(tmp_path / "wheels"), versions=["standard"]))
     monkeypatch.delenv("LLMB_RELEASE")
     venv = tmp_path / "venv"
     pip = [sys.executable, "-m", "pip", "--python", str(venv), "install", "--quiet", "--no-compile"]
@@ -37,21 +37,21 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         [*pip, "--find-links", str(tmp_path / "wheels"), "llmb-inference"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return venv / "bin" / "llmb-run"
+    return venv / "bin"
 
 
-def test_it_runs_from_a_wheel_to_a_verdict(program: Path, tmp_path: Path) -> None:
+def test_it_runs_from_a_wheel_to_a_verdict(folder: Path, tmp_path: Path) -> None:
     install = tmp_path / "install"
-    install.mkdir()
-    config: dict[str, object] = {"schema_version": 2, "cluster_type": "local", "gpu_type": "cpu"}
-    config["workloads"] = {"installed": ["inference"]}
-    (install / "cluster_config.yaml").write_text(yaml.safe_dump(config))
+    answers = tmp_path / "answers.yaml"
+    answers.write_text(yaml.safe_dump({"cluster_type": "local", "gpu_type": "cpu", "workloads": ["inference"]}))
 
-    def llmb(*words: object) -> "subprocess.CompletedProcess[str]":
-        argv = [str(program), *map(str, words), "--install", str(install)]
+    def llmb(*words: object, command: str = "llmb-run") -> "subprocess.CompletedProcess[str]":
+        argv = [str(folder / command), *map(str, words), "--install", str(install)]
         environment = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state")}
         return subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
 
+    done = llmb("--config", answers, "--yes", command="llmb-install")
+    assert done.returncode == 0, done.stderr
     listed = json.loads(llmb("list", "--published", "-w", "inference", "--format", "json").stdout)
     (published,) = listed
     done = llmb("single", "-w", "inference", "--scale", 1, "--wait", "--format", "json")

@@ -2,6 +2,7 @@
 """The microbenchmarks on this machine, with real torch and gloo: results, verdicts, comparison, scaling, report."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,10 +18,9 @@ from llmb_testing.plugin_writer import copy_plugin
 pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
 
 PACKAGE = Path(llmb_microbench.__file__).parent
-LIST = """\
-mybench_all_reduce: {scales: [2], dtypes: [fp32], defaults: {params: {message_size: 64K, max_steps: 9}}}
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "microbench.md"
+MORE = """\
 mybench_all_to_all: {scales: [2], dtypes: [bf16], defaults: {params: {message_size: 64K, max_steps: 9}}}
-mybench_gemm: {scales: [1, 2, 4], dtypes: [fp32], defaults: {params: {matrix_size: 256, max_steps: 9}}}
 mybench_launch: {scales: [1], dtypes: [fp32], defaults: {params: {max_steps: 9}}}
 mybench_storage: {scales: [2], dtypes: [fp32], defaults: {params: {file_size: 4M, max_steps: 9}}}
 """
@@ -63,10 +63,11 @@ def bench(machine: Any, tmp_path: Path) -> Bench:
 
 def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
-    jobs.write_text(LIST)
+    (documented,) = re.findall(r"```yaml\n# sweep.yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    jobs.write_text(documented.replace("microbench_", "mybench_") + MORE)
     results = bench("submit-all", jobs, "--wait", "--format", "json")["results"]
     by_name = {one["experiment"].removeprefix("mybench_"): one for one in results}
-    assert len(by_name) == len(results) == 7
+    assert len(by_name) == len(results) == 8
     for one in results:
         assert (one["status"], one["steps"]) == ("Success", 9), one
         assert {one[name] for name in ("time_mean_seconds", "tokens_per_second", "mfu", "model_flops")} == {None}

@@ -79,7 +79,8 @@ def page(workloads: Sequence[Workload]) -> str:
     found = {workload.key: read_published(workload) for workload in workloads}
     parts.append(FIGURES)
     for workload in workloads:
-        parts += [f"### {workload.key}", _figures(found[workload.key])]
+        if found[workload.key]:
+            parts += [f"### {workload.key}", _figures(found[workload.key])]
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

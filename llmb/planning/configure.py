@@ -232,7 +232,7 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     training = _training(spec, row, size.model, label) if size.model is not None else None
     nodes, per_node = _nodes(spec, limits)
     mode = _mode(spec, row)
-    parameters = values_of(spec.workload.parameters, spec.parameters)
+    parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
     if training is not None:
         name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]

@@ -192,11 +192,12 @@ def _metric_in_words(spec: MetricSpec) -> str:
 
 
 def _declared(workload: Workload, size: Size) -> dict[str, Any]:
-    """The declared metrics of a size, its headline first, and the workload's parameters, as data."""
+    """The declared metrics of a size, its headline first, and its parameters, as data."""
     specs = {spec.name: spec for spec in workload.metrics}
+    names = workload.parameters if size.parameters is None else size.parameters
     return {
         "metrics": [typed.to_data(specs[name]) for name in size.metrics or specs],
-        "parameters": typed.to_data(workload.parameters),
+        "parameters": {name: typed.to_data(workload.parameters[name]) for name in names},
     }
 
 

@@ -72,7 +72,7 @@ def make_plan(
         except UsageError as error:
             faults |= dict.fromkeys(_faults(error, request, request.header or request.place))
             continue
-        wrong = list(_wrong_settings(request, workload, overrides))
+        wrong = list(_wrong_settings(request, workload, size, overrides))
         faults |= dict.fromkeys(wrong)
         own += wrong
         limits = limits_of(config, gpu_type, workload.key)
@@ -221,7 +221,7 @@ def _specs(
     given = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
     swept, switches = params.applicable(workload, given, merged((request.switches, overrides.switches)))
     own = {**request.parameters, **{name: (value,) for name, value in overrides.parameters.items()}}
-    own = {name: values for name, values in own.items() if name in workload.parameters}
+    own = {name: values for name, values in own.items() if name in workload.parameters_of(size)}
     traced = TRACE_VARIABLES if switches.nccl_trace else {}  # overrides a cluster's NCCL_DEBUG, which may silence it
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values, texts in itertools.product(itertools.product(*swept.values()), itertools.product(*own.values())):
@@ -245,14 +245,14 @@ def _specs(
                 yield replace(spec, profile=True), 1
 
 
-def _wrong_settings(request: JobRequest, workload: Workload, overrides: JobOverrides) -> Iterator[Fault]:
-    """The faults of parameters and switches that the workload does not have, and of values of its parameters."""
+def _wrong_settings(request: JobRequest, workload: Workload, size: str, overrides: JobOverrides) -> Iterator[Fault]:
+    """The faults of parameters and switches that the size does not have, and of values of its parameters."""
     for name, value in overrides.parameters.items():
-        for fault in params.faults_of_parameters(workload, {name: (value,)}):
+        for fault in params.faults_of_parameters(workload, size, {name: (value,)}):
             yield replace(fault, place=f"--set {name}={value}")
     listed = {name: values for name, values in request.parameters.items() if name not in overrides.parameters}
     found = [
-        *params.faults_of_parameters(workload, listed),
+        *params.faults_of_parameters(workload, size, listed),
         *params.faults_of_training(
             workload,
             dict.fromkeys([*request.params, *overrides.params]),

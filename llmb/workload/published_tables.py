@@ -135,7 +135,7 @@ class Table:
                     framework=self.framework,
                     metric=metric,
                     value=value,
-                    parameters=values_of(workload.parameters, self.parameters),
+                    parameters=values_of(workload.parameters_of(self.size), self.parameters),
                     gbs=None if self.gbs is None else self.gbs.batch(scale),
                     seq_length=self.seq_length,
                     num_layers=self.layers,

@@ -28,7 +28,7 @@ from llmb.workload.gpus import known_types
 from llmb.workload.needs import Needs, Task
 from llmb.workload.spec import Workload
 
-OURS = {"pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
+OURS = {"microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
 
 SITE = Site(cluster_type="local", gpu_type="cpu", gpus_per_node=1, install=Path("/install"))
 

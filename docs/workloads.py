@@ -9,6 +9,7 @@ from pathlib import Path
 from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
 from llmb.text.tables import Column, render
+from llmb.workload.bridge import FRAMEWORKS, NEMO
 from llmb.workload.flops import flops_convention, model_flops
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape
@@ -80,7 +81,9 @@ def page(workloads: Sequence[Workload]) -> str:
     parts.append(FIGURES)
     for workload in workloads:
         if found[workload.key]:
-            parts += [f"### {workload.key}", _figures(found[workload.key])]
+            parts.append(f"### {workload.key}")
+        groups = [[one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS]
+        parts += [_figures(group) for group in groups if group]
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -123,7 +126,7 @@ def _workload(workload: Workload) -> list[str]:
     parts += [_table(SHAPES, shapes)] if shapes else []
     releases = (listing.RELEASES,) if workload.is_training else ()
     parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
-    parts += [_table([*listing.rows_of(workload), *releases], listing.configurations(workload))]
+    parts += [_table([*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]

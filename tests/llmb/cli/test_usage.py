@@ -327,6 +327,8 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
     rows = json.loads(llmb_here("list", "-w", name, "--format", "json").stdout)
     assert rows[0] == {
         "size": "15b",
+        "framework": "nemo",
+        "release": None,
         "gpu": ["h100"],
         "dtype": ["fp8", "bf16"],
         "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],

@@ -391,7 +391,7 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
     done = llmb_here("list", "--published", "--format", "json")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert len([row for row in rows if row["framework"] == "nemo"]) == 99
+    assert len([row for row in rows if row["framework"] == "nemo" and row["gbs"]]) == 99
     (row,) = (
         row
         for row in rows

@@ -184,7 +184,7 @@ def test_from_an_empty_folder_to_an_installation(
     assert inside.ends() == 0
     leaving = terminal(program, "--install", install, **pip)
     leaving.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
-    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
+    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_llama3.1")
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
-    assert "pretrain_llama3.1" not in config["workloads"]["installed"]
+    assert "microbench" not in config["workloads"]["installed"]

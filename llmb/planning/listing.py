@@ -170,11 +170,12 @@ def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, .
     return (*_CASES, *shown, *metrics, *trained, _MEMORY)
 
 
-def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
-    """The columns for ``sizes``: metrics and parameters only where a workload declares some."""
+def sizes_of(workloads: Iterable[Workload], fmt: str) -> tuple[Column, ...]:
+    """The columns for ``sizes``; a table has no space for metrics and parameters, which ``list -w`` shows."""
     known = list(workloads)
-    metrics = (METRICS,) if any(workload.metrics for workload in known) else ()
-    return (*SIZES, *metrics, *((PARAMETERS,) if any(workload.parameters for workload in known) else ()))
+    metrics = (METRICS,) if fmt != "table" and any(workload.metrics for workload in known) else ()
+    parameters = (PARAMETERS,) if fmt != "table" and any(workload.parameters for workload in known) else ()
+    return (*SIZES, *metrics, *parameters)
 
 
 def declared(workload: Workload) -> Iterator[str]:

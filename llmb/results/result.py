@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
@@ -69,8 +70,10 @@ class Configuration:
     @property
     def key(self) -> Hashable:
         """Equal for equal configurations."""
-        values = (getattr(self, own.name) for own in fields(self))
-        return tuple(tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values)
+        return _plain(self), tuple(sorted(self.parameters.items())), tuple(sorted(self.env.items()))
+
+
+_plain = attrgetter(*(own.name for own in fields(Configuration) if own.name not in ("parameters", "env")))
 
 
 def configuration_of(job: Job) -> Configuration:

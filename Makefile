@@ -2,7 +2,7 @@
 # The tasks of this project. Each creates the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh
+MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 

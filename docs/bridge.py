@@ -38,7 +38,7 @@ def cells(size: str, release: str, row: BridgeRow) -> tuple[str, ...]:
         counts,
         layout,
         str(row.mbs),
-        str(row.gbs.text),
+        row.gbs.text,
         extras(row),
     )
 

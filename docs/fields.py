@@ -99,7 +99,8 @@ def of_jobs() -> Iterator[Field]:
     for name in preview.FIELDS:
         kind = word(own[name]) if name in own else word(training[name]).removesuffix(" or null") + " or null"
         yield name, "" if name == "time_limit" else kind
-    yield from (("script", ""), ("parameters", ""), ("switches", ""))
+    names = ("script", "parameters", "switches", "framework", "release", "rows_of", "dotted")
+    yield from ((name, "") for name in names)
 
 
 def untyped(names: Iterable[str]) -> list[Field]:

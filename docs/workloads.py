@@ -8,7 +8,9 @@ from pathlib import Path
 
 from llmb.planning import listing
 from llmb.planning.listing import TOLERANCE, disagreements
+from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.text.tables import Column, render
+from llmb.workload.bridge import FRAMEWORKS, NEMO
 from llmb.workload.flops import flops_convention, model_flops
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape
@@ -79,7 +81,9 @@ def page(workloads: Sequence[Workload]) -> str:
     found = {workload.key: read_published(workload) for workload in workloads}
     parts.append(FIGURES)
     for workload in workloads:
-        parts += [f"### {workload.key}", _figures(found[workload.key])]
+        groups = [[one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS]
+        tables = [write(group) for write, group in zip((_figures, _of_bridge), groups, strict=True) if group]
+        parts += [f"### {workload.key}", *tables] if tables else []
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -122,7 +126,7 @@ def _workload(workload: Workload) -> list[str]:
     parts += [_table(SHAPES, shapes)] if shapes else []
     releases = (listing.RELEASES,) if workload.is_training else ()
     parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
-    parts += [_table([*listing.rows_of(workload), *releases], listing.configurations(workload))]
+    parts += [_table([*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO))]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
         parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]
@@ -189,6 +193,20 @@ def _checkpoint(name: str, size: Size) -> list[dict[str, object]]:
 def _figures(found: Iterable[Figure]) -> str:
     rows = listing.figures(found)
     return _table([column for column in listing.figure_columns(rows) if column.key != "workload"], rows)
+
+
+def _of_bridge(found: Iterable[Figure]) -> str:
+    """The figures of Megatron-Bridge, a row for each configuration with all of its metrics."""
+    rows: dict[tuple[object, ...], dict[str, object]] = {}
+    figures = [*found]
+    for figure, row in zip(figures, listing.figures(figures), strict=True):
+        key = (figure.release, figure.model_size, figure.gpu_type, figure.dtype, figure.scale, figure.gbs)
+        rows.setdefault(key, dict(row))[figure.metric.name] = figure.value
+    kept = ("release", "model_size", "gpu_type", "dtype", "scale", "gbs", "window", "steps")
+    columns = [column for column in listing.FIGURES if column.key in kept]
+    columns += [Column(key=TOKENS_PER_SECOND_PER_GPU, heading="Tokens/s/GPU", show="{:g}".format, right=True)]
+    columns += [Column(key=TFLOPS_PER_GPU, heading="TFLOPS/GPU", show="{:g}".format, right=True)]
+    return "With Megatron-Bridge, by release of the image:\n\n" + _table(columns, list(rows.values()))
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> str:

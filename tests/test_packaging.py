@@ -15,7 +15,7 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
-PLUGINS = ["llama31", "nemotron4", "nemotronh"]
+PLUGINS = ["llama31", "microbench", "nemotron4", "nemotronh"]
 
 
 def project(folder: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from llmb.text.tables import escape
 from llmb.verdict.explain import Subject, explain
 from llmb.verdict.judge import pool_key
 from llmb.verdict.reference import References
+from llmb.workload.bridge import table_of
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
@@ -88,6 +89,9 @@ def row_of(context: Context, job: Job) -> Row | None:
     """The row of the workload's table for this job's GPUs and batch; None without one."""
     workload = context.workloads.get(job.workload)
     size = workload.sizes.get(job.model_size) if workload is not None else None
+    if workload is not None and job.release is not None:
+        own = table_of(workload).sizes.get(job.model_size)
+        return own.row(job.release, job.rows_of or job.gpu_type, job.dtype, job.scale) if own is not None else None
     rows = [row for row in size.rows if row.fits(job.gpu_type, job.dtype)] if size is not None else []
     batch = job.training.gbs if job.training is not None else None
     return next((row for row in rows if job.scale in row.scales.counts and row.batch(job.scale) == batch), None)

@@ -12,23 +12,41 @@ import click
 from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.errors import LlmbError, UsageError, describe
+from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
 from llmb.system import console
 from llmb.text.names import find_workload_and_size, squash_workload
 
 
 @click.command("list")
 @click.option("-w", "--workload", metavar="W", help="Show all rows of one workload, or of one size: W_SIZE.")
+@click.option("--framework", metavar="NAME", help="Only rows of one framework: nemo or bridge.")
+@click.option("--release", metavar="RELEASE", help="Only rows of one image release of Megatron-Bridge.")
 @click.option("--published", is_flag=True, help="Show the published figures.")
 @click.option("--check", is_flag=True, help="Check published figures against their step times.")
 @options.format_option
 @options.install_option
 @pass_context
-def command(context: Context, workload: str | None, published: bool, check: bool, fmt: str) -> None:
+def command(
+    context: Context,
+    workload: str | None,
+    framework: str | None,
+    release: str | None,
+    published: bool,
+    check: bool,
+    fmt: str,
+) -> None:
     """Show the workloads, and which of them are installed."""
     from llmb.cli.output import print_all
-    from llmb.planning import listing
+    from llmb.planning import framework as frameworks, listing
+    from llmb.workload.bridge import check_release
 
+    if framework is not None:
+        frameworks.check_framework(framework)
+    if release is not None:
+        try:
+            check_release(release)
+        except KeyFaultError as error:
+            raise UsageError(str(error), hint=error.hint, code=error.code, key="--release", value=release) from error
     installed = _find_installed(context.install_option)
     sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
@@ -42,8 +60,8 @@ def command(context: Context, workload: str | None, published: bool, check: bool
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
         one = context.workloads[key]
-        rows = [row for row in listing.configurations(one) if size in (None, row["size"])]
-        print_all(listing.rows_of(one), rows, fmt)
+        rows = [row for row in listing.configurations(one, framework, release) if size in (None, row["size"])]
+        print_all(listing.rows_of(one, framework), rows, fmt)
         for text in listing.declared(one) if fmt in ("table", "md") else ():
             say(text)
         return
@@ -128,4 +146,5 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
+    count = sum(one.step_time_s is not None for key in keys for one in found[key])
     say(f"{count} published figures checked: {what} with the step times (tolerance: {listing.TOLERANCE})")

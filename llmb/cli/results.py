@@ -249,13 +249,14 @@ def result_of(
     It is read from the run's summary where that is current, and kept there once the run has ended.
     """
     kept = summary.load(run) if state.is_end else None
-    current = kept is not None and window is None and state.is_final and kept.is_current(run, peak_tflops)
+    flops = flops_of(context, run.job)
+    current = kept is not None and window is None and state.is_final and kept.is_current(run, peak_tflops, flops)
     if current and kept is not None and kept.log_reader.spec.samples is not None:
         return kept.result_of(run)  # its plugin would read the log again to answer
     reader, missing = _reader(context, run, kept)
     if current and kept is not None and (kept.log_reader == reader or kept.is_log_gone(run)):
         return kept.result_of(run)
-    log, flops = find.log_of(run), flops_of(context, run.job)
+    log = find.log_of(run)
     stamps = summary.stamps_of(run, log, state) if window is None else None
     try:
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)

@@ -17,12 +17,18 @@ from llmb.workload.variables import Environment, check_passed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallConfig:
-    """How the installer built this directory."""
+    """How the installer built this directory.
+
+    ``framework``: whose images or environments it has, None where an earlier release did not record it;
+    ``bridge_release``: the image release of Megatron-Bridge.
+    """
 
     venv_type: Literal["uv", "venv", "conda"] = "venv"
     method: Literal["local", "slurm"] = "local"
     node_architecture: str = "x86_64"
     image_folder: Path | None = None
+    framework: Literal["nemo", "bridge", "both"] | None = None
+    bridge_release: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

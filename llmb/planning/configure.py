@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
+from llmb.planning.framework import bridge_dtypes
 from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
+from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.gpus import CPU, gpus_in_words, known_types
 from llmb.workload.model import ModelShape
 from llmb.workload.parameters import values_of
@@ -44,15 +46,19 @@ class ClusterLimits:
 class JobSpec:
     """One configuration of a JobRequest, names resolved and the command line's overrides applied.
 
-    ``params``: the given values of llmb's parameters; ``parameters``: those of the workload's own.
+    ``workload``: with the rows of ``framework`` and ``release``; ``params``: the given values of llmb's parameters;
+    ``parameters``: those of the workload's own; ``dotted``: those of the framework's settings, by dotted path.
     """
 
     workload: Workload
     size: str
     dtype: str
     scale: int
+    framework: str = NEMO
+    release: str | None = None
     params: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     profile: bool = False
     switches: Switches = NO_SWITCHES
@@ -83,7 +89,17 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
         rules.check_model(switches, size, spec.dtype, spec.label)
         rules.check_container(switches, spec.label, container=limits.needs_image)
         warnings += rules.check_checkpoint(switches, size, limits.rows, spec.scale, spec.label, force=force)
+    if spec.dotted and spec.framework != BRIDGE:
+        name = next(iter(spec.dotted))
+        message = f"{spec.label}: '{name}' is a setting of Megatron-Bridge, and this job trains with another framework"
+        hint = "omit it, or --framework bridge"
+        raise UsageError(message, hint=hint, code="dotted-without-bridge", key=name, value=name)
     job = _settle(spec, row, limits)
+    if job.rows_of is not None:
+        warnings.append(
+            f"{spec.label}: NVIDIA has no configuration of Megatron-Bridge for {limits.gpu_type}; "
+            f"that of {job.rows_of} is used, unmeasured there"
+        )
     job, ignored = _with_vboost(job, spec, row, limits)
     if job.training is not None:
         rules.check_splits(job.training, size, spec.label)
@@ -190,6 +206,10 @@ def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
 def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) -> Fault:
     message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
     there = f"its only dtype there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
+    if spec.framework == NEMO and spec.dtype in bridge_dtypes(spec.workload, spec.size, limits.rows):
+        hint = f"{there}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
+        place = spec.places.get(spec.dtype, "")
+        return Fault(message=message, place=place, hint=hint, code="dtype-unknown", key="dtype", value=spec.dtype)
     elsewhere = {dtype for size in spec.workload.sizes.values() for row in size.rows for dtype in row.dtype}
     is_meant = spec.dtype in elsewhere or nearest(spec.dtype, dtypes) is None
     hint = with_list_command(there if is_meant else suggest(spec.dtype, dtypes), spec.workload.key)
@@ -212,12 +232,13 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     training = _training(spec, row, size.model, label) if size.model is not None else None
     nodes, per_node = _nodes(spec, limits)
     mode = _mode(spec, row)
-    parameters = values_of(spec.workload.parameters, spec.parameters)
+    parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
     name = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
     if training is not None:
         name += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
         name += [*rules.expert_words(training), f"mbs{training.mbs}", f"gbs{training.gbs}"]
-    name += [f"{key}{value}" for key, value in parameters.items()]  # then what is not as published
+    name += [f"{key}{value}" for key, value in parameters.items()]
+    name += [f"{BRIDGE}{spec.release}"] if spec.framework == BRIDGE else []  # then what is not as published
     name += [word for word in mode.words if word.startswith("steps")]
     name += [f"layers{given['num_layers']}"] if "num_layers" in given else []
     name += [word for word in mode.words if not word.startswith("steps")]
@@ -243,6 +264,10 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
         training=training,
         parameters=parameters,
         switches=mode.switches,
+        framework=spec.framework,
+        release=spec.release,
+        rows_of=limits.rows if spec.framework == BRIDGE and limits.rows != limits.gpu_type else None,
+        dotted=spec.dotted,
     )
 
 
@@ -292,7 +317,7 @@ def _mode(spec: JobSpec, row: Row | None) -> rules.Mode:
             given_steps=spec.params.get("max_steps"),
             default_steps=steps,
             window=rules.profile_window(spec.workload, size, release, steps),
-            profiler=rules.PROFILED if size.nemo is None else rules.NSYS,
+            profiler=rules.NSYS if size.nemo is not None or spec.framework == BRIDGE else rules.PROFILED,
         )
     except UsageError as error:
         message = f"{spec.label}: {error.message}"

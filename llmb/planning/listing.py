@@ -10,6 +10,7 @@ from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_
 from llmb.stats.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.text import typed
 from llmb.text.tables import Column
+from llmb.workload.bridge import BRIDGE, NEMO, table_of
 from llmb.workload.flops import CONVENTIONS, OLD, Flops, model_flops, model_flops_old
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure, peak_of
@@ -136,6 +137,7 @@ PARAMETERS = Column(
 )
 INSTALLED = Column(key="installed", heading="Installed", show=lambda value: "yes" if value else "")
 
+_FRAMEWORK = (Column(key="framework", heading="Framework"), Column(key="release", heading="Image release"))
 _CASES = (
     Column(key="size", heading="Size"),
     Column(key="gpu", heading="GPU", show=", ".join),
@@ -157,14 +159,15 @@ _EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("e
 RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
 
 
-def rows_of(workload: Workload) -> tuple[Column, ...]:
+def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, ...]:
     """The columns for ``configurations``: those of training, and of experts, only where a model has them."""
     metrics = (METRICS,) if workload.metrics else ()
     trained = _TRAINED if workload.is_training else ()
     if any(size.model is not None and size.model.moe is not None for size in workload.sizes.values()):
         at = [column.key for column in trained].index("mbs")
         trained = (*trained[:at], *_EXPERTS, *trained[at:])
-    return (*_CASES, *metrics, *trained, _MEMORY)
+    shown = _FRAMEWORK if workload.bridge is not None and framework != NEMO else ()
+    return (*_CASES, *shown, *metrics, *trained, _MEMORY)
 
 
 def sizes_of(workloads: Iterable[Workload]) -> tuple[Column, ...]:
@@ -189,11 +192,12 @@ def _metric_in_words(spec: MetricSpec) -> str:
 
 
 def _declared(workload: Workload, size: Size) -> dict[str, Any]:
-    """The declared metrics of a size, its headline first, and the workload's parameters, as data."""
+    """The declared metrics of a size, its headline first, and its parameters, as data."""
     specs = {spec.name: spec for spec in workload.metrics}
+    names = workload.parameters if size.parameters is None else size.parameters
     return {
         "metrics": [typed.to_data(specs[name]) for name in size.metrics or specs],
-        "parameters": typed.to_data(workload.parameters),
+        "parameters": {name: typed.to_data(workload.parameters[name]) for name in names},
     }
 
 
@@ -218,16 +222,31 @@ def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
     ]
 
 
-def configurations(workload: Workload) -> list[dict[str, Any]]:
-    """A row of ROWS, with further keys for programs, for each row of a workload's table; fields of training are None
-    without a model.
+def configurations(
+    workload: Workload, framework: str | None = None, release: str | None = None
+) -> list[dict[str, Any]]:
+    """A row of ROWS, with further keys for programs, for each row of a workload's tables; fields of training are None
+    without a model. ``framework`` and ``release`` (of Megatron-Bridge) select rows.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
+    rows: list[tuple[str, str | None, str, Row]] = [
+        (NEMO, None, name, row) for name, size in workload.sizes.items() for row in size.rows
+    ]
+    if workload.bridge is not None:
+        table = table_of(workload)
+        rows += [(BRIDGE, own, name, row) for name in table.sizes for own, row in table.of(name)]
     return [
-        {"size": name, **_configuration(row), **_training(row, size.model), **_declared(workload, size)}
-        for name, size in workload.sizes.items()
-        for row in size.rows
+        {
+            "size": name,
+            "framework": kind,
+            "release": own,
+            **_configuration(row),
+            **_training(row, workload.sizes[name].model),
+            **_declared(workload, workload.sizes[name]),
+        }
+        for kind, own, name, row in rows
+        if framework in (None, kind) and release in (None, own)
     ]
 
 
@@ -280,6 +299,7 @@ FIGURES = (
     Column(key="scale", heading="GPUs", right=True),
     Column(key="gbs", heading="GBS", right=True),
     Column(key="parameters", heading="Parameters", show=lambda own: " ".join(f"{k}={v}" for k, v in own.items())),
+    Column(key="framework", heading="Framework"),
     Column(key="window", heading="Window"),
     Column(key="steps", heading="Steps", right=True),
     Column(key="metric", heading="Metric"),
@@ -294,9 +314,10 @@ FIGURES = (
 
 
 def figure_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """The columns of a table of figures: without empty ones, and a step time is shown as such."""
+    """The columns of a table of figures: without empty ones, with a step time as such, the framework if not NeMo."""
     omitted = {own.key for own in FIGURES if rows and not any(row[own.key] for row in rows)}
     omitted |= {"metric", "value", "unit"} if all(row["metric"] == STEP_TIME for row in rows) else {"step_time_s"}
+    omitted |= {"framework"} if all(row["framework"] == NEMO for row in rows) else set()
     return [own for own in FIGURES if own.key not in omitted]
 
 

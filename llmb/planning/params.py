@@ -25,9 +25,10 @@ _OF_TRAINING = {
 }
 
 
-def known_names(workload: Workload) -> tuple[str, ...]:
-    """The names that ``--set`` and ``params`` take for ``workload``: llmb's, then its own."""
-    return (*(sw.PARAMS if workload.is_training else OF_ALL), *workload.parameters)
+def known_names(workload: Workload, size: str | None = None) -> tuple[str, ...]:
+    """The names that ``--set`` and ``params`` take for ``workload``, or one size of it: llmb's, then its own."""
+    own = workload.parameters if size is None else workload.parameters_of(size)
+    return (*(sw.PARAMS if workload.is_training else OF_ALL), *own)
 
 
 def applicable(
@@ -62,12 +63,13 @@ def _refused(name: str, message: str, hint: str) -> Fault:
     return Fault(message=message, hint=hint, code="not-training", key=name)
 
 
-def faults_of_parameters(workload: Workload, given: Mapping[str, tuple[str, ...]]) -> Iterator[Fault]:
-    """A fault for each of the ``given`` parameters that ``workload`` does not declare, and for each invalid value."""
+def faults_of_parameters(workload: Workload, size: str, given: Mapping[str, tuple[str, ...]]) -> Iterator[Fault]:
+    """A fault for each of the ``given`` parameters that ``size`` does not have, and for each invalid value."""
     for name, values in given.items():
-        own = workload.parameters.get(name)
+        own = workload.parameters_of(size).get(name)
         if own is None:
-            message, hint = f"{workload.key} has no parameter '{name}'", suggest(name, known_names(workload))
+            which = f"{workload.key} {size}" if name in workload.parameters else workload.key
+            message, hint = f"{which} has no parameter '{name}'", suggest(name, known_names(workload, size))
             if name in sw.NAMES:
                 hint = f"'{name}' is a key of its own, not one of 'params'"
             yield Fault(message=message, hint=hint, code="param-unknown", key=name, value=name)

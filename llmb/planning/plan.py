@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
-from llmb.planning import params
+from llmb.planning import framework, params
 from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
+from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.spec import Workload
 from llmb.workload.switches import NO_SWITCHES, PROFILE_DETAILS, Switches, merged
 from llmb.workload.variables import check_name
@@ -40,6 +41,9 @@ class JobOverrides:
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    framework: str | None = None
+    release: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     force: bool = False
 
@@ -68,12 +72,17 @@ def make_plan(
         except UsageError as error:
             faults |= dict.fromkeys(_faults(error, request, request.header or request.place))
             continue
-        wrong = list(_wrong_settings(request, workload, overrides))
+        wrong = list(_wrong_settings(request, workload, size, overrides))
         faults |= dict.fromkeys(wrong)
         own += wrong
         limits = limits_of(config, gpu_type, workload.key)
         warnings |= dict.fromkeys(_duplicates(request))
-        for spec, repeats in _specs(request, workload, size, limits, overrides):
+        try:
+            chosen = framework_of(request, workload, size, config, gpu_type, overrides)
+        except UsageError as error:
+            faults |= dict.fromkeys(_faults(error, request, request.place))
+            continue
+        for spec, repeats in _specs(request, chosen, size, limits, overrides):
             try:
                 job, unusual = configure(spec, limits, force=overrides.force)
             except UsageError as error:
@@ -102,7 +111,7 @@ def resolve(
     ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own); hints offer what runs on it.
     """
     sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
-    here = {key: list(workload.on(rows or gpu_type)) for key, workload in workloads.items()}
+    here = framework.SizesHere(workloads, rows or gpu_type)
     key, size = find_workload_and_size(request.workload, sizes, on=gpu_type, here=here)
     if request.size is None:
         if size is None and request.place:
@@ -136,8 +145,35 @@ def only_gpu_type(
     except UsageError:  # the plan reports it, with every other fault
         return None
     types = dict.fromkeys([config.gpu_type, *config.gpu_types])
-    able = [name for name in types if workload.sizes[size].dtypes(config.rows_for(name))]
+    able = [name for name in types if _runs_on(request, workload, size, config.rows_for(name))]
     return (workload.key, size, able[0]) if len(able) == 1 and able[0] != config.gpu_type else None
+
+
+def _runs_on(request: JobRequest, workload: Workload, size: str, gpu: str) -> bool:
+    has_nemo = bool(workload.sizes[size].dtypes(gpu)) and request.framework != BRIDGE
+    has_bridge = request.framework != NEMO and bool(framework.releases_of(workload, size, gpu))
+    return has_nemo or has_bridge
+
+
+def framework_of(
+    request: JobRequest,
+    workload: Workload,
+    size: str,
+    config: ClusterConfig,
+    gpu_type: str,
+    overrides: JobOverrides | None = None,
+) -> framework.Framework:
+    """The framework of a request's jobs, as ``overrides`` and the request select it. Raises UsageError."""
+    overrides = overrides or JobOverrides()
+    return framework.choose(
+        workload,
+        size,
+        config.rows_for(gpu_type),
+        config.install,
+        framework=overrides.framework or request.framework,
+        release=overrides.release or request.release,
+        dtypes=request.dtypes,
+    )
 
 
 def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str) -> bool:
@@ -147,6 +183,8 @@ def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config:
     rows = config.rows_for(gpu_type)
     try:
         workload, name = resolve(request, workloads, gpu_type, rows)
+        if framework_of(request, workload, name, config, gpu_type).name == BRIDGE:
+            return False
     except UsageError:  # the plan reports it, with every other fault
         return False
     size, dtype = workload.sizes[name], next(iter(request.dtypes), workload.default_dtype)
@@ -174,25 +212,29 @@ def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLim
 
 
 def _specs(
-    request: JobRequest, workload: Workload, size: str, limits: ClusterLimits, overrides: JobOverrides
+    request: JobRequest, chosen: framework.Framework, size: str, limits: ClusterLimits, overrides: JobOverrides
 ) -> Iterator[tuple[JobSpec, int]]:
     """Every combination of a request, dtypes × scales × param values, with its repeats; and the profiled one."""
+    workload = chosen.workload
     supported = workload.sizes[size].dtypes(limits.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
     given = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
     swept, switches = params.applicable(workload, given, merged((request.switches, overrides.switches)))
     own = {**request.parameters, **{name: (value,) for name, value in overrides.parameters.items()}}
-    own = {name: values for name, values in own.items() if name in workload.parameters}
+    own = {name: values for name, values in own.items() if name in workload.parameters_of(size)}
     traced = TRACE_VARIABLES if switches.nccl_trace else {}  # overrides a cluster's NCCL_DEBUG, which may silence it
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
         for values, texts in itertools.product(itertools.product(*swept.values()), itertools.product(*own.values())):
             spec = JobSpec(
                 workload=workload,
                 size=size,
-                dtype=dtype,
+                framework=chosen.name,
+                release=chosen.release,
+                dtype=chosen.dtype(dtype, size, limits.rows),
                 scale=scale,
                 params=dict(zip(swept, values, strict=True)),
                 parameters=dict(zip(own, texts, strict=True)),
+                dotted={**request.dotted, **overrides.dotted},
                 env={**request.env, **traced, **overrides.env},
                 profile=request.profile and workload.is_training,
                 switches=switches,
@@ -203,14 +245,14 @@ def _specs(
                 yield replace(spec, profile=True), 1
 
 
-def _wrong_settings(request: JobRequest, workload: Workload, overrides: JobOverrides) -> Iterator[Fault]:
-    """The faults of parameters and switches that the workload does not have, and of values of its parameters."""
+def _wrong_settings(request: JobRequest, workload: Workload, size: str, overrides: JobOverrides) -> Iterator[Fault]:
+    """The faults of parameters and switches that the size does not have, and of values of its parameters."""
     for name, value in overrides.parameters.items():
-        for fault in params.faults_of_parameters(workload, {name: (value,)}):
+        for fault in params.faults_of_parameters(workload, size, {name: (value,)}):
             yield replace(fault, place=f"--set {name}={value}")
     listed = {name: values for name, values in request.parameters.items() if name not in overrides.parameters}
     found = [
-        *params.faults_of_parameters(workload, listed),
+        *params.faults_of_parameters(workload, size, listed),
         *params.faults_of_training(
             workload,
             dict.fromkeys([*request.params, *overrides.params]),

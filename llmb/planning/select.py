@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import UsageError
+from llmb.planning.framework import Framework, discovered
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_workload_and_size, squash_workload, suggest
+from llmb.workload.bridge import DTYPES, spelled
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import NO_SWITCHES, Switches
 
@@ -16,7 +18,10 @@ Name = tuple[str, str | None]  # a workload's key, and one of its sizes or None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The filters of ``submit-all``; empty tuples and None select everything. ``workloads`` are keys or key_size."""
+    """The filters of ``submit-all``; empty tuples and None select everything. ``workloads`` are keys or key_size.
+
+    ``framework`` and ``release``: in which discovery looks, None: what the GPU type and the install have.
+    """
 
     max_scale: int | None = None
     min_scale: bool = False
@@ -26,6 +31,8 @@ class Selection:
     repeats: int | None = None
     profile: bool = False
     strong_scaling: bool = False
+    framework: str | None = None
+    release: str | None = None
 
     @property
     def names_scales(self) -> bool:
@@ -54,16 +61,16 @@ def narrow(
     kept = [
         job
         for job in jobs
-        if (not selection.dtypes or job.dtype in selection.dtypes)
+        if (not selection.dtypes or _has_dtype(job, selection.dtypes))
         and (not selection.scales or job.scale in selection.scales)
         and (selection.max_scale is None or job.scale <= selection.max_scale)
         and (not wanted or any(_is(job, name) for name in wanted))
     ]
     if selection.min_scale:
-        smallest: dict[tuple[str, str, str], int] = {}
+        smallest: dict[tuple[str, ...], int] = {}
         for job in sorted(kept, key=lambda job: job.scale):
-            smallest.setdefault((job.workload, job.model_size, job.dtype), job.scale)
-        kept = [job for job in kept if job.scale == smallest[job.workload, job.model_size, job.dtype]]
+            smallest.setdefault((job.workload, job.model_size, job.dtype, job.framework), job.scale)
+        kept = [job for job in kept if job.scale == smallest[job.workload, job.model_size, job.dtype, job.framework]]
     unmatched = _unmatched_in_list(jobs, selection, wanted)
     if jobs and not kept:
         why = f": {'; '.join(unmatched)}" if unmatched else ""
@@ -73,7 +80,8 @@ def narrow(
 
 
 def _unmatched_in_list(jobs: Sequence[Job], selection: Selection, wanted: Sequence[Name]) -> list[str]:
-    scales, dtypes = {job.scale for job in jobs}, {job.dtype for job in jobs}
+    scales = {job.scale for job in jobs}
+    dtypes = {dtype for dtype in selection.dtypes if any(_has_dtype(job, (dtype,)) for job in jobs)}
     found = [f"no job of the list has scale {scale}" for scale in selection.scales if scale not in scales]
     found += [f"no job of the list has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
     return found + [
@@ -118,14 +126,18 @@ def discover(
                 found.skip(key, None, f"{key} is not installed: skipped")
                 found.named |= {name for name in wanted if name[0] == key}
             continue
-        for name, size in workload.on(rows).items():
+        own = discovered(workload, rows, config.install, selection.framework, selection.release)
+        if own is None:
+            found.skip(key, None, f"{key} has no configuration for Megatron-Bridge on {gpu_type}: skipped")
+            continue
+        for name, size in own.workload.on(rows).items():
             if wanted and (key, None) not in wanted and (key, name) not in wanted:
                 continue
             if selection.profile and not workload.is_training:
                 found.skip(key, name, f"{key} trains no model and cannot be profiled: skipped")
                 continue
             if (size.discover is None or rows in size.discover) or (key, name) in wanted:
-                _add_requests(found, key, name, size, rows, selection)
+                _add_requests(found, own, name, size, rows, selection)
     found.skipped += _unmatched(found, selection, wanted, gpu_type)
     if not found.requests:
         kind = " with strong scaling" if selection.strong_scaling else ""
@@ -144,6 +156,7 @@ def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> N
         raise UsageError(message, hint="omit one of them", code="scale-conflict", key="scale")
     sizes = [size for workload in workloads.values() for size in workload.sizes.values()]
     known = list(dict.fromkeys(dtype for size in sizes for row in size.rows for dtype in row.dtype))
+    known += [dtype for dtype in DTYPES if dtype not in known and any(own.bridge for own in workloads.values())]
     for dtype in selection.dtypes:
         if dtype not in known:
             message = f"no workload has a dtype '{dtype}'"
@@ -158,15 +171,16 @@ def _unmatched(found: _Discovery, selection: Selection, wanted: Sequence[Name], 
         for key, size in wanted
         if (key, size) not in taken | found.named
     ]
-    dtypes = {dtype for item in found.requests for dtype in item.dtypes}
+    dtypes = {dtype for dtype in selection.dtypes for item in found.requests if _is_dtype(dtype, item.dtypes[0])}
     return reasons + [f"nothing on {gpu_type} has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
 
 
-def _add_requests(found: _Discovery, key: str, name: str, size: Size, gpu: str, selection: Selection) -> None:
+def _add_requests(found: _Discovery, own: Framework, name: str, size: Size, gpu: str, selection: Selection) -> None:
     """Add a request for each dtype and scale of a size."""
+    key = own.workload.key
     for dtype in size.dtypes(gpu):
         tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
-        if not tested or (selection.dtypes and dtype not in selection.dtypes):
+        if not tested or (selection.dtypes and not any(_is_dtype(one, dtype) for one in selection.dtypes)):
             continue
         scales = choose_scales(tested, selection, exact=size.exact_scales)
         if not scales:
@@ -179,6 +193,8 @@ def _add_requests(found: _Discovery, key: str, name: str, size: Size, gpu: str, 
                 scales=(scale,),
                 repeats=selection.repeats or 1,
                 profile=selection.profile,
+                framework=own.name,
+                release=own.release,
                 switches=Switches(strong_scaling=True) if selection.strong_scaling else NO_SWITCHES,
             )
             for scale in scales
@@ -203,6 +219,15 @@ def choose_scales(tested: Sequence[int], selection: Selection, *, exact: bool) -
 def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
     """The key and the size (None for all) of a filter's name. Raises UsageError."""
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in workloads.items()})
+
+
+def _has_dtype(job: Job, dtypes: Iterable[str]) -> bool:
+    return any(_is_dtype(dtype, job.dtype) for dtype in dtypes)
+
+
+def _is_dtype(named: str, dtype: str) -> bool:
+    """Whether the filter ``named`` selects ``dtype``: fp8 is fp8_cs too."""
+    return spelled(named, (dtype,)) == dtype
 
 
 def _is(job: Job, name: Name) -> bool:

@@ -4,13 +4,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from llmb.errors import Fault, UsageError
 from llmb.runs.job import JobList, JobRequest
 from llmb.text import typed, yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey, KeyPath
-from llmb.workload.switches import PARAMS, Count, Switches, merged
+from llmb.workload.switches import PARAMS, Count, Switches, is_dotted, merged
 from llmb.workload.variables import JobEnvironment
 
 
@@ -21,17 +21,19 @@ def _not_empty(values: tuple[object, ...]) -> None:
 
 Counts = Annotated[tuple[Count, ...], _not_empty]
 Texts = Annotated[tuple[str, ...], _not_empty]
+Settings = tuple[str | float | bool | None, ...]
 
 
 class ParamName(str):
-    """The name of a parameter: one of llmb's, or one that the workload declares, whose values are text."""
+    """The name of a parameter: one of llmb's, a dotted path of the framework's settings, or one that the workload
+    declares, whose values are text."""
 
     __slots__ = ()
 
     @staticmethod
     def type_of(name: str) -> object:
         """The type of its value. Names and texts are checked when jobs are planned, with the workload."""
-        return Counts if name in PARAMS else Texts
+        return Counts if name in PARAMS else Settings if is_dotted(name) else Texts
 
 
 Params = dict[ParamName, tuple[Any, ...]]
@@ -51,6 +53,8 @@ class Keys(Switches):
 
     max_steps: Count | None = None
     gbs: Count | None = None
+    framework: Literal["nemo", "bridge"] | None = None
+    release: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +219,18 @@ def _request(
         proxy=pick("proxy", False),
         env={name: str(value) for layer in keys if isinstance(layer, Overrides) for name, value in layer.env.items()},
         params={name: values for name, values in params.items() if name in PARAMS},
-        parameters={name: values for name, values in params.items() if name not in PARAMS},
+        parameters={name: values for name, values in params.items() if name not in PARAMS and not is_dotted(name)},
+        dotted={name: values[-1] for name, values in params.items() if is_dotted(name)},
+        framework=_last(keys, "framework"),
+        release=_last(keys, "release"),
         switches=merged(keys),
     )
+
+
+def _last(layers: Iterable[Keys], name: str) -> str | None:
+    """The value of a key in the last layer that sets it."""
+    given: list[str] = [value for layer in layers if (value := getattr(layer, name)) is not None]
+    return given[-1] if given else None
 
 
 def _params(layer: Keys) -> dict[str, tuple[Any, ...]]:

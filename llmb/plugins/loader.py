@@ -76,6 +76,7 @@ class Plugins:
     manager: pluggy.PluginManager
     default: str
     problems: list[Problem] = field(default_factory=list)
+    known_flops: dict[tuple[str, api.ModelShape], api.Flops | None] = field(default_factory=dict)
     callers: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
 
     @property
@@ -147,8 +148,10 @@ class Plugins:
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
         """The operations of one sample of ``shape`` by the plugin's own formula; None for llmb's."""
-        answer: api.Flops | None = self._ask("llmb_flops", (api.Flops,), {"workload": workload, "shape": shape})
-        return answer
+        key = (workload.key, shape)
+        if key not in self.known_flops:  # thousands of runs have few shapes, and the hook is pure
+            self.known_flops[key] = self._ask("llmb_flops", (api.Flops,), {"workload": workload, "shape": shape})
+        return self.known_flops[key]
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""

@@ -126,7 +126,7 @@ def _with_notes(made: Sequence[Entry]) -> list[Entry]:
     return [replace(entry, note=note) for entry, note in zip(made, distinguishing(titled), strict=True)]
 
 
-_MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
+_MODEL = ("workload", "model_size", "dtype", "gpu_type", "framework", "seq_length", "num_layers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

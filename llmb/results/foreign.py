@@ -7,14 +7,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.samples import Samples
 from llmb.results.result import Configuration, Override
 from llmb.text.names import find_size, squash, squash_workload
+from llmb.workload.bridge import BRIDGE, DTYPES, NEMO, spelled, table_of, with_bridge
 from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape
 from llmb.workload.parameters import Parameter, values_of
 from llmb.workload.rows import Row
-from llmb.workload.spec import Workload
+from llmb.workload.spec import Size, Workload
 
 _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, and those of the older launcher
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
@@ -24,6 +26,7 @@ _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
 _SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")
+_BRIDGE = re.compile(r"(?:^|_)bridge(\d[\d.]*)(?:_|$)")
 _CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
 
 
@@ -32,9 +35,9 @@ class Description:
     """The settings of a run, as far as they are known; fields are those of ``Configuration``.
 
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
-    ``fp8``: how it scales, unless delayed. ``model`` has the run's own layer count; ``flops``: of one sample of it by
-    its plugin's own formula, None for llmb's. ``untrained``: of a size that trains no model; ``parameters``: of the
-    workload's own, by name.
+    ``fp8``: how it scales, unless delayed; ``release``: of Megatron-Bridge's image. ``model`` has the run's own layer
+    count; ``flops``: of one sample of it by its plugin's own formula, None for llmb's. ``untrained``: of a size that
+    trains no model; ``parameters``: of the workload's own, by name.
     """
 
     workload: str | None = None
@@ -57,6 +60,8 @@ class Description:
     saves: bool | None = None
     loads: bool | None = None
     fp8: str | None = None
+    framework: str | None = None
+    release: str | None = None
     untrained: bool | None = None
     parameters: Mapping[str, str] | None = None
     flops: Flops | None = None
@@ -99,6 +104,8 @@ class Description:
             nccl_trace=bool(self.traced),
             saves=bool(self.saves),
             loads=bool(self.loads),
+            framework=self.framework or NEMO,
+            release=self.release,
         )
 
 
@@ -128,7 +135,13 @@ def describe_log(
     for found in (*(_of_name(name, workloads, dtypes) for name in names), _of_folders(path, workloads)):
         if found is not NOTHING and _agree(named, found):
             named = _or_else(named, found)
-    return _completed(_or_else(_or_else(given, logged), named), workloads)
+    found = _or_else(_or_else(given, logged), named)
+    workload = workloads.get(found.workload or "")
+    if found.framework is None and workload is not None and workload.bridge and samples.framework == MEGATRON_NAME:
+        found = replace(found, framework=BRIDGE)  # NeMo prints other lines
+    if found.framework == BRIDGE and found.dtype is not None:
+        found = replace(found, dtype=spelled(found.dtype, DTYPES))
+    return _completed(found, workloads)
 
 
 def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
@@ -190,6 +203,8 @@ def _of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[st
         traced=bool(_TRACED.search(tail)) or None,
         loads=bool(_LOADS.search(tail)) or None,
         fp8="current" if _CURRENT.search(tail) else None,
+        framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else None,
+        release=bridge[1] if bridge else None,
         parameters=_parameters(tail, workloads[key].parameters) or None,
     )
 
@@ -238,8 +253,9 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     """With the model's shape, and the batch and parallelism where the workload's table allows only one."""
     workload = workloads.get(found.workload or "")
     size = workload.sizes.get(found.size or "") if workload else None
-    if size is None:
+    if workload is None or size is None:
         return found
+    size = _of_bridge(workload, found.size or "", size, found.release) if found.framework == BRIDGE else size
     rows = [row for row in size.rows if found.gpus in row.scales.counts and found.dtype in row.dtype]
     rows = [row for row in rows if found.gpu_type is None or row.fits(found.gpu_type, found.dtype or "")]
     layers = {row.layers for row in rows}
@@ -258,6 +274,14 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     if size.model is None and workload is not None:
         return replace(found, untrained=True, parameters=values_of(workload.parameters, found.parameters or {}))
     return replace(found, **_split_of(found, rows))
+
+
+def _of_bridge(workload: Workload, name: str, size: Size, release: str | None) -> Size:
+    """``size`` with the rows of Megatron-Bridge's ``release``, the newest where that is unknown."""
+    own = table_of(workload).sizes.get(name)
+    if own is None:
+        return size
+    return with_bridge(workload, release if release in own.rows else next(iter(own.rows))).sizes[name]
 
 
 def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def result_of_run(
         model=training.model if training else None,
         flops=flops,
         traced=bool(job.switches.nccl_trace) or None,
+        framework=job.framework,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
     metrics = _metrics(samples, reader, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
@@ -180,7 +181,11 @@ def _metrics(
     """What the steps measured over ``window`` (the default one where None); ``profiled``: why it is known to be."""
     if steps:  # in the numbers of the log, as far as its lines cover it
         first = samples.first
-        wanted = measure.default_window(steps, first) if window is None else window.of(steps, first)
+        wanted = (
+            measure.default_window(steps, first, framework=found.framework)
+            if window is None
+            else window.of(steps, first)
+        )
         used: Window | None = measure.covered(samples, wanted)
     else:
         used = None if window is None or window.first < 0 else window

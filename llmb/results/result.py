@@ -23,7 +23,7 @@ from llmb.stats.metrics import (
     Measured,
 )
 
-_USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
+_USUAL_FP8, _USUAL_TOKENIZER, _USUAL_FRAMEWORK = "delayed", "null", "nemo"
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
 STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
@@ -37,7 +37,9 @@ class Configuration:
 
     ``gbs`` in samples, ``seq_length`` in tokens, ``scale`` in GPUs. ``fp8``: how dtype fp8 scales, unless delayed;
     ``tokenizer``: unless the null tokenizer; ``nccl_trace``, ``saves``, ``loads``: what the run did besides training;
-    ``vboost``: whether it was to be raised on each node first.
+    ``vboost``: whether it was to be raised on each node first. ``framework``: nemo, or bridge with the image
+    ``release``; ``rows_of``: the GPU type whose rows it used, None for its own; ``dotted``: settings that the user
+    changed.
     """
 
     workload: str
@@ -64,16 +66,21 @@ class Configuration:
     saves: bool = False
     loads: bool = False
     vboost: bool | None = None
+    framework: str = "nemo"
+    release: str | None = None
+    rows_of: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
         """Equal for equal configurations."""
-        return _plain(self), tuple(sorted(self.parameters.items())), tuple(sorted(self.env.items()))
+        return _plain(self), *(tuple(sorted(own.items())) for own in _mappings(self))
 
 
-_plain = attrgetter(*(own.name for own in fields(Configuration) if own.name not in ("parameters", "env")))
+_plain = attrgetter(*(own.name for own in fields(Configuration) if own.default_factory is not dict))
+_mappings = attrgetter(*(own.name for own in fields(Configuration) if own.default_factory is dict))
 
 
 def configuration_of(job: Job) -> Configuration:
@@ -85,6 +92,7 @@ def configuration_of(job: Job) -> Configuration:
         "nccl_trace": bool(switches.nccl_trace),
         "saves": bool(switches.save_checkpoint),
         "loads": switches.load_checkpoint is not None,
+        "dotted": dict(job.dotted),
         "parameters": dict(job.parameters),
         "env": dict(job.env),
     }
@@ -379,6 +387,8 @@ _SETTINGS = {
     "image": "{}",
     "vboost": "vboost",
     "gpus_per_node": "{} GPUs per node",
+    "framework": "{}",
+    "rows_of": "rows of {}",
 }
 
 
@@ -399,11 +409,11 @@ def settings_of(
     if own is None:
         return found
     for setting in fields(Configuration):
-        if setting.name not in (*without, "env", "parameters"):
+        if setting.name not in (*without, "env", "parameters", "dotted"):
             value = getattr(own, setting.name)
             text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
-            found[setting.name] = "" if value is None or value is False else text.format(value)
-    named = {**({} if "parameters" in without else own.parameters), **own.env}
+            found[setting.name] = "" if value in (None, False, _USUAL_FRAMEWORK) else text.format(value)
+    named = {**({} if "parameters" in without else own.parameters), **own.dotted, **own.env}
     return found | {name: f"{name}={value}" for name, value in sorted(named.items())}
 
 

@@ -27,6 +27,7 @@ from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.system import files
 from llmb.text import typed
+from llmb.workload.flops import Flops, flops_of
 
 SUMMARY = "summary.json"
 SCHEMA_VERSION = 1
@@ -85,9 +86,16 @@ class Summary:
         """How the log was read."""
         return self.reader or _DEFAULT
 
-    def is_current(self, run: RunRecord, peak_tflops: float | None) -> bool:
-        """Whether nothing that it was made from has changed since, but that the log may have been deleted."""
+    def is_current(self, run: RunRecord, peak_tflops: float | None, flops: Flops | None = None) -> bool:
+        """Whether nothing that it was made from has changed since, but that the log may have been deleted.
+
+        ``flops``: of one sample by the plugin's own formula, None for llmb's.
+        """
         same_llmb = (self.llmb_version, self.peak_tflops) == (__version__, peak_tflops)
+        if self.result.model_flops is not None and run.job.training is not None:
+            own = flops or flops_of(run.job.training.model)
+            same_formula = (self.result.model_flops, self.result.flops_convention) == (own.total, own.convention)
+            same_llmb = same_llmb and same_formula
         # Checkpoints are looked at each time: they are large, so they may be deleted.
         if same_llmb and self.result.checkpoints is None:
             folder = f"{run.directory}/"

@@ -15,9 +15,11 @@ class JobRequest:
 
     ``size`` None is the workload's default. ``params`` maps a name of ``switches.PARAMS`` to the values to sweep,
     ``parameters`` a name that the workload declares.
-    ``add_profile`` adds one profiled job to each configuration. ``place`` is the task's file and line (``jobs.txt:4``),
-    ``header`` those of its workload; ``places`` those of each dtype and scale, ``key_places`` those of each key that is
-    set. A ``faulty`` request was read only in part: it is checked further, and never becomes a job.
+    ``add_profile`` adds one profiled job to each configuration. ``framework`` None is what the size and the install
+    have, ``release`` (of Megatron-Bridge's images) None the newest; ``dotted``: settings of the framework by dotted
+    path. ``place`` is the task's file and line (``jobs.txt:4``), ``header`` those of its workload; ``places`` those of
+    each dtype and scale, ``key_places`` those of each key that is set. A ``faulty`` request was read only in part: it
+    is checked further, and never becomes a job.
     """
 
     workload: str
@@ -31,6 +33,9 @@ class JobRequest:
     env: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    framework: str | None = None
+    release: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     place: str = ""
     header: str = ""
@@ -79,8 +84,8 @@ class Job:
     ``gpu_type`` is the cluster's name for it; ``training``: None if the workload trains no model; ``parameters``: the
     values of the workload's own parameters, as text. ``switches``: those that no other field has. ``vboost``: whether
     the script raises it on each node first, None where llmb does not set it. ``framework``: whose rows it follows;
-    ``release``: for Megatron-Bridge, the release of the image; ``dotted``: the user's values for settings of the
-    framework, by dotted path.
+    ``release``: for Megatron-Bridge, the release of the image; ``rows_of``: the GPU type whose rows of Megatron-Bridge
+    it uses, None for its own; ``dotted``: the user's values for settings of the framework, by dotted path.
     """
 
     workload: str
@@ -103,6 +108,7 @@ class Job:
     vboost: bool | None = None
     framework: str = "nemo"
     release: str | None = None
+    rows_of: str | None = None
     dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
 
     @property

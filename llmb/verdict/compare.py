@@ -27,7 +27,7 @@ from llmb.verdict.reference import LOADS, SAME, comparable, not_described
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
 _SPLIT = ("tp", "pp", "cp", "ep", "etp", "mbs", "gpus_per_node")  # None where a log omits them
-_NOT_IN_LOGS = (*_SPLIT, "vboost")
+_NOT_IN_LOGS = (*_SPLIT, "vboost", "release", "rows_of")
 # What a run does besides measuring, in words.
 _DOES = {
     "saves": "saves checkpoints",
@@ -205,8 +205,9 @@ def _distance(configuration: Configuration, window: Window | None, other: Result
 
 def differences(ours: Configuration, theirs: Configuration) -> list[str]:
     """The settings, besides those of SAME, that differ: ``tp 4, not 2``. Unknown parallelism does not differ."""
-    names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env"))
+    names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env", "dotted"))
     found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
+    found += [(name, ours.dotted.get(name), theirs.dotted.get(name)) for name in sorted({*ours.dotted, *theirs.dotted})]
     variables = sorted({*ours.env, *theirs.env})
     found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
     found = [(name, own, other) for name, own, other in found if own != other]

@@ -17,6 +17,7 @@ SAME = {
     "workload": "{}",
     "model_size": "size {}",
     "gpu_type": "{}",
+    "framework": "framework {}",
     "dtype": "{}",
     "scale": "{} GPUs",
     _PARAMETERS: "{}",  # each of them on its own
@@ -30,7 +31,9 @@ LOADS = "a run that loads a checkpoint has one step, which measures the load"
 def find_reference(
     configuration: Configuration, figures: Sequence[Figure], release: str | None = None, metrics: Metrics | None = None
 ) -> tuple[Figure | None, str]:
-    """The comparable figure of ``release``, of the newest one where None; without one, None and the reason.
+    """The comparable figure of ``release``; where None, of the run's own image, else the newest.
+
+    Without one, None and the reason.
 
     ``metrics``: what the run measured; None: any metric is comparable. A figure of the headline metric is preferred,
     then the first of the file.
@@ -46,7 +49,11 @@ def find_reference(
     if not chosen:
         return None, f"release {release} publishes no figure for it; these do: {', '.join(releases(measured))}"
     headline = None if metrics is None else metrics.headline
-    return max(chosen, key=lambda one: (release_order(one.release), one.metric.name == headline)), ""
+
+    def order(one: Figure) -> tuple[object, ...]:
+        return one.release == configuration.release, release_order(one.release), one.metric.name == headline
+
+    return max(chosen, key=order), ""
 
 
 class References:

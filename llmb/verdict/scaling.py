@@ -90,7 +90,7 @@ class Point:
 
 
 _GROWS = (*TITLE, "gbs", "parameters")  # what may differ between the points of a series, and what every row shows
-_MODEL = ("workload", "model_size", "dtype", "gpu_type", "seq_length", "num_layers")
+_MODEL = ("workload", "model_size", "dtype", "gpu_type", "framework", "seq_length", "num_layers")
 
 
 def scaling_points(results: Iterable[Result]) -> list[Point]:

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of Megatron-Bridge, by image release: what NVIDIA's launch scripts configure, read from bridge.yaml."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from llmb.errors import KeyFaultError
 from llmb.text import typed, yamlfile
+from llmb.text.names import suggest
 from llmb.workload.rows import BatchRule, Row, check_unambiguous
+from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import parse_image
 
+NEMO, BRIDGE = "nemo", "bridge"
+FRAMEWORKS = (NEMO, BRIDGE)  # nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
+DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
+_SPELLINGS = {"fp8": "fp8_cs", "mxfp8": "fp8_mx"}
 RELEASES = Path(__file__).with_name("releases.yaml")
 
 
@@ -28,6 +34,13 @@ class Release:
 def releases() -> dict[str, Release]:
     """The releases that have rows, the newest first."""
     return typed.read(dict[str, Release], yamlfile.load(RELEASES))
+
+
+def check_release(name: str) -> None:
+    """Raise KeyFaultError for an image release without rows."""
+    if name not in releases():
+        message = f"no release '{name}' with Megatron-Bridge"
+        raise KeyFaultError(message, hint=suggest(name, list(releases())), code="release-unknown", value=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +77,14 @@ class BridgeSize:
     """How Megatron-Bridge builds a size: ``model`` is the part of NVIDIA's function names for it.
 
     ``hub``: the gated repository whose config.json the library reads while it builds the model, None if it needs none;
-    ``cut``: the model has the layers of the size, not those of NVIDIA's function; ``rows``: by image release, the
-    newest first.
+    ``cut``: the model has the layers of the size, not those of NVIDIA's function; ``vocab``: its tokens, None for those
+    of the size; ``rows``: by image release, the newest first.
     """
 
     model: str
     hub: str | None = None
     cut: bool = False
+    vocab: int | None = None
     rows: dict[str, tuple[BridgeRow, ...]]
 
     def __post_init__(self) -> None:
@@ -101,6 +115,53 @@ class BridgeTable:
                 yield release, row
 
 
+@cache
 def read_bridge(path: Path) -> BridgeTable:
-    """Read a table. Raises InputFaults with file, line, key and the nearest valid key."""
+    """Read a table, once. Raises InputFaults with file, line, key and the nearest valid key."""
     return typed.read(BridgeTable, yamlfile.load(path))
+
+
+def table_of(workload: Workload) -> BridgeTable:
+    """The rows of ``workload`` for Megatron-Bridge, none without a file of them. Raises InputFaults."""
+    return read_bridge(workload.bridge) if workload.bridge is not None else BridgeTable(sizes={})
+
+
+def bridge_sizes(workload: Workload, gpu: str) -> list[str]:
+    """The sizes of ``workload`` that Megatron-Bridge has on ``gpu``, in any release."""
+    table = table_of(workload)
+    return [name for name in table.sizes if any(gpu in row.gpu for _, row in table.of(name))]
+
+
+def with_bridge(workload: Workload, release: str) -> Workload:
+    """``workload`` as image ``release`` trains it: its image, and the sizes and rows that Megatron-Bridge has there.
+
+    Raises InputFaults for a faulty table.
+    """
+    found = {name: own for name, own in table_of(workload).sizes.items() if own.rows.get(release)}
+    sizes = {name: _sized(workload.sizes[name], own, release, found) for name, own in found.items()}
+    return replace(
+        workload,
+        sizes=sizes,
+        default_size=workload.default_size if workload.default_size in sizes else next(iter(sizes)),
+        default_dtype=spelled(workload.default_dtype, DTYPES),
+        image=releases()[release].image,
+        profiles={},
+    )
+
+
+def _sized(size: Size, own: BridgeSize, release: str, others: Collection[str]) -> Size:
+    model = size.trained_model
+    return replace(
+        size,
+        rows=own.rows[release],
+        model=model if own.vocab is None else replace(model, vocab=own.vocab),
+        proxy=size.proxy if size.proxy in others else None,
+        nemo=None,
+        checkpoint=None,
+    )
+
+
+def spelled(dtype: str, known: Collection[str]) -> str:
+    """Megatron-Bridge's word for ``dtype`` where ``known`` has only that: ``fp8_cs`` for fp8, ``fp8_mx`` for mxfp8."""
+    own = _SPELLINGS.get(dtype, dtype)
+    return own if dtype not in known and own in known else dtype

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from llmb.errors import KeyFaultError
 from llmb.workload.model import ModelShape, attention_weights, matrices, shared_width
@@ -60,6 +61,7 @@ def model_flops(shape: ModelShape) -> float:
     return flops_of(shape).total
 
 
+@lru_cache(maxsize=256)  # thousands of runs have few shapes
 def flops_of(shape: ModelShape) -> Flops:
     """The operations for one sample of ``seq_length`` tokens, by part of the model.
 

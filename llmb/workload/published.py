@@ -16,8 +16,9 @@ from llmb.workload.gpus import known_types, peak_dtype
 class Figure:
     """One published ``value`` of a ``metric``, and the configuration that it is valid for.
 
-    Fields have the same names as those of a job. ``window``: the measured iterations of ``steps``; ``parameters``: all
-    of the workload's own. ``gbs``, ``seq_length`` and ``num_layers``: None where no model is trained.
+    Fields have the same names as those of a job; with ``framework`` bridge, ``release`` is that of the image.
+    ``window``: the measured iterations of ``steps``; ``parameters``: all of the workload's own. ``gbs``, ``seq_length``
+    and ``num_layers``: None where no model is trained.
 
     Printed with a step time, None if not: ``tokens_per_second``, ``days_per_1t_tokens`` (with ``days_digits``
     decimals), ``mfu`` (a fraction), which was computed from ``model_flops`` of one sample, by the formula
@@ -33,6 +34,7 @@ class Figure:
     dtype: str
     gpu_type: str
     scale: int
+    framework: str = "nemo"
     metric: MetricSpec = TRAINING[0]
     value: float
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -5,7 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.measure import Window, parse_window
@@ -55,7 +56,8 @@ _OF_TRAINING = (*_REQUIRED, "step_time_s", *_PRINTED, "model_flops", "flops_conv
 class Table:
     """One table of a release: its figures by GPU count, as printed.
 
-    The figures are ``step_time_s``, or the ``values`` of any ``metric`` of the workload. ``parameters``: of the
+    The figures are ``step_time_s``, or the ``values`` of any ``metric`` of the workload; ``also``: those of further
+    metrics for the same configuration. ``framework``: of the runs. ``parameters``: of the
     workload's own, those that are not its defaults. For models: ``gbs`` as in a workload's row, ``seq_length``,
     ``layers``; and what was printed with step times.
     """
@@ -67,8 +69,10 @@ class Table:
     size: str
     dtype: str
     gpu: str
+    framework: Literal["nemo", "bridge"] = "nemo"
     metric: str | None = None
     values: ByScale = field(default_factory=dict)
+    also: dict[str, ByScale] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     gbs: BatchRule | None = None
     seq_length: int | None = None
@@ -112,8 +116,8 @@ class Table:
         own = workload.gpu_types.get(self.gpu)
         peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
-        metrics = workload.all_metrics(self.size)
-        metric = next(own for own in metrics if own.name == (self.metric or STEP_TIME))
+        specs = {own.name: own for own in workload.all_metrics(self.size)}
+        metric = specs[self.metric or STEP_TIME]
         found = []
         for text, value in sorted(self.by_scale.items(), key=lambda item: int(item[0])):
             scale, percent = int(text), self.mfu_percent.get(text)
@@ -128,9 +132,10 @@ class Table:
                     dtype=self.dtype,
                     gpu_type=self.gpu,
                     scale=scale,
+                    framework=self.framework,
                     metric=metric,
                     value=value,
-                    parameters=values_of(workload.parameters, self.parameters),
+                    parameters=values_of(workload.parameters_of(self.size), self.parameters),
                     gbs=None if self.gbs is None else self.gbs.batch(scale),
                     seq_length=self.seq_length,
                     num_layers=self.layers,
@@ -143,12 +148,21 @@ class Table:
                     peak_tflops=None if percent is None else peak,
                 )
             )
-        return found
+        further = [
+            replace(figure, metric=specs[name], value=values[str(figure.scale)])
+            for figure in found
+            for name, values in self.also.items()
+            if str(figure.scale) in values
+        ]
+        return [*found, *further]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
+    """``more``: another file of tables beside it."""
+
     tables: tuple[Table, ...]
+    more: Path | None = None
 
 
 def read_published(workload: Workload) -> tuple[Figure, ...]:
@@ -156,16 +170,19 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
 
     Raises InputFaults with file, line and the nearest valid key.
     """
-    if workload.published is None:
-        return ()
-    document = yamlfile.load(workload.published)
-    tables = typed.read(_File, document).tables
-    if faults := [fault for number, table in enumerate(tables) for fault in _faults(number, table, workload, document)]:
-        raise InputFaults(faults)
-    figures = tuple(figure for table in tables for figure in table.figures(workload))
-    if faults := _twice(figures, document):
-        raise InputFaults(faults)
-    return figures
+    figures: list[Figure] = []
+    path = workload.published
+    while path is not None:
+        document = yamlfile.load(path)
+        file = typed.read(_File, document)
+        found = [fault for number, one in enumerate(file.tables) for fault in _faults(number, one, workload, document)]
+        if found:
+            raise InputFaults(found)
+        figures += [figure for table in file.tables for figure in table.figures(workload)]
+        if faults := _twice(figures, document):
+            raise InputFaults(faults)
+        path = None if file.more is None else path.parent / file.more
+    return tuple(figures)
 
 
 def _faults(number: int, table: Table, workload: Workload, document: yamlfile.Document) -> Iterator[Fault]:
@@ -186,10 +203,14 @@ def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
         message, hint = f"{workload.key} has no size '{table.size}'", suggest(table.size, list(workload.sizes))
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
     metrics = [own.name for own in workload.all_metrics(table.size)] if known else []
-    if known and table.metric is not None and table.metric not in metrics:
-        whose = f"{workload.key} {table.size}"
-        message, hint = f"{whose} has no metric '{table.metric}'", suggest(table.metric, metrics)
-        yield KeyFaultError(message, "metric", hint=hint, code="metric-unknown", value=table.metric)
+    for path, name in (*((("metric",), table.metric),), *((("also", name), name) for name in table.also)):
+        if known and name is not None and name not in metrics:
+            message, hint = f"{workload.key} {table.size} has no metric '{name}'", suggest(name, metrics)
+            yield KeyFaultError(message, *path, hint=hint, code="metric-unknown", value=name)
+    for name, values in table.also.items():
+        for scale in values:
+            if scale not in table.by_scale:
+                yield KeyFaultError("is not a scale of the table", "also", name, int(scale), code="scale-unknown")
     for name, value in table.parameters.items():
         own = workload.parameters.get(name)
         if own is None:
@@ -227,7 +248,7 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
     cases = Counter(
         (
             *(f.release, f.model_size, f.dtype, f.scale, f.gpu_type, f.gbs, f.seq_length, f.num_layers),
-            *(f.metric.name, tuple(f.parameters.items())),
+            *(f.metric.name, tuple(f.parameters.items()), f.framework),
         )
         for f in figures
     )
@@ -246,6 +267,6 @@ def _twice(figures: Iterable[Figure], document: yamlfile.Document) -> list[Fault
 
 def _in_words(case: tuple[Any, ...]) -> str:
     """The size, dtype, scale and GPU type of a figure, its batch or its parameters, and its metric."""
-    _, size, dtype, scale, gpu_type, gbs, _, _, metric, parameters = case
+    _, size, dtype, scale, gpu_type, gbs, _, _, metric, parameters, _ = case
     parts = [f"{size} {dtype} on {scale} {gpu_type}", *([] if gbs is None else [f"batch {gbs}"])]
     return ", ".join([*parts, *(f"{name}={value}" for name, value in parameters), metric])

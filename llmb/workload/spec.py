@@ -113,6 +113,7 @@ class Size:
     """One size with its rows: a model to train, or without ``model`` one case of a benchmark that trains nothing.
 
     ``metrics``: which of the workload's metrics it has, its headline first (default: all);
+    ``parameters``: which of the workload's parameters it has (None: all);
     ``pipeline_extra``: further layers in the pipeline split (2: embedding and loss);
     ``exact_scales``: only the scales of the rows are possible;
     ``whole_nodes``: a job uses all GPUs of its nodes;
@@ -125,6 +126,7 @@ class Size:
     rows: tuple[Row, ...]
     model: ModelShape | None = None
     metrics: tuple[str, ...] = ()
+    parameters: tuple[str, ...] | None = None
     pipeline_extra: int = 0
     exact_scales: bool = False
     whole_nodes: bool = True
@@ -236,7 +238,8 @@ class Workload:
             if self.is_training and size.model is None:
                 message, hint = "'model' is missing, other sizes have one", "give all sizes a model, or none"
                 raise KeyFaultError(message, "sizes", name, hint=hint, code="key-missing", value="model")
-            _check_names(size.metrics, [spec.name for spec in self.metrics], "sizes", name, "metrics")
+            _check_names(size.metrics, [spec.name for spec in self.metrics], "metric", "sizes", name, "metrics")
+            _check_names(size.parameters or (), list(self.parameters), "parameter", "sizes", name, "parameters")
         if not self.is_training and not self.metrics:
             message = "'metrics' is missing: no size has a model"
             hint = "write metrics: [{name: busbw, unit: GB/s}], or give each size a model"
@@ -255,6 +258,11 @@ class Workload:
         chosen = self.sizes[size].metrics or own
         return (*(TRAINING if self.is_training else ()), *(own[name] for name in chosen))
 
+    def parameters_of(self, size: str) -> dict[str, Parameter]:
+        """The parameters of ``size``, by name."""
+        chosen = self.sizes[size].parameters
+        return self.parameters if chosen is None else {name: self.parameters[name] for name in chosen}
+
     @property
     def is_training(self) -> bool:
         """Whether its sizes are models to train."""
@@ -265,12 +273,12 @@ class Workload:
         return {name: size for name, size in self.sizes.items() if size.dtypes(gpu)}
 
 
-def _check_names(names: Sequence[str], known: Sequence[str], *path: str) -> None:
-    """Raise KeyFaultError for the first name that is not ``known``, or is there twice."""
+def _check_names(names: Sequence[str], known: Sequence[str], kind: str, *path: str) -> None:
+    """Raise KeyFaultError for the first name of this ``kind`` that is not ``known``, or is there twice."""
     for number, name in enumerate(names):
         if name not in known:
-            message, hint = f"'{name}' is not a metric of the workload", suggest(name, known)
-            raise KeyFaultError(message, *path, number, hint=hint, code="metric-unknown", value=name)
+            message, hint = f"'{name}' is not a {kind} of the workload", suggest(name, known)
+            raise KeyFaultError(message, *path, number, hint=hint, code=f"{kind}-unknown", value=name)
         if name in names[:number]:
             raise KeyFaultError(f"'{name}' is there twice", *path, number, code="name-duplicate", value=name)
 

@@ -15,6 +15,11 @@ PROFILE_RANKS = "0-7"
 PROFILE_DETAILS = ("profile_start", "profile_stop", "profile_ranks", "gpu_metrics")
 
 
+def is_dotted(name: str) -> bool:
+    """Whether ``name`` is a path of the framework's own settings, as ``optimizer.lr``."""
+    return "." in name.strip(".")
+
+
 def at_least_one(value: int) -> None:
     """Raise ValueError for a number below 1."""
     if value < 1:

@@ -125,10 +125,16 @@ def write_benchmark(folder: Path, key: str) -> None:
 
 
 def _write(folder: Path, key: str, texts: Mapping[str, str]) -> None:
-    """Write a module with these files, and the metadata by which it is found; a YAML file has a place for ``key``."""
+    """Install a plugin with these files, of which a YAML file has a place for ``key``."""
+    made = {path: text.format(key=key) if path.endswith(".yaml") else text for path, text in texts.items()}
+    _install(folder, key, made)
+
+
+def _install(folder: Path, key: str, texts: Mapping[str, str]) -> None:
+    """Write a module with these files, and the metadata by which it is found."""
     name = re.sub(r"\W", "_", key)
     for path, text in texts.items():
-        files.write_text(folder / name / path, text.format(key=key) if path.endswith(".yaml") else text)
+        files.write_text(folder / name / path, text)
     info = folder / f"{name}-1.dist-info"
     files.write_text(info / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
     files.write_text(info / "entry_points.txt", f"[llmb]\n{name} = {name}\n")
@@ -143,3 +149,11 @@ def _need(kind: str, data: dict[str, Any]) -> Need:
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     made: Need = getattr(needs, kind)(**fields)
     return made
+
+
+def copy_plugin(package: Path, folder: Path, key: str, published: str) -> None:
+    """Copy the ``package`` of a plugin into ``folder`` as a workload ``key`` with its own ``published`` figures."""
+    texts = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
+    table = (package / "workload.yaml").read_text("utf-8")
+    _install(folder, key, {**texts, "workload.yaml": re.sub(r"(?m)^key: .*", f"key: {key}", table)})
+    files.write_text(folder / key / "published.yaml", published)

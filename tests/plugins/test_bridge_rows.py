@@ -53,7 +53,7 @@ def test_layouts_that_nvidia_publishes(key: tuple[str, str, str, int, str]) -> N
     release, name, gpu, gpus, dtype = key
     row = SIZES[NAMES[name]].row(release, gpu, dtype, gpus)
     assert row is not None
-    assert (row.tp, row.pp, row.cp, row.vp, row.mbs, row.gbs.batch(gpus)) == PUBLISHED[key]
+    assert (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(gpus)) == PUBLISHED[key]
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -64,7 +64,7 @@ def test_every_row_can_run(name: str) -> None:
         for row in rows:
             for count in row.scales.counts:
                 replicas, rest = divmod(count, row.tp * row.pp * row.cp)
-                steps, left = divmod(row.gbs.batch(count) or 0, row.mbs * replicas)
+                steps, left = divmod(row.batch(count) or 0, (row.mbs or 0) * replicas)
                 assert (rest, left) == (0, 0), (release, row)
                 assert row.vp is None or steps % row.pp == 0
 

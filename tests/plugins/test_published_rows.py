@@ -352,7 +352,7 @@ def test_a_dry_run_of_every_row(gpu: str, cluster: Cluster, llmb_here: Command, 
 
 @pytest.mark.parametrize("workload", LIMITS)
 def test_list_shows_every_row(workload: str, llmb_here: Command) -> None:
-    done = llmb_here("list", "-w", workload, "--format", "json")
+    done = llmb_here("list", "-w", workload, "--framework", "nemo", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = [
         (

@@ -33,7 +33,7 @@ def planned(gpu: str = "h100", kind: str = "slurm", **request: Any) -> Plan:
 
 def test_the_default_is_that_of_the_newest_release_with_a_figure() -> None:
     for workload in PLUGINS.workloads().values():
-        figures = read_published(workload)
+        figures = [own for own in read_published(workload) if own.framework == "nemo" and workload.is_training]
         newest = {
             (own.model_size, own.dtype, own.scale, own.gpu_type, own.gbs): own.release
             for own in sorted(figures, key=lambda own: own.release)

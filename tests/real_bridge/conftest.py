@@ -67,10 +67,9 @@ def bridge_sizes() -> list[tuple[Workload, str, BridgeSize]]:
 
 def job_of(workload: Workload, name: str, row: BridgeRow, *, gpu: str, scale: int, release: str, **own: Any) -> Job:
     """The job of a row as llmb plans it."""
-    model = workload.sizes[name].model
-    gbs = row.gbs.batch(scale)
+    model, gbs = workload.sizes[name].trained_model, row.batch(scale)
     assert gbs is not None
-    assert model is not None
+    assert row.mbs is not None
     dp = scale // (row.tp * row.pp * row.cp)
     training = Training(
         model=model,

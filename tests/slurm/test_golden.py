@@ -57,23 +57,35 @@ CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {
 }
 
 
-def config(container: Literal["pyxis", "none"], **slurm: Any) -> ClusterConfig:
-    own = WorkloadConfig(venv_path=Path("/lustre/llmb/venvs/torch"))
+# Megatron-Bridge: one row of each release.
+BRIDGE = {
+    "pretrain_llama3.1.bridge": ("gb300", "pyxis", "70b", "26.02.01"),
+    "pretrain_llama3.1.bridge-none": ("h100", "none", "70b", "26.08"),
+}
+
+
+def config(container: Literal["pyxis", "none"], gpu_type: str = "h100", **slurm: Any) -> ClusterConfig:
+    own, per_node = WorkloadConfig(venv_path=Path("/lustre/llmb/venvs/torch")), 4 if gpu_type.startswith("gb") else 8
     return ClusterConfig(
         cluster_type="slurm",
-        gpu_type="h100",
+        gpu_type=gpu_type,
         llmb_install=Path("/lustre/llmb"),
         environment={"NCCL_DEBUG": "WARN", "NOTE": "it's 5 o'clock"},
         pass_environment=("SITE_PROXY",),
         slurm=SlurmConfig(
-            account="benchmarks", container=container, gpu=SlurmOptions({"partition": "batch", "gres": 8}), **slurm
+            account="benchmarks",
+            container=container,
+            gpu=SlurmOptions({"partition": "batch", "gres": per_node}),
+            **slurm,
         ),
         workloads=WorkloadsConfig(config=dict.fromkeys([*FULL, "netbench"], own)),
     )
 
 
-def script(request: JobRequest, container: Literal["pyxis", "none"], plugins: Plugins = PLUGINS) -> str:
-    place, workloads = config(container), plugins.workloads()
+def script(
+    request: JobRequest, container: Literal["pyxis", "none"], plugins: Plugins = PLUGINS, gpu_type: str = "h100"
+) -> str:
+    place, workloads = config(container, gpu_type), plugins.workloads()
     plan = make_plan([request], workloads, place)
     assert not plan.faults
     (job,) = plan.jobs
@@ -86,6 +98,26 @@ def script(request: JobRequest, container: Literal["pyxis", "none"], plugins: Pl
 def test_the_script_is_as_it_was(name: str) -> None:
     container, request = CASES[name]
     check(name, script(request, container))
+
+
+@pytest.mark.parametrize("name", BRIDGE)
+def test_the_script_of_megatron_bridge(name: str) -> None:
+    gpu_type, container, size, release = BRIDGE[name]
+    request = JobRequest(workload="pretrain_llama3.1", size=size, scales=(64,), release=release)
+    check(name, script(request, container, gpu_type=gpu_type))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gpu_type", ["h100", "b200", "b300", "gb200", "gb300"])
+@pytest.mark.parametrize(("workload", "size"), [("pretrain_llama3.1", "70b"), ("pretrain_nemotronh", "56b")])
+def test_every_gpu_type_has_a_script(workload: str, size: str, gpu_type: str) -> None:
+    """One rank for each GPU of a node, NVIDIA's image, and a row of NVIDIA's."""
+    request = JobRequest(workload=workload, size=size, scales=(64,), framework="bridge")
+    text = script(request, "pyxis", gpu_type=gpu_type)
+    per_node = 4 if gpu_type.startswith("gb") else 8
+    assert f"--ntasks-per-node={per_node}" in text
+    assert f"--nodes={64 // per_node}" in text
+    assert "nvcr.io/nvidia/nemo:26.08" in text or "nemo+26.08.sqsh" in text
+    assert "llmb_workloads.bridge_pretrain" in text
 
 
 def test_the_script_of_a_benchmark_that_trains_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from llmb.config.schema import GpuTypeConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import suggest
+from llmb.workload.bridge import check_release
 from llmb.workload.variables import Environment, check_passed
 from llmb_installer.registry import RegistrySettings
 
@@ -118,7 +119,8 @@ class Answers:
     ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for torch alone,
     ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
-    allows uv to download a missing Python.
+    allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
+    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest.
     """
 
     cluster_type: Literal["local", "slurm", "runai"]
@@ -135,6 +137,8 @@ class Answers:
     python_download: bool = False
     wheelhouse: Path | None = None
     versions: Versions = Versions()
+    framework: Literal["auto", "nemo", "bridge", "both"] = "auto"
+    bridge_release: Annotated[str, check_release] | None = None
     tokenizer: Literal["none", "hub"] = "none"
     torch_index: IndexUrl | None = None
     torch_cpu_index: IndexUrl | None = CPU_WHEELS

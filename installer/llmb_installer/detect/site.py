@@ -133,8 +133,15 @@ def site_of(answers: Answers, gpu_type: str) -> Site:
         install=answers.install,
         container=answers.uses_images,
         environment=answers.environment,
-        settings={**without_nulls(typed.to_data(answers.versions)), "tokenizer": answers.tokenizer},
+        settings=_settings(answers),
     )
+
+
+def _settings(answers: Answers) -> dict[str, str]:
+    """What plugins read of the answers: versions, the tokenizer and the framework."""
+    release = {} if answers.bridge_release is None else {"bridge_release": answers.bridge_release}
+    versions: dict[str, str] = without_nulls(typed.to_data(answers.versions))
+    return {**versions, "tokenizer": answers.tokenizer, "framework": answers.framework, **release}
 
 
 _KINDS = ("gpu", "cpu")

@@ -62,6 +62,8 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
             "method": "local" if answers.method == "here" else "slurm",
             "node_architecture": site.node_architecture,
             "image_folder": typed.to_data(answers.image_folder),
+            **({} if answers.framework == AUTO else {"framework": answers.framework}),
+            **({} if answers.bridge_release is None else {"bridge_release": answers.bridge_release}),
         },
         "workloads": {
             "installed": installed,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE
+from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import read_mount
@@ -123,11 +124,30 @@ def _workloads(view: View) -> list[Option]:
         texts = []
         for gpu in gpus:
             known = str(view.at(f"gpu_types.{gpu}.like") or gpu)
-            sizes = [size for size in workload.on(known) if size != TINY or not view.uses_images]
+            here = {*workload.on(known), *bridge_sizes(workload, known)}
+            sizes = [size for size in workload.sizes if size in here and (size != TINY or not view.uses_images)]
             texts += [f"{', '.join(sizes)} on {gpu}"] if sizes else []
         refused = "" if texts else f"nothing for {', '.join(gpus)}"
         options.append(Option(key, f"{key:<{width}}  {'; '.join(texts)}".rstrip(), refused))
     return options
+
+
+def _frameworks(view: View) -> list[Option]:
+    """The frameworks that have rows for the GPU type."""
+    gpu, workloads = view.known_gpu_type, list(view.workloads.values())
+    has_nemo = any(gpu in row.gpu for own in workloads for size in own.sizes.values() for row in size.rows)
+    has_bridge = any(bridge_sizes(own, gpu) for own in workloads)
+    nemo = Option("nemo", "nemo: NeMo 2")
+    bridge = Option("bridge", "bridge: Megatron-Bridge, in NVIDIA's newer images")
+    if has_nemo and has_bridge:
+        return [nemo, bridge, Option("both", "both: the images or environments of both")]
+    return [bridge] if has_bridge else [nemo]
+
+
+def _only_with_bridge(view: View) -> bool:
+    """Whether Megatron-Bridge has a size on the GPU type that the other rows do not have."""
+    gpu = view.known_gpu_type
+    return any(name not in own.on(gpu) for own in view.workloads.values() for name in bridge_sizes(own, gpu))
 
 
 def _is_runai(view: View) -> bool:
@@ -192,6 +212,13 @@ VENV_TYPE = Question(
     default=lambda view: view.detected.machine.venv_types[0],
     applies=lambda view: not view.uses_images,
     clear=lambda view: len(view.detected.machine.venv_types) == 1,
+)
+FRAMEWORK = Question(
+    **row("FRAMEWORK"),
+    options=_frameworks,
+    default=lambda view: _frameworks(view)[0].value,
+    applies=lambda view: view.kind != "local" and view.known_gpu_type != CPU,
+    clear=lambda view: len(_frameworks(view)) == 1 or not _only_with_bridge(view),
 )
 WORKLOADS = Question(
     **row("WORKLOADS"),

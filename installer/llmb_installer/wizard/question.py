@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from llmb.text import yamlfile
 from llmb.workload import gpus, spec
+from llmb.workload.bridge import bridge_sizes
 from llmb_installer.answers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
@@ -55,7 +56,9 @@ class View:
         known = gpus.all_types(own.gpu_types for own in self.workloads.values()).get(gpu_type)
         if known is None or known.like is None:
             return known is not None
-        return any(gpu_type in size.gpu_types() for own in self.workloads.values() for size in own.sizes.values())
+        every = self.workloads.values()
+        has_nemo = any(gpu_type in size.gpu_types() for own in every for size in own.sizes.values())
+        return has_nemo or any(bridge_sizes(own, gpu_type) for own in every)
 
     @property
     def uses_images(self) -> bool:

@@ -29,6 +29,7 @@ QUESTIONS: tuple[Question, ...] = (
     slurm.MPI,
     slurm.METHOD,
     common.VENV_TYPE,
+    common.FRAMEWORK,
     common.WORKLOADS,
     common.NAME,
 )

@@ -2,8 +2,10 @@
 """The options of every submitting command as a dataclass that click fills, and how their text becomes values."""
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -12,7 +14,7 @@ import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, pass_context, say
-from llmb.errors import Fault, InputFaults, KeyFaultError
+from llmb.errors import Fault, InputFaults, KeyFaultError, collected
 from llmb.system import files
 from llmb.text.names import suggest
 from llmb.text.times import clock
@@ -79,6 +81,8 @@ class SubmitOptions:
     ]
     force: Annotated[bool, Option("Allow untested scales; skip pre-submission checks.")]
     keep_going: Annotated[bool, Option("Submit the valid jobs despite other faults.")]
+    framework: Annotated[str | None, Option("nemo or bridge (default: docs/jobs.md).", metavar="NAME")]
+    release: Annotated[str | None, Option("Image release of Megatron-Bridge.", metavar="RELEASE")]
     gpu_type: Annotated[str | None, Option("GPU type, on a cluster with several.", metavar="TYPE")]
     no_preflight: Annotated[bool, Option("Skip the pre-submission checks.")]
     fmt: Annotated[str, common.format_option]
@@ -112,10 +116,12 @@ def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverr
 
     Raises InputFaults with every fault.
     """
+    from llmb.planning.framework import check_framework
     from llmb.planning.plan import JobOverrides
 
     faults: list[Fault] = []
-    params, words, own = _parse_set(given.params, parameters, faults)
+    dotted = _dotted(given.params, faults)
+    params, words, own = _parse_set([item for item in given.params if not _names_path(item)], parameters, faults)
     env = _parse_env(given.env, faults)
     for name in ("max_steps", "gbs"):
         option = getattr(given, name)
@@ -123,13 +129,25 @@ def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverr
             message = f"--{name.replace('_', '-')} {option} and --set {name}={params[name]} differ"
             fault = Fault(message=message, hint="give one of them", code="option-conflict", key=name, value=option)
             faults.append(fault)
+    if given.framework is not None:
+        with collected(faults):
+            check_framework(given.framework)
     switches = words | _switches_of(given, faults)
     if given.retries and not given.wait:
         hint = "add --wait, or later: llmb-run jobs retry --failed"
         faults.append(Fault(message="--retries requires --wait", hint=hint, code="retries-without-wait"))
     if faults:
         raise InputFaults(faults)
-    return JobOverrides(env=env, params=params, parameters=own, switches=sw.Switches(**switches), force=given.force)
+    return JobOverrides(
+        env=env,
+        params=params,
+        parameters=own,
+        framework=given.framework,
+        release=given.release,
+        dotted=dotted,
+        switches=sw.Switches(**switches),
+        force=given.force,
+    )
 
 
 def _switches_of(given: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
@@ -170,6 +188,21 @@ def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str
             message = f"{flag} '{item}' does not have the form KEY=VALUE"
             faults.append(Fault(message=message, hint=f"{flag} NAME=value", code="pair-invalid", key=flag, value=item))
     return pairs
+
+
+def _names_path(item: str) -> bool:
+    return sw.is_dotted(item.partition("=")[0].strip())
+
+
+def _dotted(text: Sequence[str], faults: list[Fault]) -> dict[str, str | float | bool | None]:
+    """The settings ``--set optimizer.lr=1e-4`` of the framework: numbers, true, false, null, or text."""
+    found: dict[str, str | float | bool | None] = {}
+    for name, value in _pairs([item for item in text if _names_path(item)], "--set", faults).items():
+        found[name] = value
+        with suppress(ValueError):
+            read = json.loads(value)
+            found[name] = value if isinstance(read, (list, dict)) else read
+    return found
 
 
 def _parse_env(text: Sequence[str], faults: list[Fault]) -> dict[str, str]:

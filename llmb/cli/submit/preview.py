@@ -21,13 +21,14 @@ from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
 from llmb.text.tables import Column, escape, shorten
 from llmb.text.times import clock
+from llmb.workload.bridge import BRIDGE, releases
 from llmb.workload.switches import given_switches
 
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
 # Columns that a narrow table omits: they follow from others, or are the workload's.
 _FOLLOWING = ("dp", "ga", "nodes")
 # Columns that are omitted where no job has a value.
-_OPTIONAL = ("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga", "profile", "changed")
+_OPTIONAL = ("framework", "tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga", "profile", "changed")
 _EXPERTS = ("ep", "etp")  # 1 for a dense model
 _OWN = "parameters"  # of a workload; in a table, those that are swept have columns with this before their names
 # The contract of `--format json`; those of training are null where no model is trained.
@@ -56,9 +57,8 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
-        images = {job.workload: context.workloads[job.workload].image for job in jobs}
         swept = _swept(jobs) if fmt != "csv" else []
-        own = [[*_set_parameters(context, job, swept), *_words(job, images)] for job in jobs]
+        own = [[*_set_parameters(context, job, swept), *_words(job, _usual_image(context, job))] for job in jobs]
         shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
         if fmt != "table" or len(own) == 1:
             shared = []
@@ -70,7 +70,8 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
             left = [word for word in words if word and word not in shared]
             changed = " ".join(filter(None, [*left, _env_in_words(env, whole=fmt == "md")]))
             columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
-            rows.append({**job_data(job), **columns, "changed": changed})
+            shown = f"{job.framework} {job.release}" if job.framework == BRIDGE else None
+            rows.append({**job_data(job), "framework": shown, **columns, "changed": changed})
         print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
         if shared:
             say(f"changed in every job: {' '.join(shared)}")
@@ -85,24 +86,35 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
 
 
 def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and its switches where it has any."""
-    switches = given_switches(item.job.switches)
-    return {**job_data(item.job), "script": script, **({"switches": switches} if switches else {})}
+    """A job's data with its script, and its switches and its framework where it has any."""
+    job = item.job
+    more: dict[str, Any] = {"switches": given_switches(job.switches)}
+    if job.framework == BRIDGE:
+        more |= {"framework": job.framework, "release": job.release, "rows_of": job.rows_of}
+        more["dotted"] = dict(job.dotted)
+    return {**job_data(job), "script": script, **{name: value for name, value in more.items() if value}}
 
 
-def _words(job: Job, images: Mapping[str, str | None]) -> list[str]:
+def _usual_image(context: Context, job: Job) -> str | None:
+    """The image of a job without the switch ``image``."""
+    return releases()[job.release].image if job.release is not None else context.workloads[job.workload].image
+
+
+def _words(job: Job, image: str | None) -> list[str]:
     """The words after the numbers in the job's name, except the profile's, and overrides that are not in the name.
 
-    ``images``: those of the workloads.
+    ``image``: the usual one.
     """
     numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
     numbers += "".join(f"_{name}{value}" for name, value in job.parameters.items())
+    numbers += f"_{BRIDGE}{job.release}" if job.framework == BRIDGE else ""
     words = job.experiment_name.rpartition(numbers)[2].split("_")
     words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
         words.append("vboost" if job.vboost else "no-vboost")
-    if job.image is not None and job.image != images.get(job.workload):
+    if job.image is not None and job.image != image:
         words.append(f"image={escape(job.image)}")
+    words += [f"{name}={value}" for name, value in job.dotted.items()]
     words += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]
     if job.switches.container_writable is not None:
         words.append("writable" if job.switches.container_writable else "readonly")
@@ -150,10 +162,12 @@ def _env_in_words(env: Mapping[str, str], *, whole: bool = False) -> str:
 def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> list[Column]:
     """The columns; a table omits those of _OPTIONAL that are empty, and has one for each parameter ``swept``."""
     if fmt == "csv":
-        own = (_OWN,) if any(_OWN in row for row in rows) else ()
+        own = [_OWN] if any(_OWN in row for row in rows) else []
+        own += ["framework"] if any(row["framework"] for row in rows) else []
         return [Column(key=name, heading=name) for name in (*FIELDS, *own)]
     left = [Column(key="workload", heading="Workload"), Column(key="model_size", heading="Size")]
     left += [Column(key="dtype", heading="Dtype"), Column(key="gpu_type", heading="GPU")]
+    left += [Column(key="framework", heading="Framework")]
     numbers = ("scale", "repeat", "tp", "pp", "cp", "vp", *_EXPERTS, "dp", "mbs", "gbs", "ga", "nodes")
     parameters = [Column(key=f"{_OWN}.{name}", heading=name, right=True) for name in swept]
     right = [

@@ -119,6 +119,8 @@ def command(context: Context, options: SingleOptions) -> int:
         scales=(options.scale,),
         repeats=options.repeats,
         profile=options.profile,
+        framework=options.framework,
+        release=options.release,
     )
     if options.gpu_type is None and (only := plan.only_gpu_type(request, context.workloads, context.config)):
         workload, size, gpu_type = only

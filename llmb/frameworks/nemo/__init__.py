@@ -13,15 +13,36 @@ if TYPE_CHECKING:
 
 @hookimpl(trylast=True)
 def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
-    """The image, or the environment if there are no containers; those of the framework that the settings select."""
-    if workload.bridge is not None and site.settings.get("framework") == "bridge" and site.cluster_type != "local":
-        from llmb.frameworks.bridge import bridge_needs as bridge
-        from llmb.workload.bridge import read_bridge
-
-        return bridge.needs(read_bridge(workload.bridge), site)
+    """The image, or the environment if there are no containers; those of the frameworks that the settings select."""
     from llmb.frameworks.nemo.needs import needs
+    from llmb.workload.needs import Needs
 
-    return needs(workload, site)
+    bridge, nemo = _frameworks(workload, site)
+    found = needs(workload, site) if nemo else None
+    if not bridge:
+        return found
+    from llmb.frameworks.bridge import bridge_needs
+    from llmb.workload.bridge import table_of
+
+    own = bridge_needs.needs(table_of(workload), site)
+    return Needs(needs=(*(found.needs if found is not None else ()), *own.needs))
+
+
+def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
+    """Whether to install Megatron-Bridge and NeMo; by default the former only where NeMo has no row for the GPU type.
+
+    A workload without rows of Megatron-Bridge is installed for NeMo, whatever is selected.
+    """
+    from llmb.workload.bridge import bridge_sizes
+
+    choice = site.settings.get("framework", "auto")
+    if workload.bridge is None or site.cluster_type == "local" or site.gpu_type == "cpu":
+        return False, True
+    if choice == "auto":
+        sizes = workload.sizes.values()
+        has_nemo = any(site.gpu_type in row.gpu for size in sizes if size.nemo is not None for row in size.rows)
+        choice = "nemo" if has_nemo or not bridge_sizes(workload, site.gpu_type) else "bridge"
+    return choice in ("bridge", "both"), choice in ("nemo", "both")
 
 
 @hookimpl(trylast=True)

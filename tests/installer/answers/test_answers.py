@@ -147,6 +147,8 @@ def test_a_fault_of_a_shared_type_has_its_place(line: int, text: str, named: str
         ("gpu_types: {l40s: {}}", "gpu-types-invalid", "gpu_types.l40s"),
         ("experiments_root: $SCRATCH/e", "folder-variable", "experiments_root"),
         ("image_folder: /a:b", "folder-unusable", "image_folder"),
+        ("framework: bridgee", "value-not-allowed", "framework"),
+        ("bridge_release: '26.2'", "release-unknown", "bridge_release"),
         ("image_folder: images", "folder-relative", "image_folder"),
         (f"image_folder: {__file__}/x", "folder-is-file", "image_folder"),
         ("images: {level: 99}", "level-invalid", "images.level"),

@@ -216,3 +216,11 @@ def test_runai_takes_the_usual_architecture(workloads: dict[str, Workload]) -> N
 
 def test_every_version_of_nemos_environment_is_a_setting() -> None:
     assert {*versions().packages} <= {field.name for field in dataclasses.fields(Versions)}
+
+
+def test_plugins_read_the_framework_and_its_release(workloads: dict[str, Workload]) -> None:
+    text = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n"
+    settings = site_of(asked(text, workloads), "h100").settings
+    assert (settings["framework"], "bridge_release" in settings) == ("auto", False)
+    settings = site_of(asked(f'{text}framework: both\nbridge_release: "26.02.01"\n', workloads), "h100").settings
+    assert (settings["framework"], settings["bridge_release"]) == ("both", "26.02.01")

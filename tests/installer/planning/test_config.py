@@ -258,6 +258,17 @@ def test_a_configuration_has_the_keys_that_people_look_for(tmp_path: Path, workl
     assert {*written(RUNAI, tmp_path, workloads)["runai"]} == {"base_url", "project", "pvc"}
 
 
+def test_the_configuration_has_the_framework_of_the_answers(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    """Planning takes it as its default; without an answer it is omitted, as in files of earlier releases."""
+    chosen = "framework: bridge\nbridge_release: '26.02.01'\n"
+    assert "framework" not in written(RUNAI, tmp_path, workloads)["install"]
+    (tmp_path / "second").mkdir()
+    own = written(RUNAI + chosen, tmp_path / "second", workloads)["install"]
+    assert (own["framework"], own["bridge_release"]) == ("bridge", "26.02.01")
+    config, _ = load_config(tmp_path / "second", {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert (config.install.framework, config.install.bridge_release) == ("bridge", "26.02.01")
+
+
 @pytest.mark.parametrize(
     ("text", "job", "expected"),
     [

@@ -43,7 +43,7 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     assert given["slurm"]["account"] == "second"
     assert given["slurm"]["gpu"] == {"partition": "gpu", "gres": 8}
     assert given["slurm"]["container"] == "none", "this Slurm has no pyxis"
-    assert given["workloads"] == ["pretrain_nemotron4", "pretrain_nemotronh"]
+    assert given["workloads"] == ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
 
 
 def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
     user.reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
-    assert (given["cluster_name"], len(given["workloads"])) == ("mine", 2)
+    assert (given["cluster_name"], len(given["workloads"])) == ("mine", 3)
 
 
 def test_answers_of_a_file_are_not_asked_for(talk: Open, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_existing_installation(talk: Open, cluster: Callable[..., Path]) -> N
     user.reads(REVIEW, ENTER).reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
-    assert given["workloads"] == ["pretrain_nemotron4", "pretrain_llama3.1"]
+    assert given["workloads"] == ["pretrain_nemotron4", "microbench"]
     assert given["install"] == str(folder)
 
 
@@ -175,7 +175,7 @@ def test_from_an_empty_folder_to_an_installation(
     assert user.ends() == 0
     install = user.folder / "llmb"
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
-    assert config["workloads"]["installed"][0] == "pretrain_llama3.1"
+    assert config["workloads"]["installed"][0] == "microbench"
     again = run_install("--config", user.folder / "recorded.yaml", "--yes", HOME=str(home))
     assert (again.returncode, again.stderr) == (0, "")
     assert "Nothing to do:" in again.stdout
@@ -184,7 +184,7 @@ def test_from_an_empty_folder_to_an_installation(
     assert inside.ends() == 0
     leaving = terminal(program, "--install", install, **pip)
     leaving.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
-    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_nemotron4")
+    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_llama3.1")
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
-    assert "pretrain_llama3.1" not in config["workloads"]["installed"]
+    assert "microbench" not in config["workloads"]["installed"]

@@ -327,6 +327,8 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
     rows = json.loads(llmb_here("list", "-w", name, "--format", "json").stdout)
     assert rows[0] == {
         "size": "15b",
+        "framework": "nemo",
+        "release": None,
         "gpu": ["h100"],
         "dtype": ["fp8", "bf16"],
         "scales": [16, 32, 64, 128, 256, 512, 1024, 2048],
@@ -388,7 +390,7 @@ def test_plugins_in_every_format(command: tuple[str, ...], llmb_here: Command) -
 def test_our_plugins_pass_the_check(llmb_here: Command) -> None:
     done = llmb_here("plugins", "check")
     assert done.returncode == 0
-    assert done.stdout.startswith("3 plugins checked")
+    assert done.stdout.startswith("4 plugins checked")
 
 
 def test_a_broken_plugin_is_reported_everywhere_and_the_others_work(

@@ -219,3 +219,18 @@ def test_estimates_without_step_times(workloads: dict[str, Workload]) -> None:
     later = estimate(jobs, {alike(jobs[0]): 60.0}, lambda key: ())
     assert later.past == 3
     assert later.gpu_hours == pytest.approx(3 * 8 * 60 / 3600)
+
+
+def test_a_size_without_a_parameter_does_not_have_it_in_its_name_and_refuses_it(
+    workloads: dict[str, Workload],
+) -> None:
+    sizes = {**NETBENCH["sizes"], "latency": {**NETBENCH["sizes"]["latency"], "parameters": ["algorithm"]}}
+    own = typed.read(Workload, Document(name="w.yaml", data={**NETBENCH, "sizes": sizes}))
+    request = replace(REQUEST, size="latency", scales=(16,))
+    (job,) = plan_of({**workloads, own.key: own}, request).jobs
+    assert (job.parameters, job.experiment_name) == (
+        {"algorithm": "auto"},
+        "netbench_latency_bf16_gpus16_algorithmauto",
+    )
+    (fault,) = plan_of({**workloads, own.key: own}, request, parameters={"message_size": "1M"}).faults
+    assert (fault.code, fault.value) == ("param-unknown", "message_size")

@@ -28,9 +28,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """The ids of the runs whose logs were read, in order."""
     found: Reads = []
 
-    def counted(record: RunRecord, *rest: Any, **named: Any) -> Any:
+    def counted(record: RunRecord, *rest: Any, **more: Any) -> Any:
         found.append(record.id)
-        return result_of_run(record, *rest, **named)
+        return result_of_run(record, *rest, **more)
 
     monkeypatch.setattr(judged, "result_of_run", counted)
     return found

@@ -43,6 +43,8 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
         {"repeat": 2},
         {"env": {"A": "1"}},
         {"parameters": {"message_size": "16M"}},
+        {"framework": "bridge", "release": "26.08"},
+        {"dotted": {"optimizer.lr": 1e-4}},
         {"profile": True},
         {"dtype": "fp8"},
         {"gpus_per_node": 1},

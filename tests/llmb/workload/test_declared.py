@@ -99,6 +99,13 @@ def test_a_size_chooses_its_metrics_and_headline() -> None:
     assert "busbw" not in [spec.name for spec in both.all_metrics("a")]
 
 
+def test_a_size_chooses_its_parameters() -> None:
+    both = {"parameters": {"message_size": {"default": 1}, "algorithm": {"default": "auto"}}}
+    for chosen, names in ((None, ["message_size", "algorithm"]), (["algorithm"], ["algorithm"]), ([], [])):
+        own = read(**untrained(**({} if chosen is None else {"parameters": chosen})), **both)
+        assert list(own.parameters_of("a")) == names
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "key", "value"),
     [
@@ -108,6 +115,7 @@ def test_a_size_chooses_its_metrics_and_headline() -> None:
         (untrained(learning_rate=0.1), "not-training", "sizes.a.learning_rate", 0.1),
         (untrained(proxy="a"), "not-training", "sizes.a.proxy", "a"),
         (untrained(metrics=["busbv"]), "metric-unknown", "sizes.a.metrics.0", "busbv"),
+        (untrained(parameters=["size"]), "parameter-unknown", "sizes.a.parameters.0", "size"),
         (untrained(metrics=["busbw", "busbw"]), "name-duplicate", "sizes.a.metrics.1", "busbw"),
         (untrained() | {"metrics": []}, "key-missing", "", "metrics"),
         (untrained() | {"profiles": {"1.0": {"start": 1, "stop": 2}}}, "not-training", "profiles", None),

@@ -118,7 +118,7 @@ def test_two_figures_for_one_thing_are_refused(workload: Workload) -> None:
     twice = TABLE + TABLE.replace("\ntables:\n", "").replace("16: 2.5}", "16: 2.6}")
     found = [(fault.code, fault.value) for fault in refused(workload, twice).faults]
     assert found == [
-        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2, "step_time", ()))
+        ("figure-duplicate", ("25.10", "big", "fp8", scale, "h100", batch, 8, 2, "step_time", (), "nemo"))
         for scale, batch in ((8, 4), (16, 8))
     ]
 

@@ -60,7 +60,7 @@ def test_the_list_shows_metrics_and_parameters(install: Path, llmb_here: Command
         "algorithm": {"default": "auto", "choices": []},
     }
     from_csv = csv.DictReader(io.StringIO(llmb_here("list", "--install", install, "--format", "csv").stdout))
-    (own,) = (row for row in from_csv if row["size"] == "all_reduce")
+    (own,) = (row for row in from_csv if (row["workload"], row["size"]) == ("netbench", "all_reduce"))
     assert (own["metrics"], own["parameters"]) == ("busbw, algbw, latency", "message_size=16M, algorithm=auto")
 
 

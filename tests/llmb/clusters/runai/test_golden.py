@@ -57,6 +57,7 @@ CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobRequest]] = {
         {},
         JobRequest(workload="pretrain_nemotronh", size="56b", dtypes=("fp8",), scales=(32,)),
     ),
+    "bridge": (SAME, MORE, JobRequest(workload="pretrain_llama3.1", size="70b", scales=(64,), framework="bridge")),
     "tiny": (ELSEWHERE, {}, JobRequest(workload="pretrain_llama3.1", size="tiny", dtypes=("fp32",), scales=(4,))),
 }
 

@@ -48,7 +48,7 @@ def launched(workloads: dict[str, Workload], site: Callable[..., Site]) -> Launc
         assert own.bridge is not None
         row = read_bridge(own.bridge).sizes[size].row(release, gpu, dtype, scale)
         model, place = own.sizes[size].model, site(gpu, **installed)
-        layout = (row.tp, row.pp, row.cp, row.vp, row.mbs, row.gbs.batch(scale)) if row else (1, 1, 1, None, 1, scale)
+        layout = (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(scale)) if row else (1, 1, 1, None, 1, scale)
         tp, pp, cp, vp, mbs, gbs = layout
         assert model is not None
         assert gbs is not None

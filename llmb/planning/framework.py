@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses the framework of a request and the image release of Megatron-Bridge; by default what GPU and install have."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmb.config.schema import InstallConfig
+from llmb.errors import UsageError
+from llmb.text.names import suggest
+from llmb.workload.bridge import BRIDGE, FRAMEWORKS, NEMO, releases, spelled, table_of, with_bridge
+from llmb.workload.spec import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """The framework ``name`` of a job, the image ``release`` of Megatron-Bridge, and the workload with its rows."""
+
+    name: str
+    release: str | None
+    workload: Workload
+
+    def dtype(self, name: str, size: str, gpu: str) -> str:
+        """The dtype that ``name`` is in this framework's words."""
+        return spelled(name, self.workload.sizes[size].dtypes(gpu)) if self.name == BRIDGE else name
+
+
+def choose(
+    workload: Workload,
+    size: str,
+    gpu: str,
+    install: InstallConfig,
+    *,
+    framework: str | None = None,
+    release: str | None = None,
+    dtypes: Collection[str] = (),
+) -> Framework:
+    """The framework for ``size`` on ``gpu``, the type whose rows apply; the asked for ``framework`` and ``release``.
+
+    By default Megatron-Bridge where the install was made with it alone, or where the size has no other row for the GPU
+    type; of its releases the install's, else the newest that has all ``dtypes``. Raises UsageError for a framework or a
+    release that the size does not have.
+    """
+    if framework is None and release is not None:
+        framework = BRIDGE
+    if framework is None:
+        framework = _default(workload, size, gpu, install)
+    if framework == NEMO:
+        if release is not None:
+            message = f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of NeMo"
+            hint = "omit it, or --framework bridge"
+            raise UsageError(message, hint=hint, code="release-without-bridge", key="release", value=release)
+        return Framework(name=NEMO, release=None, workload=workload)
+    return _bridge(workload, size, gpu, release or install.bridge_release, dtypes, asked=release is not None)
+
+
+def _default(workload: Workload, size: str, gpu: str, install: InstallConfig) -> str:
+    if workload.bridge is None:
+        return NEMO
+    has_nemo = bool(workload.sizes[size].dtypes(gpu))
+    if has_nemo and install.framework != BRIDGE:
+        return NEMO
+    return BRIDGE if releases_of(workload, size, gpu) else NEMO
+
+
+def _bridge(
+    workload: Workload, size: str, gpu: str, release: str | None, dtypes: Collection[str], *, asked: bool
+) -> Framework:
+    own = table_of(workload).sizes.get(size)
+    if own is None:
+        known = list(table_of(workload).sizes)
+        hint = f"of {workload.key} it trains {', '.join(known)}" if known else "omit it"
+        message = f"{workload.key} {size} has no configuration for Megatron-Bridge"
+        raise UsageError(message, hint=hint, code="framework-unsupported", key="framework", value=BRIDGE)
+    if asked and release not in own.rows:
+        hint = suggest(str(release), list(own.rows))
+        message = f"{workload.key} {size} has no release '{release}' of Megatron-Bridge"
+        raise UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
+    here = releases_of(workload, size, gpu, dtypes) or releases_of(workload, size, gpu) or list(own.rows)
+    if release is None or (not asked and release not in here):
+        release = here[0]
+    return Framework(name=BRIDGE, release=release, workload=with_bridge(workload, release))
+
+
+def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str] = ()) -> list[str]:
+    """The image releases in which Megatron-Bridge has ``size`` on ``gpu`` with all ``dtypes``, the newest first."""
+    found = dict[str, set[str]]()
+    for release, row in table_of(workload).of(size):
+        if any(row.fits(gpu, dtype) for dtype in row.dtype):
+            found.setdefault(release, set()).update(row.dtype)
+    return [name for name, own in found.items() if all(spelled(dtype, own) in own for dtype in dtypes)]
+
+
+def bridge_dtypes(workload: Workload, size: str, gpu: str) -> list[str]:
+    """The dtypes that Megatron-Bridge has for ``size`` on ``gpu``, in any release."""
+    rows = (row for _, row in table_of(workload).of(size))
+    return list(dict.fromkeys(dtype for row in rows for dtype in row.dtype if row.fits(gpu, dtype)))
+
+
+def discovered(
+    workload: Workload, gpu: str, install: InstallConfig, framework: str | None = None, release: str | None = None
+) -> Framework | None:
+    """The one framework, and release, in which discovery looks for all sizes of ``workload``; None without any.
+
+    Without ``framework`` and ``release``, Megatron-Bridge where the install was made with it alone, or where no other
+    row is for the GPU type.
+    """
+    nemo = Framework(name=NEMO, release=None, workload=workload)
+    asked = framework == BRIDGE or release is not None
+    if framework == NEMO or (workload.bridge is None and not asked):
+        return nemo
+    sizes = (own for own in workload.sizes.values() if own.discover is None or gpu in own.discover)
+    if not asked and install.framework != BRIDGE and any(own.dtypes(gpu) for own in sizes):
+        return nemo
+    table = table_of(workload)
+    for name in filter(None, [release] if release is not None else [install.bridge_release, *releases()]):
+        if any(own == name and gpu in row.gpu for size in table.sizes for own, row in table.of(size)):
+            return Framework(name=BRIDGE, release=name, workload=with_bridge(workload, name))
+    return None if asked else nemo
+
+
+class SizesHere(Mapping[str, Sequence[str]]):
+    """The sizes of each workload that run on ``gpu`` with any framework; looked up only when a hint needs them."""
+
+    def __init__(self, workloads: Mapping[str, Workload], gpu: str) -> None:
+        self._workloads, self._gpu = workloads, gpu
+
+    def __getitem__(self, key: str) -> Sequence[str]:
+        workload = self._workloads[key]
+        own = workload.on(self._gpu)
+        return [name for name in workload.sizes if name in own or bridge_dtypes(workload, name, self._gpu)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workloads)
+
+    def __len__(self) -> int:
+        return len(self._workloads)
+
+
+def check_framework(name: str) -> None:
+    """Raise UsageError for a framework that llmb does not know."""
+    if name not in FRAMEWORKS:
+        message = f"no framework '{name}'"
+        raise UsageError(message, hint=suggest(name, FRAMEWORKS), code="framework-unknown", key="framework", value=name)

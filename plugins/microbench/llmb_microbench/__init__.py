@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Microbenchmarks as an llmb workload; workload.yaml has the cases, ``program`` is what compute nodes run.
+
+Nothing of this distribution is installed on compute nodes, which need only torch: each run stages the program's files.
+"""
+
+from pathlib import Path
+
+from llmb import api
+
+_HERE = Path(__file__).parent
+PROGRAM = "llmb_microbench.program"
+_TORCH = "torch>=2.4"
+_VENV = "torch"
+
+
+@api.hookimpl
+def llmb_workload() -> "api.Workload":
+    """A size for each case."""
+    return api.read_workload(_HERE / "workload.yaml")
+
+
+@api.hookimpl
+def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
+    """The image where ranks run in containers; else the environment that training of size tiny has too."""
+    if site.container or site.cluster_type == "runai":
+        return api.Needs(needs=(api.Image(reference=str(workload.image)),))
+    # Needs with equal content are one: without transformers, llmb would install a second torch.
+    pins = tuple(f"{name}=={site.settings[name]}" for name in ("torch", "transformers") if name in site.settings)
+    return api.Needs(needs=(api.Venv(name=_VENV, requirements=pins or (_TORCH,)),))
+
+
+@api.hookimpl
+def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
+    """One process for each GPU, or CPU rank, with the program staged in the run's folder."""
+    in_pod, in_container = site.cluster_type == "runai", site.cluster_type == "slurm" and site.container
+    venv = site.venvs.get(_VENV, site.venv) if not in_container else None  # an image has its own Python
+    given = {"case": job.model_size, "dtype": job.dtype, "steps": str(job.max_steps), **job.parameters}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == "cpu" else {}  # the program uses any GPU that it sees
+    return api.Launch(
+        name=job.experiment_name,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
+        time_limit=job.time_limit,
+        program=api.Program(module=PROGRAM),
+        args=tuple(f"--{name}={value}" for name, value in given.items()),
+        image=job.image if in_pod or in_container else None,
+        venv=str(venv) if venv is not None else None,
+        packages=(_TORCH,) if venv is not None else (),
+        environment={**hidden, **job.env},
+        files=tuple(staged_files()),
+    )
+
+
+def staged_files() -> "list[api.StagedFile]":
+    """The program as a package of the run's folder, from which Python imports modules first."""
+    sources = sorted((_HERE / "program").glob("*.py"))
+    names = {f"llmb_microbench/program/{path.name}": path.read_text(encoding="utf-8") for path in sources}
+    return [api.StagedFile(name=name, text=text) for name, text in {"llmb_microbench/__init__.py": "", **names}.items()]

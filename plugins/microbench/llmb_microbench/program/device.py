@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one device does alone, on every rank at once: matrix product, copies in memory and from the host, launches."""
+
+import torch
+
+from llmb_microbench.program import formulas
+from llmb_microbench.program.ranks import Ranks, dtype_of
+from llmb_microbench.program.settings import RefusedError, Settings
+from llmb_microbench.program.timing import Case
+
+_PROBED = 8  # rows of a product that are computed again
+
+
+def gemm(settings: Settings, ranks: Ranks) -> Case:
+    """C = A B, all N x N. Random numbers: with zeros a GPU needs less power and is faster than with data."""
+    size, dtype = settings.size("matrix_size"), dtype_of(settings.dtype)
+    generator = torch.Generator(device=ranks.device).manual_seed(ranks.place.rank)
+    left, right = (torch.randn(size, size, generator=generator, device=ranks.device).to(dtype) for _ in range(2))
+    result = torch.empty_like(left)
+
+    def is_right() -> bool:
+        torch.mm(left, right, out=result)
+        again = left[:_PROBED].double().cpu() @ right.double().cpu()
+        error = (result[:_PROBED].double().cpu() - again).norm() / again.norm()
+        # Half of the last digit of the dtype, and some for sums in another order.
+        return bool(error < 8 * torch.finfo(dtype).eps + 1e-4)
+
+    return Case(
+        operations=(lambda: torch.mm(left, right, out=result),),
+        values=lambda seconds: formulas.of_gemm(size, seconds),
+        check=is_right,
+        about=f"{size} x {size}",
+    )
+
+
+def memory(settings: Settings, ranks: Ranks) -> Case:
+    """A copy from one buffer of the device's memory to another."""
+    size = settings.size("buffer_size")
+    source = torch.randint(256, (size,), dtype=torch.uint8, device=ranks.device)
+    target = torch.zeros_like(source)
+    return Case(
+        operations=(lambda: target.copy_(source),),
+        values=lambda seconds: formulas.of_memory(size, seconds),
+        check=lambda: torch.equal(source, target),
+        about=f"{size} bytes",
+    )
+
+
+def host_to_device(settings: Settings, ranks: Ranks) -> Case:
+    """Copies between pinned memory of the host and the device, each direction by itself. Raises RefusedError."""
+    if not ranks.is_gpu:
+        raise RefusedError("host_to_device needs a GPU, and torch finds none on this node")
+    size = settings.size("buffer_size")
+    host = torch.randint(256, (size,), dtype=torch.uint8).pin_memory()
+    back = torch.zeros(size, dtype=torch.uint8).pin_memory()
+    there = torch.zeros(size, dtype=torch.uint8, device=ranks.device)
+
+    def values(down: float, up: float) -> dict[str, float]:
+        return {"to_device": formulas.bandwidth(size, down), "to_host": formulas.bandwidth(size, up)}
+
+    return Case(
+        operations=(
+            lambda: there.copy_(host, non_blocking=True),
+            lambda: back.copy_(there, non_blocking=True),
+        ),
+        values=values,
+        check=lambda: torch.equal(host, back),
+        about=f"{size} bytes, pinned",
+    )
+
+
+def launch(settings: Settings, ranks: Ranks) -> Case:
+    """The smallest kernel, one after another: the time from one launch through torch to the next."""
+    number = torch.zeros(1, device=ranks.device)
+
+    def is_right() -> bool:
+        number.zero_()
+        for _ in range(100):
+            number.add_(1.0)
+        return bool(number.item() == 100)
+
+    return Case(
+        operations=(lambda: number.add_(1.0),),
+        values=formulas.of_launch,
+        check=is_right,
+        about="an addition to one number",
+    )

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the microbenchmarks without torch: formulas by hand, arguments, the file of storage, launches, the table."""
+
+import os
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llmb import api
+from llmb.logs.reader import read_log
+from llmb.planning.plan import make_plan
+from llmb.results.log_reader import reader_of
+from llmb.runs.job import Job, JobRequest
+from llmb.workload.published_tables import read_published
+from llmb.workload.spec import Workload
+from llmb_microbench import llmb_launch, llmb_setup, llmb_workload
+from llmb_microbench.program import formulas, settings, storage, timing
+
+CLUSTERS = ("local", "slurm", "runai")
+
+
+@pytest.fixture(scope="module")
+def microbench() -> Workload:
+    return llmb_workload()
+
+
+def site(cluster_type: str = "slurm", **changes: Any) -> api.Site:
+    given = {"gpu_type": "h100", "gpus_per_node": 8, "install": Path("/i"), **changes}
+    return api.Site(cluster_type=cluster_type, **given)
+
+
+def job_of(workload: Workload, size: str, scale: int = 8, **parameters: str) -> Job:
+    from llmb.config import ClusterConfig
+
+    given = {name: (value,) for name, value in parameters.items()}
+    request = JobRequest(workload=workload.key, size=size, scales=(scale,), parameters=given)
+    plan = make_plan([request], {workload.key: workload}, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    assert plan.faults == ()
+    return plan.jobs[0]
+
+
+@pytest.mark.parametrize(
+    ("case", "ranks", "busbw"),
+    [  # 1 GB in 10 ms are 100 GB/s; factors of nccl-tests' PERFORMANCE.md
+        ("all_reduce", 2, 100.0),
+        ("all_reduce", 8, 175.0),
+        ("all_gather", 8, 87.5),
+        ("reduce_scatter", 4, 75.0),
+        ("all_to_all", 2, 50.0),
+        ("send_recv", 2, 100.0),
+    ],
+)
+def test_bandwidths_by_hand(case: str, ranks: int, busbw: float) -> None:
+    found = formulas.of_collective(case, 10**9, ranks, 0.01)
+    assert found == pytest.approx({"busbw": busbw, "algbw": 100.0, "latency": 10_000.0})
+
+
+def test_the_bandwidths_of_eight_h100_that_nvidia_names() -> None:
+    """Issue 212 of nccl-tests: algorithm bandwidth of about 275 GB/s, bus bandwidth of about 480."""
+    seconds = 8 * 1024**3 / 275e9
+    assert formulas.of_collective("all_reduce", 8 * 1024**3, 8, seconds)["busbw"] == pytest.approx(480, rel=0.01)
+
+
+def test_other_formulas_by_hand() -> None:
+    assert formulas.of_gemm(1000, 0.002) == {"tflops": pytest.approx(1.0)}  # 2e9 operations in 2 ms
+    assert formulas.of_memory(10**9, 0.5) == {"copy_bw": pytest.approx(4.0)}  # read once and written once
+    assert formulas.of_launch(3e-6) == {"launch_latency": pytest.approx(3.0)}
+
+
+@pytest.mark.parametrize(("text", "size"), [("16M", 16_777_216), ("1K", 1024), ("8G", 8 * 2**30), ("4096", 4096)])
+def test_sizes(text: str, size: int) -> None:
+    assert settings.read_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "0", "-1M", "1.5M", "16MB", "1T", "٣"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(settings.RefusedError):
+        settings.read_size(text)
+
+
+@pytest.mark.parametrize("words", [["case"], ["--case"], ["--case=gemm", "--dtype=fp32"], ["--case=", "--dtype=a"]])
+def test_arguments_that_are_refused(words: list[str]) -> None:
+    with pytest.raises(settings.RefusedError):
+        settings.read_settings(words)
+
+
+def test_the_place_comes_from_torchruns_variables() -> None:
+    assert settings.read_place({}) == settings.Place()
+    own = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+    assert settings.read_place(own) == settings.Place(rank=5, world=8, local_rank=1, local_world=4)
+    with pytest.raises(settings.RefusedError):
+        settings.read_place({"RANK": "5", "LOCAL_RANK": "1"})
+
+
+def test_short_operations_are_repeated_within_an_iteration() -> None:
+    assert [timing.count_for(seconds) for seconds in (1.0, 0.01, 0.004, 1e-6, 0.0)] == [1, 1, 3, 1000, 1000]
+
+
+def test_an_iteration_is_divided_and_the_slowest_rank_is_what_counts() -> None:
+    now = iter([10.0, 10.6])  # 0.6 s for 3 operations
+    done: list[int] = []
+    ranks: Any = SimpleNamespace(barrier=lambda: None, clock=lambda: next(now), max=lambda values: [values[0] + 1.0])
+    assert timing.timed(ranks, lambda: done.append(1), 3) == pytest.approx(1.2)
+    assert len(done) == 3
+
+
+def test_llmb_reads_its_lines(microbench: Workload, tmp_path: Path) -> None:
+    values = [{"busbw": 480.25, "algbw": 274.0, "latency": 35.125}, {"busbw": 1e-07, "algbw": 0.5, "latency": 1e9}]
+    path = tmp_path / "log.out"
+    path.write_text(
+        "microbench: a first line\n" + "".join(timing.line(i, 2, one) + "\n" for i, one in enumerate(values))
+    )
+    samples = read_log(path, reader_of(microbench, "all_reduce", None).spec)
+    assert [dict(step.values) for step in samples.steps] == values
+
+
+@pytest.mark.parametrize("size", [4096, 8 * 1024**2])
+def test_a_file_of_storage_is_written_read_and_gone(size: int, tmp_path: Path) -> None:
+    file = storage.File(tmp_path, "file", size)
+    assert list(tmp_path.iterdir()) == []  # from the beginning, so that a killed rank leaves nothing
+    file.write()
+    file.read()
+    assert file.is_right()
+    os.pwrite(os.open(f"/proc/self/fd/{file.handle}", os.O_WRONLY), b"\0" * 4096, size - 4096)
+    file.read()
+    assert not file.is_right()
+
+
+def test_a_file_system_without_o_direct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(22, "Invalid argument")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    file = storage.File(tmp_path, "file", 8192)
+    file.write()
+    file.read()
+    assert (file.is_direct, file.is_right(), list(tmp_path.iterdir())) == (False, True, [])
+
+
+def test_a_case_has_only_its_own_parameters_and_metrics(microbench: Workload) -> None:
+    names = {size: job_of(microbench, size).experiment_name for size in ("all_reduce", "gemm", "launch", "storage")}
+    assert names == {
+        "all_reduce": "microbench_all_reduce_fp32_gpus8_message_size16M",
+        "gemm": "microbench_gemm_fp32_gpus8_matrix_size4096",
+        "launch": "microbench_launch_fp32_gpus8",
+        "storage": "microbench_storage_fp32_gpus8_file_size256M",
+    }
+    assert {size: microbench.headline(size).name for size in microbench.sizes} == {
+        **dict.fromkeys(formulas.BUS_FACTORS, "busbw"),
+        "gemm": "tflops",
+        "memory": "copy_bw",
+        "host_to_device": "to_device",
+        "launch": "launch_latency",
+        "storage": "write_bw",
+    }
+    assert {spec.name for spec in microbench.metrics if spec.better == "lower"} == {"latency", "launch_latency"}
+
+
+@pytest.mark.parametrize("cluster_type", CLUSTERS)
+def test_every_case_has_a_launch_on_every_cluster(cluster_type: str, microbench: Workload) -> None:
+    for size in microbench.sizes:
+        launch = llmb_launch(job_of(microbench, size), site(cluster_type, venv=Path("/v")))
+        given = dict(word.removeprefix("--").split("=", 1) for word in launch.args)
+        read = settings.read_settings(launch.args)
+        assert (read.case, read.dtype, read.steps) == (size, "fp32", 20)
+        assert set(read.sizes) == set(given) - {"case", "dtype", "steps"} == set(microbench.parameters_of(size))
+        assert launch.venv == "/v"
+
+
+def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(microbench: Workload, tmp_path: Path) -> None:
+    launch = llmb_launch(job_of(microbench, "gemm"), site())
+    names = {PurePosixPath(file.name).name for file in launch.files}
+    assert {"__main__.py", "collectives.py", "storage.py"} <= names
+    assert launch.program.module == "llmb_microbench.program"
+    assert not any("from llmb " in file.text or "import llmb\n" in file.text for file in launch.files)
+
+
+def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> None:
+    job = job_of(microbench, "gemm")
+    in_image = llmb_launch(job, site(container=True, venv=Path("/v")))
+    assert (in_image.venv, in_image.image) == (None, microbench.image)
+    for one in (site(container=True), site("runai")):
+        assert [type(need).__name__ for need in llmb_setup(microbench, one).needs] == ["Image"]
+
+
+def test_without_containers_the_environment_is_that_of_the_other_workloads(microbench: Workload) -> None:
+    from llmb.frameworks.nemo import torch_pretrain
+
+    here = site("local", settings={"torch": "2.13.0", "transformers": "5.23.0"})
+    assert llmb_setup(microbench, here) == torch_pretrain.needs(here)
+
+
+def test_discovery_of_a_training_cluster_does_not_find_it(microbench: Workload) -> None:
+    assert all(size.discover == () for size in microbench.sizes.values())
+
+
+def test_what_is_published(microbench: Workload) -> None:
+    figures = {(one.model_size, one.scale): one for one in read_published(microbench)}
+    assert figures["all_reduce", 8].value == 480
+    assert {dict(one.parameters)["message_size"] for one in figures.values()} == {"8G"}
+    assert {one.metric.name for one in figures.values()} == {"busbw"}

@@ -19,7 +19,7 @@ from llmb.system import console
 
 # Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
 # of 700 the collections take a twelfth of a short command.
-_COLLECT_AFTER = 50_000
+_COLLECT_AFTER = 200_000
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

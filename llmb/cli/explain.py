@@ -21,7 +21,7 @@ from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import Subject, explain
 from llmb.verdict.judge import pool_key
-from llmb.verdict.reference import find_reference
+from llmb.verdict.reference import References
 from llmb.workload.bridge import table_of
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
@@ -64,7 +64,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
     return Subject(
         result=own,
         job=run.job,
-        figure=figure_of(context, own, reference),
+        figure=figure_of(own, References(context.figures([run.job.workload]), reference)),
         cause=cause,
         fix=fix,
         peak_tflops=peak_of(context, run.job),
@@ -77,12 +77,12 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
     )
 
 
-def figure_of(context: Context, result: Result, reference: str | None) -> Figure | None:
+def figure_of(result: Result, references: References) -> Figure | None:
     """The published figure that a judged result is compared with."""
     own = result.identity.configuration
     if result.verdict.reference is None or own is None:
         return None
-    return find_reference(own, context.figures([own.workload]), reference, result.metrics)[0]
+    return references.find(own, result.metrics)[0]
 
 
 def row_of(context: Context, job: Job) -> Row | None:

@@ -2,7 +2,7 @@
 """`llmb-run report`: one page about a set of runs, in Markdown or HTML."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from llmb import __version__
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, peak_of, spec_of, unreadable
+from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, peaks_of, spec_of, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import UsageError
 from llmb.failures import group_failures
@@ -27,6 +27,7 @@ from llmb.results.result import Result
 from llmb.runs.record import RunRecord
 from llmb.system import console, files
 from llmb.system.secrets import is_secret_name
+from llmb.verdict.reference import References
 from llmb.verdict.scaling import scaling_points
 
 FORMATS = ("md", "html")
@@ -108,7 +109,10 @@ def make_report(
     ``unreadable``: the results of runs whose record cannot be read.
     """
     records, results = [record for record, _ in found], judged(context, [result for _, result in found], reference)
-    runs = [_run(context, record, result, reference) for record, result in zip(records, results, strict=True)]
+    figures = tuple(context.figures({record.job.workload for record in records}))
+    references = References(figures, reference)
+    peaks = peaks_of(context, records)
+    runs = [_run(context, record, result, references, peaks) for record, result in zip(records, results, strict=True)]
     failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
     config = context.config
     return Report(
@@ -120,7 +124,7 @@ def make_report(
         runs=tuple(runs),
         failures=tuple(group_failures(failures)),
         points=tuple(scaling_points(results)),
-        figures=tuple(context.figures({record.job.workload for record in records})),
+        figures=figures,
         release=reference,
         digests=_digests(context, {record.job.image for record in records}),
         faulty=tuple(context.faulty_figures),
@@ -138,7 +142,13 @@ def with_samples(context: Context, report: Report, records: Sequence[RunRecord],
     return replace(report, runs=runs)
 
 
-def _run(context: Context, record: RunRecord, result: Result, reference: str | None) -> Run:
+def _run(
+    context: Context,
+    record: RunRecord,
+    result: Result,
+    references: References,
+    peaks: Mapping[tuple[str, str], float | None],
+) -> Run:
     variables = {name: value for name, value in record.launch.environment.items() if not is_secret_name(name)}
     return Run(
         result=result,
@@ -148,9 +158,9 @@ def _run(context: Context, record: RunRecord, result: Result, reference: str | N
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
         environment=variables,
-        figure=figure_of(context, result, reference),
+        figure=figure_of(result, references),
         row=row_of(context, record.job),
-        peak_tflops=peak_of(context, record.job),
+        peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
         cause=cause_of(result) if result.is_failure else None,
     )
 

@@ -178,8 +178,7 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
     """The current results of ``runs``, not judged."""
     states = states_of(context, runs)
-    kinds = {(run.job.gpu_type, run.job.dtype): run.job for run in runs}
-    peaks = {kind: peak_of(context, job) for kind, job in kinds.items()}
+    peaks = peaks_of(context, runs)
     return [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
 
 
@@ -217,6 +216,12 @@ def exit_code(results: Iterable[Result]) -> int:
 def peak_of(context: Context, job: Job) -> float | None:
     """The peak TFLOPS of one GPU at the job's dtype, None where it is unknown."""
     return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
+
+
+def peaks_of(context: Context, runs: Iterable[RunRecord]) -> dict[tuple[str, str], float | None]:
+    """As ``peak_of``, for each GPU type and dtype of ``runs``."""
+    jobs = {(run.job.gpu_type, run.job.dtype): run.job for run in runs}
+    return {kind: peak_of(context, job) for kind, job in jobs.items()}
 
 
 def flops_of(context: Context, job: Job) -> Flops | None:

@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
@@ -75,8 +76,11 @@ class Configuration:
     @property
     def key(self) -> Hashable:
         """Equal for equal configurations."""
-        values = (getattr(self, own.name) for own in fields(self))
-        return tuple(tuple(sorted(value.items())) if isinstance(value, Mapping) else value for value in values)
+        return _plain(self), *(tuple(sorted(own.items())) for own in _mappings(self))
+
+
+_plain = attrgetter(*(own.name for own in fields(Configuration) if own.default_factory is not dict))
+_mappings = attrgetter(*(own.name for own in fields(Configuration) if own.default_factory is dict))
 
 
 def configuration_of(job: Job) -> Configuration:

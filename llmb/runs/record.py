@@ -68,7 +68,7 @@ class RunRecord:
     @property
     def place(self) -> Path:
         """The folder of the current attempt's files: the run's directory, ``attempt-2`` in it, ..."""
-        return Path(self.stamp.place)
+        return self.directory if self.attempt == 1 else Path(self.stamp.place)
 
     @property
     def work(self) -> Path:

@@ -4,6 +4,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from llmb.errors import LlmbError
@@ -13,6 +14,7 @@ SECRETS_FILE = "~/.config/llmb/secrets"
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$|(^|_)KEY$", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name contains a secret: ``*TOKEN``, ``*SECRET``, ``*_KEY`` and the like."""
     return _SECRET.search(name) is not None

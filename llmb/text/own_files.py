@@ -3,9 +3,12 @@
 
 It accepts only what llmb writes. Anything else raises Unusual, and ``typed.read_own`` then converts it with all care:
 so this decides how fast thousands of files are read, and never what they mean.
+
+Values are frozen, so those of equal data are one: the jobs, launches and configurations of repeats.
 """
 
 import dataclasses
+import marshal
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 _LARGEST = 2**63
 _INFINITE = float("inf")
+_BY_VALUE = 2  # the version of marshal whose bytes are equal for equal data of equal types, and for no other
+_FIRST, _MOST = 200, 4096  # of the values of a class: those that are kept before any is met again, and of all
 
 Convert = Callable[[Any], Any]
 
@@ -61,8 +66,28 @@ def _convert(hint: Any) -> Convert:
         return _parsed(hint)
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
-        return lambda value: converter(hint)(value)  # not now: a class may contain itself
+        return _shared(hint)
     return _SCALARS.get(hint, _refuse)
+
+
+def _shared(cls: type) -> Convert:
+    """For a dataclass within another: equal data have one value, as long as at least every other one was known."""
+    known: dict[bytes, Any] = {}
+    found = 0
+
+    def convert(value: Any) -> Any:
+        nonlocal found
+        own = converter(cls)  # not before: a class may contain itself
+        if len(known) > _FIRST + found or len(known) >= _MOST:
+            return own(value)
+        data = marshal.dumps(value, _BY_VALUE)
+        if data in known:
+            found += 1
+            return known[data]
+        known[data] = own(value)
+        return known[data]
+
+    return convert
 
 
 def _text(value: Any) -> Any:

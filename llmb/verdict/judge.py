@@ -24,7 +24,7 @@ from llmb.stats.metrics import (
     Measured,
     MetricSpec,
 )
-from llmb.verdict.reference import LOADS, find_reference, not_described, same_window
+from llmb.verdict.reference import LOADS, References, not_described, same_window
 from llmb.workload.published import Figure, mfu_as_published
 
 _MOST_WIDTH = 100.0
@@ -167,7 +167,8 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     A run that failed or has not ended has none. An invalid run has its own verdict, and is not one of the repeats. The
     order of the results does not change their verdicts.
     """
-    compared = [_compared(result, figures, release) for result in results]
+    references = References(figures, release)
+    compared = [_compared(result, references) for result in results]
     pools: dict[Hashable, list[Result]] = {}
     for result in compared:
         if result.verdict.ratio is not None:
@@ -221,7 +222,7 @@ def _without_ratio(result: Result, metric: str) -> list[str]:
     return [] if own is None or own.mean > 0 else [f"{metric} is {own.mean:g}: a ratio needs a value above 0"]
 
 
-def _compared(result: Result, figures: Sequence[Figure], release: str | None) -> Result:
+def _compared(result: Result, references: References) -> Result:
     """``result`` with its reference and its own ratio, or with the verdict that it has without one."""
     if _has_gaps(result):
         return replace(result, verdict=Verdict(word=INVALID, reason="the window is not complete"))
@@ -233,7 +234,7 @@ def _compared(result: Result, figures: Sequence[Figure], release: str | None) ->
     elif configuration.loads:
         figure, missing = None, LOADS
     else:
-        figure, missing = find_reference(configuration, figures, release, metrics)
+        figure, missing = references.find(configuration, metrics)
     invalid = why_invalid(result)
     if figure is None:
         verdict = Verdict(word=INVALID if invalid else NO_REFERENCE, reason=invalid or missing)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds what a run can be compared with: published figures, or runs, of the same configuration. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -54,6 +54,22 @@ def find_reference(
         return one.release == configuration.release, release_order(one.release), one.metric.name == headline
 
     return max(chosen, key=order), ""
+
+
+class References:
+    """Finds the reference of each of many results, once for all that have the same configuration and metrics."""
+
+    def __init__(self, figures: Sequence[Figure], release: str | None = None) -> None:
+        self.figures, self.release = figures, release
+        self._known: dict[Hashable, tuple[Figure | None, str]] = {}
+
+    def find(self, configuration: Configuration, metrics: Metrics) -> tuple[Figure | None, str]:
+        """As ``find_reference``."""
+        measured = tuple([(name, own.unit) for name, own in metrics.measured.items()])
+        key = configuration.key, metrics.headline, measured
+        if key not in self._known:
+            self._known[key] = find_reference(configuration, self.figures, self.release, metrics)
+        return self._known[key]
 
 
 def _is_measured(figure: Figure, metrics: Metrics) -> bool:

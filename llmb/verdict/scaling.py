@@ -113,7 +113,7 @@ def scaling_points(results: Iterable[Result]) -> list[Point]:
 
 def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]:
     """The results of each series by scale; a run on one node belongs to each size of node that it fits."""
-    bases = [(_base(kind, result), result) for result in measured for kind in _kinds(result)]
+    bases = [(base, result) for result, own in zip(measured, _bases(measured), strict=True) for base in own]
     wide: dict[Series, set[int]] = {}
     for base, result in bases:
         if (own := _per_node(result)) is not None:
@@ -133,6 +133,16 @@ def _series(measured: Sequence[Result]) -> dict[Series, dict[int, list[Result]]]
 def _kinds(result: Result) -> tuple[Kind | None, ...]:
     own = result.identity.configuration
     return (WEAK, STRONG) if own is not None and own.gbs is not None else (None,)
+
+
+def _bases(measured: Sequence[Result]) -> list[list[Series]]:
+    """The ``_base`` of each kind for each result, made once for all repeats of a configuration."""
+    keys = [(pool_key(result), result.metrics.headline) for result in measured]
+    made = {
+        key: [_base(kind, result) for kind in _kinds(result)]
+        for key, result in dict(zip(keys, measured, strict=True)).items()
+    }
+    return [made[key] for key in keys]
 
 
 def _base(kind: Kind | None, result: Result) -> Series:

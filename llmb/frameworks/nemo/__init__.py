@@ -64,6 +64,6 @@ def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Lau
 @hookimpl(trylast=True)
 def llmb_parse(workload: api.Workload, run: api.RunRecord) -> api.ParseSpec:
     """NeMo 2's step lines, which the torch program prints too."""
-    from llmb.logs.formats import ParseSpec
+    from llmb.logs.formats import NEMO2
 
-    return ParseSpec()
+    return NEMO2

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from llmb.verdict.judge import (
     published,
     ratio_of,
 )
-from llmb.verdict.reference import find_reference, same_window
+from llmb.verdict.reference import References, find_reference, same_window
 from llmb.workload.published import Figure
 
 Wording = Callable[..., None]
@@ -189,6 +190,21 @@ def test_what_differs_is_not_compared_and_is_reported(changes: dict[str, Any], w
     (got,) = judged(result(configuration=replace(CONFIGURATION, **changes)))
     assert (got.verdict.word, got.verdict.ratio, got.verdict.reference) == (NO_REFERENCE, None, None)
     wording("results", str(got.verdict.reason))
+
+
+def test_references_of_many_results_are_those_of_each_alone() -> None:
+    figures = (FIGURE, replace(FIGURE, release="25.10", value=2.2), replace(FIGURE, scale=FIGURE.scale * 2))
+    settings: tuple[dict[str, Any], ...]
+    settings = ({}, {"tp": 4}, {"dtype": "fp8"}, {"scale": FIGURE.scale * 2}, {"gpu_type": None}, {"env": {"A": "1"}})
+    metrics = result().metrics
+    unit = {name: replace(own, unit="ms") for name, own in metrics.measured.items()}
+    measured = (metrics, replace(metrics, measured={}), replace(metrics, measured=unit), replace(metrics, headline="x"))
+    for release in (None, "25.05", "24.11"):
+        references = References(figures, release)
+        for one, own in [*product(settings, measured), *product(settings, measured)]:
+            configuration = replace(CONFIGURATION, **one)
+            alone = find_reference(configuration, figures, release, own)
+            assert references.find(configuration, own) == alone
 
 
 @pytest.mark.parametrize("changes", [{"tp": 4}, {"mbs": 1}, {"env": {"A": "1"}}, {"image": "i:2"}])

@@ -72,6 +72,8 @@ def slurm_conf(shape: Shape, location: Location) -> str:
         "SlurmctldTimeout=30",
         "SlurmdTimeout=300",
         "KillWait=1",
+        # A job's MASTER_PORT follows from its id, and several of these clusters run on one machine.
+        f"FirstJobId={1000 + location.port * 97 % 8000}",
         f"MessageTimeout={shape.message_timeout}",
         f"MinJobAge={shape.min_job_age}",
         "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",

@@ -55,7 +55,7 @@ def installed(run_install: Install, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_first_time(installed: tuple[Path, Path, str]) -> None:
     _, install, output = installed
     config, _ = load_config(install, {"XDG_CONFIG_HOME": str(install)})
-    keys = ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
+    keys = ["microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
     assert list(config.workloads.installed or ()) == keys
     assert {config.workloads.config[key].venv_path for key in keys} == {install / "venvs" / "torch"}
     assert (config.cluster_type, config.gpu_type, config.environment) == ("local", "cpu", {"A": "b"})

@@ -2,7 +2,7 @@
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import click
 
@@ -116,6 +116,13 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
     return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
 
 
+def _without(ours: Side, baseline: Side) -> Side:
+    """The later runs among ``ours``: those of the baseline are not pooled with them. Without later runs, all."""
+    accepted = {result.identity.run for result in baseline.results if result.identity.run is not None}
+    later = tuple(result for result in ours.results if result.identity.run not in accepted)
+    return replace(ours, results=later) if later else ours
+
+
 def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]:
     """The name of the other side, and the rows."""
     given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
@@ -135,6 +142,7 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
     if request.baseline is not None:
         known = export.read_baseline(context.config.llmb_install, request.baseline)
         theirs = Side(name=f"baseline {request.baseline}", results=tuple(known))
+        ours = ours if request.ours is not None else _without(ours, theirs)
     else:
         theirs = find_side(context, request.theirs, request.choice)
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)

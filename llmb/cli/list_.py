@@ -65,7 +65,8 @@ def command(
         for text in listing.declared(one) if fmt in ("table", "md") else ():
             say(text)
         return
-    rows, columns = listing.sizes(context.workloads.values()), listing.sizes_of(context.workloads.values(), fmt)
+    known = context.workloads.values()
+    rows, columns = listing.sizes(known, framework, release), listing.sizes_of(known, fmt)
     if installed is not None:
         rows, columns = _mark(context, rows, installed), (*columns, listing.INSTALLED)
     print_all(columns, rows, fmt)

@@ -207,20 +207,31 @@ def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
     return [*releases] if len(releases) == 1 else [f"{name}: {span(counts)}" for name, counts in releases.items()]
 
 
-def sizes(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
-    """A row of SIZES for each size of each workload."""
-    return [
-        {
-            "workload": workload.key,
-            "size": name,
-            "gpu_types": size.gpu_types(),
-            "dtypes": list(dict.fromkeys(dtype for row in size.rows for dtype in row.dtype)),
-            "scales": sorted({count for row in size.rows for count in row.scales.counts}),
-            **_declared(workload, size),
-        }
-        for workload in workloads
-        for name, size in workload.sizes.items()
-    ]
+def sizes(
+    workloads: Iterable[Workload], framework: str | None = None, release: str | None = None
+) -> list[dict[str, Any]]:
+    """A row of SIZES for each size of each workload, with what its rows of all frameworks have.
+
+    ``framework`` and ``release`` as for ``configurations``; a size without such a row is omitted.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for workload in workloads:
+        for row in configurations(workload, framework, release):
+            size = found.setdefault(
+                (workload.key, row["size"]),
+                {
+                    "workload": workload.key,
+                    "size": row["size"],
+                    "gpu_types": [],
+                    "dtypes": [],
+                    "scales": [],
+                    **_declared(workload, workload.sizes[row["size"]]),
+                },
+            )
+            for key, values in (("gpu_types", row["gpu"]), ("dtypes", row["dtype"]), ("scales", row["scales"])):
+                size[key] += [value for value in values if value not in size[key]]
+            size["scales"].sort()
+    return list(found.values())
 
 
 def configurations(

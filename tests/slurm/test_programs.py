@@ -57,9 +57,9 @@ def test_a_command_with_staged_files_and_what_runs_after_it(site: Site, run: Run
 
 
 def test_lines_of_bash_on_every_rank(site: Site, run: Run) -> None:
-    done = run(
-        Program(shell='echo "$1 $RANK of $WORLD_SIZE"\n[[ $RANK == 1 ]] && exit 7\nsleep 600'), args=("I am",), nodes=2
-    )
+    # Slurm loses the signal to a rank that it has not started yet, so rank 1 waits for rank 0 before it fails.
+    waits = 'echo "$1 $RANK of $WORLD_SIZE"; touch "started-$RANK"\nuntil [[ -e started-0 ]]; do sleep 0.1; done\n'
+    done = run(Program(shell=waits + "[[ $RANK == 1 ]] && exit 7\nsleep 600"), args=("I am",), nodes=2)
     assert site.ends(done, "FAILED").exit_code == 7
     assert {"I am 0 of 2", "I am 1 of 2"} <= {*lines(done)}
 

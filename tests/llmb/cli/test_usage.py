@@ -308,15 +308,15 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     assert by_size["pretrain_nemotronh", "56b"] == {
         "workload": "pretrain_nemotronh",
         "size": "56b",
-        "gpu_types": ["h100", "b200", "gb200"],
-        "dtypes": ["fp8"],
+        "gpu_types": ["h100", "b200", "gb200", "gb300", "b300"],  # the last two with Megatron-Bridge
+        "dtypes": ["fp8", "fp8_cs"],
         "scales": [32, 64, 128, 256, 512, 1024, 2048],
         "metrics": [],  # its own, besides those of training
         "parameters": {},
     }
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
     assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
-    assert ("h100, b200, gb200", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
+    assert ("h100, b200, gb200, gb300, b300", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
     for fmt in ("table", "md"):
         lines = [line.replace("|", " ").split() for line in llmb_here("list", "--format", fmt).stdout.splitlines()]
         assert {tuple(line[:2]) for line in lines} >= wanted

@@ -370,6 +370,14 @@ def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, r
     assert re.search(r"1\.000 \(0\.000\b", done.stdout)
 
 
+def test_only_later_runs_are_compared_with_a_baseline(install: HandMade, run: Run) -> None:
+    install.measured("a1", 2.0)
+    assert run("baseline", "accept", "april").returncode == 0
+    install.measured("b1", 4.0)
+    (row,) = compared(run, "--baseline", "april")["comparisons"]
+    assert (row["runs"], row["repeats"], row["ratio"]) == (["b1"], 1, pytest.approx(0.5))
+
+
 def test_the_other_run_that_has_not_ended_is_named(install: HandMade, run: Run, wording: Wording) -> None:
     install.measured("a1", 2.75)
     install.run("b1", install.job("nemotron4_15b", "bf16", 16), "", JobState(state=RUNNING))

@@ -126,7 +126,7 @@ def test_scaling(filled: HandMade, run: Run, wording: Wording) -> None:
 
 def test_a_baseline(filled: HandMade, run: Run) -> None:
     assert run("baseline", "accept", "good", "a1", "a2", "d1").returncode == 0
-    found = json.loads(run("compare", "--baseline", "good", "--format", "json").stdout)["comparisons"]
+    found = json.loads(run("compare", "a1,a2,d1", "--baseline", "good", "--format", "json").stdout)["comparisons"]
     assert [(row["metric"], row["ratio"]) for row in found if row["ratio"]] == [("busbw", 1.0), ("latency", 1.0)]
 
 

@@ -62,7 +62,8 @@ import json
 from pathlib import Path
 from nemo.utils import flops_formulas as formulas
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.build import build, plain
+from llmb_workloads.library import plain
+from llmb_workloads.nemo_pretrain.build import build
 from llmb_workloads.nemo_pretrain.recipe import parse_recipe
 
 def answer(raw):

@@ -12,13 +12,12 @@ llmb_first=("${@:2:$1}"); shift $(($1 + 1))
 """
 # Arguments: the number of words of the program's command, the command, the command that runs after it. bash would end
 # at once on SIGTERM and leave the program behind. Started under set -m, a program has a process group of its own, with
-# all that it starts; set +m then, because bash would print that a job is done.
+# all that it starts; set +m stands in the same command, because bash may print that a job is done whenever it reads
+# the next command under set -m.
 _AFTER = (
     _SPLIT
     + """\
-set -m
-"${llmb_first[@]}" &
-set +m
+{ set -m; "${llmb_first[@]}" & set +m; }
 llmb_main=$! llmb_ended=no
 trap 'llmb_ended=yes; kill -- "-$llmb_main" 2> /dev/null' TERM INT
 while :; do
@@ -87,9 +86,7 @@ export LLMB_SERVER_PORT
 llmb_out=server-$LLMB_RANK.out llmb_address=server-$LLMB_RANK.address
 read -r llmb_host < /proc/sys/kernel/hostname  # Slurm sets HOSTNAME to a node's name, which no one may resolve
 [[ ${MASTER_ADDR:-127.0.0.1} != 127.0.0.1 ]] || llmb_host=127.0.0.1
-set -m
-"${llmb_first[@]}" > "$llmb_out" 2>&1 &
-set +m
+{ set -m; "${llmb_first[@]}" > "$llmb_out" 2>&1 & set +m; }
 llmb_server=$!
 llmb_ready() {
     if [[ $llmb_text ]]; then grep -qF -e "$llmb_text" "$llmb_out"; else llmb_accepts "$LLMB_SERVER_PORT"; fi
@@ -109,9 +106,7 @@ for ((llmb_rank = 1; llmb_rank < WORLD_SIZE; llmb_rank++)); do
         sleep 0.2
     done
 done
-set -m
-"$@" &
-set +m
+{ set -m; "$@" & set +m; }
 llmb_client=$!
 while llmb_runs "$llmb_client"; do
     llmb_runs "$llmb_server" || ! llmb_runs "$llmb_client" || llmb_check_server "its client"

@@ -6,7 +6,7 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-bridge test-slurm-next test-faults lint docs bench clean
+.PHONY: help demo test test-nemo test-bridge test-slurm-next test-faults lint docs site release bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -55,7 +55,20 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/nemo.py --check
 	$(BIN)/python docs/fields.py --check
 	$(BIN)/python docs/bridge.py --check
+	$(BIN)/python docs/commands.py --check
 	$(BIN)/python docs/reliability.py --check
+
+SITE := .venv/.site
+site: $(STAMP) $(SITE)  ## build the documentation site in .cache/site; warnings are errors
+	$(BIN)/python -m sphinx -q -n -W --keep-going -b html docs .cache/site
+	$(BIN)/python docs/licences.py --check
+
+$(SITE): pyproject.toml $(STAMP)
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
+
+release: $(STAMP)  ## build and check wheels and sdists in dist/: VERSION=1.2.0 URL=https://...
+	@$(BIN)/python .ci/release.py "$(VERSION)" "$(URL)"
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

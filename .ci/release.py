@@ -55,8 +55,9 @@ def refusals(root: Path, version: str, url: str) -> list[str]:
         own = settings(folder)["version"]
         if own != version:
             wrong.append(f"{folder.relative_to(root)}/pyproject.toml: {name} has version {own}, the release {version}")
-    if f"\n## {version} (" not in (root / "CHANGELOG.md").read_text("utf-8"):
-        wrong.append(f"CHANGELOG.md: no section '## {version} (...)'")
+    dated = rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$"
+    if not re.search(dated, (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
+        wrong.append(f"CHANGELOG.md: no section '## {version} (YYYY-MM-DD)'")
     return wrong
 
 
@@ -115,6 +116,21 @@ def faults(built: Path, name: str, version: str, url: str) -> list[str]:
     return [f"{built.name}: {fault}" for fault in wrong]
 
 
+def build(tree: Path, out: Path, version: str, url: str) -> list[str]:
+    """Build every distribution of an exported tree into ``out``, and return what is wrong with them."""
+    licence = (tree / "LICENSE").read_text("utf-8")
+    environment = os.environ | {"LLMB_RELEASE": version}
+    wrong = []
+    for name, folder in projects(tree).items():
+        complete(folder, version, url, licence)
+        argv = [sys.executable, "-m", "hatchling", "build", "--directory", str(out)]
+        subprocess.run(argv, cwd=folder, check=True, env=environment, stdout=subprocess.DEVNULL)
+        built = sorted(out.glob(f"{name.replace('-', '_')}-{version}*"))
+        wrong += [f"{name}: {len(built)} files, expected a wheel and an sdist"] if len(built) != 2 else []
+        wrong += [fault for one in built for fault in faults(one, name, version, url)]
+    return wrong
+
+
 def main(version: str, url: str) -> int:
     """Build and check the release; nothing in dist/ changes unless all of it is right."""
     url = url.rstrip("/")
@@ -125,16 +141,8 @@ def main(version: str, url: str) -> int:
         print(*(f"error: {fault}" for fault in wrong), sep="\n", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as temporary:
-        tree, out = exported(Path(temporary, "tree")), Path(temporary, "dist")
-        licence = (tree / "LICENSE").read_text("utf-8")
-        environment = os.environ | {"LLMB_RELEASE": version}
-        for name, folder in projects(tree).items():
-            complete(folder, version, url, licence)
-            argv = [sys.executable, "-m", "hatchling", "build", "--directory", str(out)]
-            subprocess.run(argv, cwd=folder, check=True, env=environment, stdout=subprocess.DEVNULL)
-            built = sorted(out.glob(f"{name.replace('-', '_')}-{version}*"))
-            wrong += [f"{name}: {len(built)} files, expected a wheel and an sdist"] if len(built) != 2 else []
-            wrong += [fault for one in built for fault in faults(one, name, version, url)]
+        out = Path(temporary, "dist")
+        wrong = build(exported(Path(temporary, "tree")), out, version, url)
         if wrong:
             print(*(f"error: {fault}" for fault in wrong), sep="\n", file=sys.stderr)
             return 1

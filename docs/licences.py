@@ -70,11 +70,11 @@ def closure(names: Iterable[str], seen: set[str]) -> Iterator[str]:
 
 def licence(name: str) -> str:
     """The licence that a package's metadata names: its expression, else its classifier, else its text's first line."""
-    metadata = distribution(name).metadata
-    names = (line.split(" :: ")[-1] for line in metadata.get_all("Classifier", []) if line.startswith("License ::"))
+    metadata = distribution(name).metadata.json
+    names = (line.split(" :: ")[-1] for line in metadata.get("classifier", []) if line.startswith("License ::"))
     classified = ", ".join(name for name in names if not name.endswith(("Approved", "approved")))
-    text = (metadata.get("License") or "").strip().partition("\n")[0]
-    named = metadata.get("License-Expression") or classified or text
+    text = str(metadata.get("license") or "").strip().partition("\n")[0]
+    named = str(metadata.get("license_expression") or "") or classified or text
     return _SPDX.get(named, named) or "unknown"
 
 

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
+    from llmb.clusters.base import Cluster, Pace, UnclearError
+    from llmb.config.cluster_type import ClusterQuestion, ClusterType
+    from llmb.config.schema import ClusterConfig
+    from llmb.config.traits import ClusterTraits
+    from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
     from llmb.runs.job import Job, Training
@@ -28,7 +32,11 @@ if TYPE_CHECKING:
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
-    "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
+    "clusters.base": ("Cluster", "Pace", "UnclearError"),
+    "config.cluster_type": ("ClusterQuestion", "ClusterType"),
+    "config.schema": ("ClusterConfig",),
+    "config.traits": ("ClusterTraits",),
+    "errors": ("Fault", "KeyFaultError", "LlmbError", "UsageError"),
     "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
@@ -53,7 +61,17 @@ __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
-__all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
+__all__ += [
+    "Cluster",
+    "ClusterConfig",
+    "ClusterQuestion",
+    "ClusterTraits",
+    "ClusterType",
+    "JobState",
+    "Pace",
+    "UnclearError",
+]
+__all__ += ["Fault", "KeyFaultError", "LlmbError", "UsageError"]
 
 
 def __getattr__(name: str) -> Any:

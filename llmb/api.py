@@ -12,6 +12,8 @@ from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, Pace, UnclearError
+    from llmb.clusters.kit import job_environment, launch_faults, stage_programs
+    from llmb.clusters.node_script import job_by_files, node_script, state_by_files
     from llmb.config.cluster_type import ClusterQuestion, ClusterType
     from llmb.config.schema import ClusterConfig
     from llmb.config.traits import ClusterTraits
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "clusters.base": ("Cluster", "Pace", "UnclearError"),
+    "clusters.kit": ("job_environment", "launch_faults", "stage_programs"),
+    "clusters.node_script": ("job_by_files", "node_script", "state_by_files"),
     "config.cluster_type": ("ClusterQuestion", "ClusterType"),
     "config.schema": ("ClusterConfig",),
     "config.traits": ("ClusterTraits",),
@@ -61,16 +65,9 @@ __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
-__all__ += [
-    "Cluster",
-    "ClusterConfig",
-    "ClusterQuestion",
-    "ClusterTraits",
-    "ClusterType",
-    "JobState",
-    "Pace",
-    "UnclearError",
-]
+__all__ += ["ClusterConfig", "ClusterQuestion", "ClusterTraits"]
+__all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
+__all__ += ["job_by_files", "job_environment", "launch_faults", "node_script", "stage_programs", "state_by_files"]
 __all__ += ["Fault", "KeyFaultError", "LlmbError", "UsageError"]
 
 

@@ -20,7 +20,7 @@ from llmb.text.times import since
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Words of --state that stand for several of the scheduler's states.
+# Words of --state that mean several of the scheduler's states.
 GROUPS = {
     "live": KNOWN - ENDS | {UNKNOWN, NOT_SUBMITTED},
     "waiting": WAITING,

@@ -4,6 +4,7 @@
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,12 +153,12 @@ def test_a_run_on_a_page_of_80_columns(
             assert str(fact) in shown
     page = llmb("jobs", "show", good.id).stdout.replace(str(good.directory), "<folder>")
     page = page.replace(f"job {good.scheduler_id}", "job <id>")
-    run_wording("jobs show", "\n".join(line for line in page.splitlines() if "submitted" not in line and "20" not in line))
+    run_wording(
+        "jobs show", "\n".join(line for line in page.splitlines() if "submitted" not in line and "20" not in line)
+    )
 
 
-def test_the_script_of_a_run_is_shown_as_it_was_submitted(
-    llmb: Command, runs: Runs, run_wording: RunWording
-) -> None:
+def test_the_script_of_a_run_is_shown_as_it_was_submitted(llmb: Command, runs: Runs, run_wording: RunWording) -> None:
     llmb("single", "-w", "fake", "--scale", 8, "--wait")
     (run,) = runs()
     assert llmb("jobs", "show", run.id, "--script").stdout == run.script.read_text()
@@ -165,3 +166,20 @@ def test_the_script_of_a_run_is_shown_as_it_was_submitted(
     done = llmb("jobs", "show", run.id, "--script")
     assert (done.returncode, done.stdout) == (1, "")
     run_wording("jobs show", done.stderr.replace(str(run.directory), "<folder>"))
+
+
+def test_a_budget_limits_what_is_submitted_and_past_runs_tell_the_cost(
+    llmb: Command, runs: Runs, tmp_path: Path, run_wording: RunWording
+) -> None:
+    """Nobody published its step time: the time limit counts, until a run has shown how long it takes."""
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("fake_small:\n('bf16', [8], 3)\n")
+    done = llmb("submit-all", jobs, "--wait", "--budget", "6")
+    assert done.returncode == 0, done.stderr
+    first = runs()
+    assert len(first) == 6 * 3600 // (8 * first[0].job.time_limit)
+    printed = [line for line in done.stderr.splitlines() if "budget" in line or "note" in line or "skip" in line]
+    run_wording("submit-all", "\n".join(printed))
+    done = llmb("submit-all", jobs, "--resume", "--budget", "6", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert len(runs()) == 3

@@ -58,6 +58,7 @@ class SubmitOptions:
     wait: Annotated[bool, Option("Follow the jobs and show their results.")]
     retries: Annotated[int, common.retries_option]
     resume: Annotated[bool, Option("Skip jobs that succeeded here or are under way.")]
+    budget: Annotated[str | None, Option("Only jobs that fit, in list order: 5000gpuh.", metavar="GPUH")]
     env: Annotated[tuple[str, ...], Option("Set a variable in each job.", metavar="K=V")]
     params: Annotated[tuple[str, ...], Option(f"Set {_KEYS}, or the workload's own.", "--set", metavar="KEY=VALUE")]
     max_steps: Annotated[int | None, Option("Steps of each run.")]

@@ -38,10 +38,13 @@ class NoAnswerError(UnclearError, ClusterPluginError):
 
 def create(kind: ClusterType, config: ClusterConfig) -> Cluster:
     """The cluster of ``config``; a plugin's one is guarded. Raises ClusterPluginError."""
-    if not kind.source:
-        return kind.make(config)
+    return guard(kind, lambda: kind.make(config)) if kind.source else kind.make(config)
+
+
+def guard(kind: ClusterType, make: Callable[[], Cluster]) -> GuardedCluster:
+    """The cluster that ``make`` gives, guarded. Raises ClusterPluginError."""
     who = _Plugin(source=kind.source, name=kind.name)
-    cluster: Any = who.call("create", lambda: kind.make(config))
+    cluster: Any = who.call("create", make)
     if missing := [name for name in METHODS if not callable(getattr(cluster, name, None))]:
         who.fail(missing[0], f"is missing: {_shown(cluster)} has no such method", code="method-missing")
     return GuardedCluster(cluster=cluster, plugin=who)

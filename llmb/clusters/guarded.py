@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +94,8 @@ class GuardedCluster:
     @property
     def pace(self) -> Pace:
         """The plugin's pace; the default one where it has none."""
-        found = self.plugin.call("pace", lambda: getattr(self.cluster, "pace", None) or Pace())
+        is_there = inspect.getattr_static(self.cluster, "pace", None) is not None
+        found: object = self.plugin.call("pace", lambda: self.cluster.pace) if is_there else Pace()
         if not isinstance(found, Pace):
             self.plugin.nonsense("pace", "it must be a Pace", found)
         self._checked("pace", found)
@@ -117,8 +120,6 @@ class GuardedCluster:
 
     def faults_of_secrets(self, launches: Sequence[Launch]) -> Iterable[Fault]:
         """The plugin's answer, else the secrets that this shell lacks."""
-        import os
-
         return self.plugin.call("faults_of_secrets", lambda: [*checks.secrets_at(self.cluster, launches, os.environ)])
 
     def render(self, launch: Launch, stamp: Stamp) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from llmb.cli import progress
 from llmb.cli.context import Context, say
-from llmb.cli.jobs.display import NO_RUN
+from llmb.cli.jobs.runs_table import NO_RUN
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results import results_of
 from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit

@@ -21,6 +21,7 @@ _COMMANDS = {
     "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
     "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
+    "completion": ("completion.command", "command", "Print the script that completes words in a shell."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
 }
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "plugins": ("plugins", "group", "List, check and create plugins."),
     "completion": ("completion.command", "command", "Print the script that completes words in a shell."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
+    "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }
 
 

@@ -14,6 +14,7 @@ from llmb.cli.completion import engine
 from llmb.cli.completion.engine import Candidate, Completer, fixed
 from llmb.errors import LlmbError
 from llmb.system import console
+from llmb.text import typed
 
 PROG = "llmb-install"
 _TEXT = ["text"]  # the fields of a value that is a text in the file
@@ -32,8 +33,12 @@ def answer(group: click.Group) -> int:
 def _answers(_context: click.Context, incomplete: str) -> Iterator[Candidate]:
     """``KEY=`` of ``--set``, then ``KEY=VALUE`` for keys with few values."""
     from llmb_installer.answers.schema import Answers
+    from llmb_installer.cluster_types import all_types
 
-    keys = dict(_keys(Answers, ""))
+    kinds = all_types()
+    keys = dict(_keys(Answers, "")) | {"cluster_type": tuple(kinds)}
+    for kind in kinds.values():  # a plugin's type has a section of its own
+        keys |= dict(_keys(kind.schema, f"{kind.key}.")) if kind.schema is not None else {}
     key, equals, _ = incomplete.partition("=")
     if not equals:
         yield from (Candidate(f"{name}=", " ".join(words), "open") for name, words in keys.items())
@@ -43,23 +48,26 @@ def _answers(_context: click.Context, incomplete: str) -> Iterator[Candidate]:
 
 def _keys(cls: type, before: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The dotted keys of a dataclass, each with its values if these are few."""
+    hints = typing.get_type_hints(cls)
+    for own in dataclasses.fields(cls):
+        if not own.metadata.keys() & typed.INTERNAL.keys():
+            yield from _keys_of(f"{before}{own.name}", hints[own.name])
+
+
+def _keys_of(key: str, hint: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The key of a value with this type hint, or the keys below it."""
     from llmb.config.slurm import SLURM_OPTIONS, SlurmOptions
 
-    for name, hint in typing.get_type_hints(cls).items():
-        kinds = [hint]
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        kind: Any = kinds[0]
-        if kind is SlurmOptions:
-            yield from ((f"{before}{name}.{own}", ()) for own in SLURM_OPTIONS)
-        elif dataclasses.is_dataclass(kind) and [own.name for own in dataclasses.fields(kind)] != _TEXT:
-            assert isinstance(kind, type)
-            yield from _keys(kind, f"{before}{name}.")
-        elif kind is bool:
-            yield f"{before}{name}", ("true", "false")
-        else:
-            words = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
-            yield f"{before}{name}", tuple(map(str, words))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    if hint is SlurmOptions:
+        yield from ((f"{key}.{own}", ()) for own in SLURM_OPTIONS)
+    elif dataclasses.is_dataclass(hint) and [own.name for own in dataclasses.fields(hint)] != _TEXT:
+        assert isinstance(hint, type)
+        yield from _keys(hint, f"{key}.")
+    else:
+        words = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+        yield key, ("true", "false") if hint is bool else tuple(map(str, words))
 
 
 def _workloads(context: click.Context, _incomplete: str) -> Iterator[Candidate]:

@@ -137,7 +137,7 @@ def _from_click(item: CompletionItem) -> Candidate:
 def _lines(found: Iterable[Candidate], unfinished: str, breaks: str) -> Iterator[str]:
     """A line for each candidate: its kind, its value and its help, with tabs between.
 
-    Bash replaces only what follows the last of its ``breaks`` in the word: the rest is left out.
+    Bash replaces only what follows the last of its ``breaks`` in the word: the rest is omitted.
     """
     stem = max((unfinished.rfind(char) + 1 for char in breaks if char in "=:"), default=0)
     for one in found:

@@ -44,7 +44,7 @@ def _sizes_of(context: click.Context) -> list[Size]:
 
 
 def workload(context: click.Context, incomplete: str) -> Iterator[Candidate]:
-    """Keys; with a size once a key is written. The prefix that all share may be left out."""
+    """Keys; with a size once a key is written. The prefix that all share is optional."""
     keys = _workloads(context)
     short = {key.removeprefix(_PREFIX): one for key, one in keys.items()}
     names = keys if not incomplete or _PREFIX.startswith(incomplete[: len(_PREFIX)]) else {**keys, **short}

@@ -47,7 +47,7 @@ def build(plugins: Plugins) -> click.Group:
         help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    return click.version_option(__version__, prog_name="llmb-run")(group)
+    return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
 def run(args: Sequence[str] | None = None) -> int:

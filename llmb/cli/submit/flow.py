@@ -150,7 +150,7 @@ def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *
         context.config,
         __version__,
         keep_going=options.keep_going,
-        on_result=announce.Announcer(),
+        on_result=announce.Announcer(verbose=context.verbose),
         on_interrupt=announce.announce_interrupt,
     )
     announce.sum_up(outcome, len(items))

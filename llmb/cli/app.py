@@ -70,7 +70,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        given = sys.argv[1:] if args is None else args
+        console.echo(describe(as_error(error, given)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)

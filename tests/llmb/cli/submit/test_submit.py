@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from llmb.cli import app
-from llmb.errors import LlmbError, describe
-
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
 Dry = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -118,16 +115,10 @@ def test_what_contradicts_is_refused(
     code: str | None,
     dry: Dry,
     joblist: Path,
+    codes: list[str],
     monkeypatch: pytest.MonkeyPatch,
     wording: Callable[..., None],
 ) -> None:
-    codes: list[str] = []
-
-    def described(error: LlmbError) -> str:
-        codes.append(error.code)
-        return describe(error)
-
-    monkeypatch.setattr(app, "describe", described)
     monkeypatch.chdir(joblist.parent)
     done = dry("submit", *words.split())
     assert (done.returncode, done.stdout) == (2, "")

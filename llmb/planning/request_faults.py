@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llmb.config import ClusterConfig
 from llmb.config.slurm import hint_elsewhere
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 from llmb.planning import params
@@ -56,9 +57,10 @@ def own_faults(request: JobRequest, env: Mapping[str, str], profiled: Collection
         yield Fault(place=request.place, message=message, code="repeats", value=request.repeats)
 
 
-def slurm_faults(request: JobRequest, cluster_type: str) -> Iterator[Fault]:
+def slurm_faults(request: JobRequest, config: ClusterConfig) -> Iterator[Fault]:
     """The faults of options of sbatch on a cluster that has none."""
-    for name in request.slurm if cluster_type != "slurm" else ():
+    cluster_type = config.cluster_type
+    for name in request.slurm if not config.traits.sbatch_options else ():
         place, hint = request.key_places.get(name, request.place), hint_elsewhere(name, cluster_type)
         message = f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}"
         yield Fault(place=place, message=message, hint=hint, code="option-without-effect", key=name, value=cluster_type)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables of NVIDIA's launch scripts, from launch_variables.yaml: what each sets here, and what replaces it."""
 
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,7 +48,7 @@ def _mounts(text: str) -> tuple[str, ...]:
 def _slurm(text: str) -> str:
     """The options of sbatch in ``a=1;b``, as llmb's command line has them."""
     parts = (part.strip().lstrip("-") for part in text.split(";"))
-    return " ".join(f"--slurm-arg {part}" for part in parts if part)
+    return " ".join(f"--slurm-arg {shlex.quote(part)}" for part in parts if part)
 
 
 READERS: Mapping[str, Callable[[str], object]] = {

@@ -179,6 +179,21 @@ def test_options_of_slurm_in_the_shell_are_used(name: str, direct: Direct) -> No
     assert f"#SBATCH --{name.removeprefix('SBATCH_').lower()}=own\n" in job["script"]
 
 
+def test_a_variable_of_the_scripts_in_the_configuration_is_named(
+    llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
+) -> None:
+    """NVIDIA's cluster_config.yaml sets them there, for its launch scripts."""
+    own = {"config": {"pretrain_nemotron4": {"environment": {"ADDITIONAL_SLURM_PARAMS": "nodelist=n1,n2;exclusive"}}}}
+    install = cluster(environment={"RUN_CONF_MOUNTS": "/a:/b", "NCCL_DEBUG": "WARN"}, workloads=own)
+    done = llmb_here(*SINGLE, "-w", "nemotron4", "--scale", 16, "--install", install)
+    job_of(done)
+    assert [line.split()[1] for line in done.stderr.splitlines() if line.startswith("warning: ")] == [
+        "environment",
+        "workloads.config.pretrain_nemotron4.environment",
+    ]
+    wording("single", done.stderr)
+
+
 def test_a_lists_environment_steers_a_job_as_nvidias_scripts_do(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, wording: Callable[..., None]
 ) -> None:

@@ -107,7 +107,7 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        console.echo(describe(as_error(error, sys.argv[1:])), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort

@@ -58,7 +58,7 @@ def build(plugins: Plugins) -> click.Group:
         help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    return click.version_option(__version__, prog_name="llmb-run")(group)
+    return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -81,7 +81,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        given = sys.argv[1:] if args is None else args
+        console.echo(describe(as_error(error, given)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)

@@ -65,7 +65,8 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
 
 
 class Context:
-    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
+    and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
     ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
     """
@@ -75,6 +76,7 @@ class Context:
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
         self.is_archive = False
+        self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self._figures: dict[str, tuple[Figure, ...]] = {}

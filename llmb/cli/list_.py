@@ -131,7 +131,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
-    from llmb.cli.results import own_flops
+    from llmb.cli.reading import own_flops
     from llmb.planning import listing
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}

@@ -9,12 +9,12 @@ from datetime import datetime
 from llmb.report.entries import Entry, per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
-from llmb.results.result import parameters_in_words
+from llmb.results.setting_words import parameters_in_words
 from llmb.runs.job import Training
 from llmb.stats.measure import measure
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.system.secrets import is_secret_name
-from llmb.verdict import explain
+from llmb.verdict import differences, explain
 from llmb.verdict.judge import pool, published, ratio_of
 from llmb.workload.published import Figure
 
@@ -194,7 +194,7 @@ def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explan
     compared = [(entry, figure) for entry in entries if (figure := entry.runs[0].figure) is not None]
     facts = [facts_of(entry.runs[0], digests) for entry, _ in compared]
     common = [fact for fact in (facts[0] if facts else []) if all(fact in other for other in facts)]
-    missing = (explain.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
+    missing = (differences.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
     return Explanations(
         entries=tuple(
             Explanation(
@@ -223,7 +223,7 @@ def remarkable(entry: Entry) -> list[str]:
 
 def _differences(run: Run, figure: Figure) -> Iterator[str]:
     peak, row = run.peak_tflops, run.row
-    return explain.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
+    return differences.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
 
 
 def _over_published_window(entry: Entry) -> Iterator[str]:
@@ -241,5 +241,5 @@ def _over_published_window(entry: Entry) -> Iterator[str]:
     values = [measured[metric.name].mean for measured in found if metric.name in measured]
     if len(values) == len(entry.runs):
         ratio, _ = ratio_of(pool(values, metric.name), published(figure.value), metric.better)
-        window = explain.window_in_words(figure.window)
+        window = differences.window_in_words(figure.window)
         yield f"Over the window of the published figure ({window}) the ratio is {ratio:.3f}."

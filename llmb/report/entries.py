@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from llmb.report.value import ORDER, Report, Run, word_of
-from llmb.results.result import TITLE, Configuration, Result, distinguishing, parameters_in_words, settings_of
+from llmb.results.result import Configuration, Result
+from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.runs.job import Job
 from llmb.stats.measure import Spread
 from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec

@@ -6,7 +6,7 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-bridge test-slurm-next test-faults lint docs bench clean
+.PHONY: help demo test test-nemo test-bridge test-slurm-next test-faults lint docs pictures bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -56,6 +56,9 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/fields.py --check
 	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/reliability.py --check
+
+pictures: $(STAMP)  ## make the pictures of docs/images from an invented example (needs Chromium)
+	$(BIN)/python docs/pictures.py
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

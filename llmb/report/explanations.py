@@ -22,8 +22,8 @@ Fact = tuple[str, str]  # a name and its value
 class Explanation:
     """Why an entry may differ from the published ``figure``.
 
-    ``differs``: known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of this entry and
-    not of the figure, without what all entries have in common.
+    ``differs``: causes and known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of
+    this entry and not of the figure, without what all entries have in common.
     """
 
     entry: Entry
@@ -67,7 +67,7 @@ def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explan
         Explanation(
             entry=entry,
             figure=figure,
-            differs=tuple(_differences(entry.runs[0], figure)),
+            differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0], figure)),
             seen=(*remarkable(entry), *_over_published_window(entry)),
             own=tuple(fact for fact in own if fact not in common),
         )

@@ -99,12 +99,14 @@ class Browser:
             self._read()
 
     def value(self, script: str) -> Any:
-        """The value of ``script``."""
-        return self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+        """The value of ``script``; of a promise, once it is fulfilled."""
+        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        return answer["result"].get("value")
 
-    def width(self, pixels: int, *, scheme: str = "light") -> None:
-        """Set the width and the preferred colour scheme of the page."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
+    def width(self, pixels: int, *, scheme: str = "light", height: int = 900, scale: int = 1) -> None:
+        """Set the size and the preferred colour scheme of the page; ``scale``: dots of a picture for each pixel."""
+        size = {"width": pixels, "height": height, "deviceScaleFactor": scale}
+        self.ask("Emulation.setDeviceMetricsOverride", **size, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def screenshot(self) -> bytes:

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures: an invented night of runs on a Slurm cluster of H100s, and a real browser."""
 
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +22,13 @@ from llmb.plugins.loader import load_plugins
 from llmb.report.page import charted
 from llmb.report.value import Report
 from llmb.runs.state import FAILED, RUNNING
+from llmb.system import files
 from llmb.workload.spec import Workload
 from llmb_testing.browser import Browser, find_browser
 from llmb_testing.invented_runs import InventedRuns as Night, opening, steps
 
 MORNING = datetime(2025, 11, 21, 7, 30, tzinfo=UTC)
+CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or Path(__file__).parents[3] / ".cache" / "tests")
 OOM = (
     "7: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 7 has a total capacity of 79 GiB\n"
 )
@@ -113,3 +120,26 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield found
     finally:
         found.close()
+
+
+AXE = "axe-core@4.10.2"
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, which finds faults of accessibility: from npm once, then from the cache of the tests."""
+    path = CACHE / f"{AXE}.js"
+    if not path.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("no npm here, so no axe-core: apt-get install --no-install-recommends npm")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([npm, "pack", AXE], cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"npm cannot fetch {AXE}: {done.stderr[-300:]}")
+            with tarfile.open(next(Path(folder).glob("*.tgz"))) as package:
+                script = package.extractfile("package/axe.min.js")
+                assert script is not None
+                CACHE.mkdir(parents=True, exist_ok=True)
+                files.write_text(path, script.read().decode())
+    return path.read_text("utf-8")

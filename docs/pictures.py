@@ -66,14 +66,12 @@ def make_example(folder: Path, workloads: Mapping[str, Workload]) -> tuple[Inven
 
 
 def llmb(folder: Path, *words: str) -> str:
-    """What the command prints, in a terminal of 120 columns; it may end with 3, since verdicts are bad."""
-    environment = {**os.environ, "COLUMNS": "120", "TZ": "UTC", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [TOOL, *words, "--install", str(folder)], capture_output=True, text=True, env=environment, check=False
-    )
+    """All that the command prints, in a terminal of 120 columns; it may end with 3, since verdicts are bad."""
+    environment = {**os.environ, "COLUMNS": "120", "TZ": "UTC", "NO_COLOR": "1", "LLMB_INSTALL": str(folder)}
+    done = subprocess.run([TOOL, *words], capture_output=True, text=True, env=environment, check=False)
     if done.returncode not in (0, 3):
         raise SystemExit(done.stderr)
-    return done.stdout
+    return f"{done.stdout}{done.stderr}"
 
 
 def shoot(browser: Browser, page: Path, name: str) -> None:
@@ -107,6 +105,7 @@ def main() -> int:
         browser = Browser(program, Path(name) / "profile")
         try:
             browser.start()
+            browser.ask("Emulation.setScrollbarsHidden", hidden=True)
             for page in pages:
                 shoot(browser, Path(name) / f"{page}.html", page)
         finally:

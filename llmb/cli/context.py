@@ -68,7 +68,8 @@ class Context:
     """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
     and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
-    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
+    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
+    ``every``: the runs that were read last, None before.
     """
 
     def __init__(self, plugins: Plugins) -> None:
@@ -79,6 +80,7 @@ class Context:
         self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
+        self.every: list[RunRecord] | None = None
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
 
@@ -171,6 +173,7 @@ class Context:
         from llmb.runs import store
 
         runs, self.unreadable = store.all_runs(self.config)
+        self.every = runs
         for one in self.unreadable:
             console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs

@@ -14,7 +14,7 @@ from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
-from llmb.results.foreign import Description
+from llmb.results.description import NOTHING, Description
 from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord
@@ -104,7 +104,7 @@ def result_of_log(
     *,
     workloads: Mapping[str, Workload] | None = None,
     readers: Mapping[tuple[str, str], LogReader] = NO_READERS,
-    given: Description = foreign.NOTHING,
+    given: Description = NOTHING,
     flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
     types: GpuTypes | None = None,
 ) -> Result:

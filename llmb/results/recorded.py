@@ -67,10 +67,12 @@ def result_of_run(
         framework=job.framework,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
+    if window is None and record.origin is not None and record.origin.window is not None:
+        window = Window(*record.origin.window)
     metrics = _metrics(samples, reader, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
     checkpoints = facts.checkpoints_of(
         samples.checkpoints,
-        path.parent,
+        path.parent if record.origin is None else path.resolve().parent,
         save=bool(job.switches.save_checkpoint),
         load=job.switches.load_checkpoint,
         ended=state.is_end,

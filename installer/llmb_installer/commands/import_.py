@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 from llmb.builtin import builtin_plugins
+from llmb.config import CONFIG_FILE
+from llmb.config.exemplar import imported_folder
+from llmb.errors import UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.system import console
 from llmb.text import tables, typed
@@ -58,6 +63,18 @@ def run(
         carry_out(plan, checksums=not no_checksums, say=lambda text: console.echo(text, err=True))
     for line in _next(plan):
         console.echo(line, err=fmt == "json")
+
+
+def offer(refused: UsageError, *, dry_run: bool) -> None:
+    """Offer the import of the folder that ``refused`` is about, in a terminal. Raises LlmbError after a no."""
+    folder = Path(str(refused.value))
+    if (imported_folder(folder) / CONFIG_FILE).is_file():
+        raise refused
+    console.echo(refused.message, err=True)
+    if not click.confirm(f"Import it into {imported_folder(folder)}?", default=True, err=True):
+        raise refused
+    options: dict[str, Any] = {"into": None, "gpu_type": None, "with_secrets": False, "no_checksums": False}
+    run(folder, **options, yes=True, dry_run=dry_run, fmt="table")
 
 
 def _data(plan: Import, *, dry_run: bool) -> dict[str, Any]:
@@ -122,7 +139,12 @@ def _counts(items: list[Item]) -> str:
 
 
 def _next(plan: Import) -> Iterator[str]:
+    """Follow-up commands."""
     option = record.option_of(plan.target)
+    if any(item.code == "secret-consent" for item in plan.items):
+        into = "" if plan.target == imported_folder(plan.source.folder) else f" --into {shlex.quote(str(plan.target))}"
+        folder = shlex.quote(str(plan.source.folder))
+        yield f"to copy the secrets: llmb-install import {folder}{into} --with-secrets"
     yield f"the results: llmb-run results{option}"
     if plan.workloads:
         yield f"to run more: llmb-install add {' '.join(map(shlex.quote, plan.workloads))}{option}"

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE
+from llmb.config import CONFIG_FILE, load_config
 from llmb.config.exemplar import imported_folder
 from llmb.errors import LlmbError, UsageError
 from llmb.results.find import find_logs, last_attempts
@@ -27,17 +27,20 @@ from llmb_installer.importing.source import Source, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
 from llmb_installer.planning.config import ConfigChange, write_config
 
+_BEGUN = "import.json"  # in record.FOLDER: names the folder that is, or was, imported
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
     """What an import of ``source`` into ``target`` does; ``items``: everything that was found, taken or not.
 
-    ``config``: the data of a new cluster_config.yaml, None where the target has one; ``secrets``: to be copied, with
-    the user's consent; ``workloads``: those of the source that llmb offers.
+    ``image_folder``: of the target; ``config``: the data of a new cluster_config.yaml, None where the target has one;
+    ``secrets``: to be copied, with the user's consent; ``workloads``: those of the source that llmb offers.
     """
 
     source: Source
     target: Path
+    image_folder: Path
     config: Mapping[str, Any] | None
     images: tuple[FoundImage, ...] = ()
     runs: tuple[FoundRun, ...] = ()
@@ -67,7 +70,7 @@ def plan_import(
     exists = _check_target(source, target)
     data, settings = config_of(source, target, gpu_type, types, list(workloads))
     if exists:
-        own = record.own_config(target)
+        own, _ = load_config(target, environ)
         settings = [Item(kind="setting", name=CONFIG_FILE, action="present", code="config-present")]
         root, kind = store.runs_root(own), gpu_type or source.gpu_type or own.gpu_type
         images_folder = own.install.image_folder or target / "images"
@@ -93,6 +96,7 @@ def plan_import(
     return Import(
         source=source,
         target=target,
+        image_folder=images_folder,
         config=None if exists else data,
         images=tuple(images),
         runs=tuple(run for run in runs if not (run.record.directory / records.RECORD).exists()),
@@ -111,7 +115,7 @@ def _check_target(source: Source, target: Path) -> bool:
     if (target / CONFIG_FILE).is_file():
         record.own_config(target)
         return True
-    others = target.is_dir() and any(path.name != record.FOLDER for path in target.iterdir())
+    others = target.is_dir() and any(target.iterdir()) and not (target / record.FOLDER / _BEGUN).is_file()
     if others or (target.exists() and not target.is_dir()):
         hint = "choose another folder: --into DIR"
         message = f"{target} exists, and is no install directory"
@@ -164,22 +168,22 @@ def _others(source: Source, workloads: Mapping[str, Workload]) -> Iterator[Item]
 
 
 def carry_out(plan: Import, *, checksums: bool, say: Callable[[str], None]) -> None:
-    """Do it; ``say`` reports progress. What is done already is kept when a later part fails. Raises LlmbError."""
+    """Do it; ``say`` reports progress. An import that failed or was interrupted continues. Raises LlmbError."""
+    if plan.changes_nothing:
+        return
     try:
         files.make_folder(plan.target / record.FOLDER)
-        images = record.own_config(plan.target).install.image_folder if plan.config is None else None
-        images = images or plan.target / "images"
+        files.write_json(plan.target / record.FOLDER / _BEGUN, {"source": str(plan.source.folder)})
         with locks.hold(plan.target / record.FOLDER, record.LOCK):
             for number, run in enumerate(plan.runs, 1):
                 _take(run)
                 if number % 100 == 0:
                     say(f"{number} of {len(plan.runs)} runs")
-            if plan.images:
-                files.make_folder(images)
             for image in plan.images:
+                files.make_folder(plan.image_folder)
                 if checksums and image.reference is not None:
                     say(f"reading {image.file} for its checksum")
-                link_image(image, images, checksum=checksums)
+                link_image(image, plan.image_folder, checksum=checksums)
             secrets.save(plan.secrets)
             if plan.config is not None:  # last: with it, the folder is an install directory
                 write_config(plan.target, ConfigChange(data=dict(plan.config), changed=True, kept=()))

@@ -134,7 +134,7 @@ def _job(log: Path, found: Description, samples: Samples, config: RunConfig, pla
     """The job, complete; not taken where a number of it is unknown, as llmb never guesses one."""
     workload = place.workloads.get(found.workload or "")
     if workload is None:
-        return NotTaken("workload-not-offered", f"no plugin offers the workload of {experiment_of(log)}")
+        return NotTaken("workload-not-offered", f"no plugin offers the workload of {_without_job(experiment_of(log))}")
     if found.untrained:
         return NotTaken("not-training", f"{workload.key} trains no model, and llmb reads its results in another form")
     missing = [name for name in ("tp", "pp", "cp", "mbs") if getattr(found, name) is None]

@@ -116,5 +116,4 @@ def secret_items(found: Mapping[str, str], present: Collection[str], *, take: bo
         elif take:
             yield Item(kind="secret", name=name, detail=f"copied into {SECRETS_FILE}, which only you can read")
         else:
-            detail = f"llmb reads it from {SECRETS_FILE}; --with-secrets copies it there"
-            yield left("secret", name, detail, "secret-consent")
+            yield left("secret", name, f"llmb reads it from {SECRETS_FILE}", "secret-consent")

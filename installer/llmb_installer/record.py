@@ -12,9 +12,11 @@ from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.config.exemplar import CODE as EXEMPLAR, refuse_exemplar
+from llmb.config.reading import read_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.system import console, files, locks, process
 from llmb.text import typed, yamlfile
+from llmb_installer.cluster_types import all_types
 
 FOLDER = ".llmb"
 LOCK = "install"  # in FOLDER: held by the process that changes the installation
@@ -112,14 +114,14 @@ def config_of(folder: Path) -> ClusterConfig:
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
         raise UsageError(message, hint=unfinished_hint(folder))
     own_config(folder)
-    return load_config(folder, os.environ)[0]
+    return load_config(folder, os.environ, cluster_types=all_types)[0]
 
 
 def own_config(folder: Path) -> ClusterConfig:
     """cluster_config.yaml without the layers above it. Raises UsageError with the command that fixes it."""
     refuse_exemplar(folder / CONFIG_FILE)
     try:
-        return typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE))
+        return read_config(yamlfile.load(folder / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:
         raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
     except UsageError as error:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE, load_config
+from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import imported_folder
 from llmb.errors import LlmbError, UsageError
 from llmb.results.find import find_logs, last_attempts
@@ -70,7 +70,7 @@ def plan_import(
     exists = _check_target(source, target)
     data, settings = config_of(source, target, gpu_type, types, list(workloads))
     if exists:
-        own, _ = load_config(target, environ)
+        own = record.config_of(target)
         settings = [Item(kind="setting", name=CONFIG_FILE, action="present", code="config-present")]
         root, kind = store.runs_root(own), gpu_type or source.gpu_type or own.gpu_type
         images_folder = own.install.image_folder or target / "images"

@@ -10,7 +10,7 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.plugins.loader import load_plugins
 from llmb_installer.importing.carry import Import, carry_out, plan_import
-from llmb_testing import exemplar
+from llmb_testing import exemplar_folder as exemplar
 
 LONG_AGO = 1_750_000_000
 BRIDGE = "pretrain_llama3_70b_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_ep1_mbs2_gbs256"

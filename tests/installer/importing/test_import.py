@@ -17,7 +17,7 @@ from llmb_installer.images.facts import check, read_facts
 from llmb_installer.importing import carry
 from llmb_installer.importing.carry import Import
 from llmb_installer.importing.sqsh import name_in_exemplar
-from llmb_testing import exemplar
+from llmb_testing import exemplar_folder as exemplar
 
 DoImport = Callable[..., Import]
 

@@ -13,7 +13,7 @@ import pytest
 
 from llmb_installer.importing.carry import Import
 from llmb_installer.importing.finished import window_of
-from llmb_testing import exemplar
+from llmb_testing import exemplar_folder as exemplar
 
 DoImport = Callable[..., Import]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

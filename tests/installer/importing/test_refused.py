@@ -15,7 +15,7 @@ from llmb_installer import record
 from llmb_installer.cli import cli
 from llmb_installer.commands import import_
 from llmb_installer.detect.detected import Damaged, find_installed
-from llmb_testing import exemplar
+from llmb_testing import exemplar_folder as exemplar
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 RELEASES = ("25.12", "26.02")  # the last with `launcher:`, the first without

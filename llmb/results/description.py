@@ -2,7 +2,7 @@
 """What a log without a record is of, as far as it is known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from llmb.results.result import Configuration
@@ -93,3 +93,11 @@ class Description:
 
 
 NOTHING = Description()
+
+
+def or_else(first: Description, second: Description) -> Description:
+    """``first``, with the settings of ``second`` where it has none."""
+    if NOTHING in (first, second):
+        return second if first == NOTHING else first
+    missing = {own.name: getattr(second, own.name) for own in fields(first) if getattr(first, own.name) is None}
+    return replace(first, **missing)

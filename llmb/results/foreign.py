@@ -9,7 +9,8 @@ from typing import Any
 
 from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.samples import Samples
-from llmb.results.description import NOTHING, SPLIT, Description
+from llmb.results.description import NOTHING, SPLIT, Description, or_else
+from llmb.results.launcher_config import config_near, described_by
 from llmb.results.log_names import ALL_DTYPES, dtypes_of, of_name
 from llmb.results.result import Override
 from llmb.text.names import find_size
@@ -25,8 +26,9 @@ _FOLDERS = 5  # above a log: <name>/<name>_<timestamp>/<name>/log-<name>.out, an
 def describe_log(
     path: Path, samples: Samples, workloads: Mapping[str, Workload], given: Description = NOTHING
 ) -> Description:
-    """What the log at ``path`` is of: from ``given``, else its lines, its name, its folders, and its workload's table.
+    """What the log at ``path`` is of.
 
+    From ``given``, else the launcher's file beside it, its lines, its name, its folders, and its workload's table.
     Names of every release are known: ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
     ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``, and the folders
     ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, is ignored.
@@ -44,8 +46,9 @@ def describe_log(
     named = NOTHING
     for found in (*(of_name(name, workloads, dtypes) for name in names), _of_folders(path, workloads)):
         if found is not NOTHING and _agree(named, found):
-            named = _or_else(named, found)
-    found = _or_else(_or_else(given, logged), named)
+            named = or_else(named, found)
+    beside = described_by(config_near(path), workloads)
+    found = or_else(or_else(or_else(given, beside), logged), named)
     workload = workloads.get(found.workload or "")
     if found.framework is None and workload is not None and workload.bridge and samples.framework == MEGATRON_NAME:
         found = replace(found, framework=BRIDGE)  # NeMo prints other lines
@@ -74,13 +77,6 @@ def _cleaned(name: str) -> str:
     """The experiment's name in a log's, which launchers extend: ``log-<account>.<name>_389757_0.out.gz``."""
     name = re.sub(r"(?:\.(?:out|log|txt|err))?(?:\.gz)?$", "", name)
     return re.sub(r"^(?:log-|sbatch_)", "", name)
-
-
-def _or_else(first: Description, second: Description) -> Description:
-    if NOTHING in (first, second):
-        return second if first == NOTHING else first
-    missing = {own.name: getattr(second, own.name) for own in fields(first) if getattr(first, own.name) is None}
-    return replace(first, **missing)
 
 
 def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:

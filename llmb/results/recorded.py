@@ -15,6 +15,7 @@ from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
 from llmb.results.description import NOTHING, Description
+from llmb.results.launcher_config import config_near, window_of
 from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord
@@ -138,6 +139,9 @@ def result_of_log(
     samples = _with_times(samples, found)
     last = samples.max_iteration if samples.last is None else samples.last
     steps = None if last is None else last + 1
+    if window is None and (beside := config_near(path)) is not None:
+        measured = window_of(beside.release, steps or 0)
+        window = None if measured is None else Window(*measured)
     configuration = found.configuration()
     known = found.profiled and configuration is not None
     profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)

@@ -44,6 +44,10 @@ class Origin:
     release: str | None = None
     window: tuple[int, ...] | None = None
 
+    def __str__(self) -> str:
+        """As in ``NVIDIA's exemplar-performance 25.08, /shared/.../<name>``."""
+        return f"{self.tool}{f' {self.release}' if self.release else ''}, {self.folder}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:

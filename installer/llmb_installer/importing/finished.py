@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from llmb.logs.samples import Samples
 from llmb.results.description import Description
 from llmb.results.find import job_of, logs_beside, profiled_beside
 from llmb.results.foreign import describe_log
+from llmb.results.launcher_config import LauncherConfig, config_near, described_by, window_of
 from llmb.results.recorded import experiment_of
 from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
@@ -25,16 +26,13 @@ from llmb.runs.record import Origin, RunRecord
 from llmb.runs.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.system.process import ProcessId
 from llmb.system.secrets import is_secret_name
-from llmb.text.names import find_size, find_workload
 from llmb.workload.bridge import BRIDGE, DTYPES, NEMO, spelled
 from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
-from llmb_installer.importing.run_config import RunConfig, config_near
 
 _MAY_RUN = 3600.0  # seconds since the last line of an unfinished log, before which the run may still be running
 _USUAL_STEPS = 50
-_LATE_WINDOW = (35, 44)  # of 50 steps, since release 25.08
 _STAMPED = re.compile(r"(.+)_(\d{9,11})")
 
 
@@ -75,7 +73,7 @@ class Place:
 
 def find_run(log: Path, place: Place) -> FoundRun | NotTaken:
     """The run that wrote ``log``, or why it is not taken."""
-    config = config_near(log) or RunConfig()
+    config = config_near(log) or LauncherConfig()
     try:
         samples = read_log(log, NEMO2)
         changed = log.stat().st_mtime
@@ -83,12 +81,12 @@ def find_run(log: Path, place: Place) -> FoundRun | NotTaken:
         return NotTaken(error.code, error.message)
     except OSError as error:
         return NotTaken("file-unreadable", f"its log cannot be read: {error.strerror}")
-    given = _given(config, place)
-    if isinstance(given, NotTaken):
-        return given
-    found = describe_log(log, samples, place.workloads, given)
+    if unknown := _unknown(config, place):
+        return unknown
+    kind = None if config.gpu_type else place.gpu_type
+    found = describe_log(log, samples, place.workloads, Description(gpu_type=kind))
     if found.dtype is None and config.dtype is not None:  # Megatron-Bridge's dtypes are in the names alone
-        given = replace(given, dtype=spelled(config.dtype, DTYPES))
+        given = Description(gpu_type=kind, dtype=spelled(config.dtype, DTYPES))
         found = describe_log(log, samples, place.workloads, given)
     job = _job(log, found, samples, config, place)
     if isinstance(job, NotTaken):
@@ -100,37 +98,19 @@ def find_run(log: Path, place: Place) -> FoundRun | NotTaken:
     return FoundRun(record=record, state=state, log=log, batch_log=next(iter(logs_beside(log)[1:]), None))
 
 
-def _given(config: RunConfig, place: Place) -> Description | NotTaken:
-    """What the file of the run says; ``dtype`` only for NeMo, as it omits how fp8 scales."""
-    key = size = None
-    bridge = config.framework == "megatron_bridge"
-    if config.workload is not None:
-        try:
-            key = find_workload(config.workload, place.workloads)
-        except LlmbError:
-            return NotTaken("workload-not-offered", f"no plugin offers {config.workload}")
-        sizes = place.workloads[key].sizes
-        size = find_size(config.size, sizes) if config.size is not None else None
-        if config.size is not None and size is None:
-            return NotTaken("size-unknown", f"{key} has no size {config.size}")
-        if config.proxy and size is not None:
-            size = sizes[size].proxy or size
-    kind = config.gpu_type or place.gpu_type
-    if kind not in place.types:
-        return NotTaken("gpu-type-unknown", f"its GPU type {kind} is not known")
-    return Description(
-        workload=key,
-        size=size,
-        dtype=None if bridge else config.dtype,
-        gpu_type=kind,
-        gpus=config.scale,
-        profiled=config.profile or None,
-        framework=BRIDGE if bridge else NEMO if config.framework == "nemo2" else None,
-        release=config.framework_release if bridge else None,
-    )
+def _unknown(config: LauncherConfig, place: Place) -> NotTaken | None:
+    """Why llmb does not know what the file of the run names."""
+    found = described_by(config, place.workloads)
+    if config.workload is not None and found.workload is None:
+        return NotTaken("workload-not-offered", f"no plugin offers {config.workload}")
+    if config.size is not None and found.workload is not None and found.size is None:
+        return NotTaken("size-unknown", f"{found.workload} has no size {config.size}")
+    if found.gpu_type is not None and found.gpu_type not in place.types:
+        return NotTaken("gpu-type-unknown", f"its GPU type {found.gpu_type} is not known")
+    return None
 
 
-def _job(log: Path, found: Description, samples: Samples, config: RunConfig, place: Place) -> Job | NotTaken:
+def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig, place: Place) -> Job | NotTaken:
     """The job, complete; not taken where a number of it is unknown, as llmb never guesses one."""
     workload = place.workloads.get(found.workload or "")
     if workload is None:
@@ -214,7 +194,7 @@ def _state(samples: Samples, job: str, changed: float, place: Place) -> JobState
     return JobState(state=FAILED, ended=changed)
 
 
-def _record(log: Path, job: Job, config: RunConfig, changed: float, place: Place) -> RunRecord:
+def _record(log: Path, job: Job, config: LauncherConfig, changed: float, place: Place) -> RunRecord:
     """The record, whose id follows from the original's place: another import finds it again."""
     number = job_of(log.name) or config.job
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
@@ -249,13 +229,6 @@ def _record(log: Path, job: Job, config: RunConfig, changed: float, place: Place
             tool=TOOL, folder=log.absolute().parent, release=release, window=window_of(release, job.max_steps)
         ),
     )
-
-
-def window_of(release: str | None, steps: int) -> tuple[int, int] | None:
-    """The iterations that a release measures: 35 to 44 since 25.08; None for llmb's default, 11 to 44 of 50."""
-    found = re.match(r"(\d\d)\.(\d\d)", release or "")
-    late = found is not None and (int(found[1]), int(found[2])) >= (25, 8)
-    return _LATE_WINDOW if late and steps > _LATE_WINDOW[1] else None
 
 
 def _without_job(name: str) -> str:

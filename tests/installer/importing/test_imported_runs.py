@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from llmb.results.launcher_config import window_of
 from llmb_installer.importing.carry import Import
-from llmb_installer.importing.finished import window_of
 from llmb_testing import exemplar_folder as exemplar
 
 DoImport = Callable[..., Import]
@@ -51,6 +51,17 @@ def test_results_of_every_release(results: dict[str, dict[str, Any]]) -> None:
     assert bridge["tokens_per_second_per_gpu"] == pytest.approx(5243, rel=1e-3)
 
 
+def test_parse_reads_the_file_beside_a_log(source: Path, llmb_here: Command) -> None:
+    """Without an import: the file names the GPU type, and its release the window; options override it."""
+    folder = source / "workloads" / exemplar.KEYS[1]
+    logs = json.loads(llmb_here("parse", folder, "--format", "json").stdout)["results"]
+    windows = {one["configuration"]["gpu_type"]: one["window"] for one in logs if "_102_" in one["path"]}
+    assert windows == {"h100": [35, 44]}
+    assert [one["verdict"] for one in logs if "_101_" in one["path"]] == ["PASS"]
+    done = llmb_here("parse", folder, "--gpu-type", "b200", "--format", "json")
+    assert {one["configuration"]["gpu_type"] for one in json.loads(done.stdout)["results"]} == {"b200"}
+
+
 def test_other_commands_know_them(source: Path, do_import: DoImport, llmb_here: Command, tmp_path: Path) -> None:
     plan = do_import(source)
     at = ("--install", plan.target)
@@ -60,6 +71,10 @@ def test_other_commands_know_them(source: Path, do_import: DoImport, llmb_here: 
     assert llmb_here("report", *at, "-o", page).returncode == 3
     assert all(run.record.id in page.read_text() for run in plan.runs)
     assert llmb_here("explain", "105", *at).returncode == 0
+    shown = json.loads(llmb_here("jobs", "show", "105", *at, "--format", "json").stdout)
+    assert (shown["origin"]["release"], shown["script"]) == ("26.02.01", None)
+    assert llmb_here("jobs", "show", "105", *at).returncode == 0
+    assert llmb_here("jobs", "show", "105", "--script", *at).returncode == 1
     listed = json.loads(llmb_here("jobs", "list", *at, "--format", "json").stdout)
     assert {job["state"] for job in listed} == {"COMPLETED", "CANCELLED"}
 

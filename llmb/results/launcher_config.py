@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what exemplar-performance keeps of a run: its ``llmb-config_<JOB>.yaml``, and its history of jobs."""
+"""Reads the ``llmb-config_<JOB>.yaml`` that exemplar-performance writes beside a run when it submits it."""
 
 import re
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from llmb.errors import UsageError
+from llmb.errors import LlmbError, UsageError
+from llmb.results.description import NOTHING, Description
 from llmb.results.find import is_log, job_of
 from llmb.text import yamlfile
+from llmb.text.names import find_size, find_workload
+from llmb.workload.bridge import BRIDGE, NEMO
+from llmb.workload.spec import Workload
 
 _NAME = re.compile(r"llmb-config_(.+)\.ya?ml")
 _MOST = 1 << 20  # bytes
 
 
+_LATE_WINDOW = (35, 44)  # of 50 steps, since release 25.08
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
+class LauncherConfig:
     """What a release wrote beside a run when it submitted it; None or empty where it does not say.
 
     ``release``: of exemplar-performance; ``framework``: in its words, ``nemo2`` or ``megatron_bridge``; ``launched``:
@@ -44,7 +48,7 @@ class RunConfig:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def config_near(log: Path) -> RunConfig | None:
+def config_near(log: Path) -> LauncherConfig | None:
     """What is kept of the run of ``log``, in its folder or that above it; None without a file that is its own."""
     job = job_of(log.name)
     for folder in (log.parent, log.parent.parent):
@@ -53,16 +57,16 @@ def config_near(log: Path) -> RunConfig | None:
         }
         alone = len(paths) == 1 and sum(is_log(path.name) for path in folder.glob("log-*")) <= 1
         path = paths.get(job) or (next(iter(paths.values())) if alone else None)
-        if path is not None and path.stat().st_size <= _MOST:
-            return read_run_config(path)
+        if path is not None:
+            return read_launcher_config(path)
     return None
 
 
-def read_run_config(path: Path) -> RunConfig | None:
+def read_launcher_config(path: Path) -> LauncherConfig | None:
     """The file's data; None where it is no YAML mapping."""
     try:
-        data = yamlfile.load(path, strict=False).data
-    except UsageError:
+        data = yamlfile.load(path, strict=False).data if path.stat().st_size <= _MOST else None
+    except (UsageError, OSError):
         return None
     if not isinstance(data, dict):
         return None
@@ -71,7 +75,7 @@ def read_run_config(path: Path) -> RunConfig | None:
     images = container.get("images")
     image = _text(images[0]) if isinstance(images, list) and images else None
     kind, name = _text(work.get("workload_type")), _text(model.get("model_name"))
-    return RunConfig(
+    return LauncherConfig(
         job=_text(job.get("job_id")),
         release=_text(work.get("gsw_version")),
         launched=_moment(job.get("launch_time")),
@@ -108,25 +112,40 @@ def _count(value: object) -> int | None:
 
 def _moment(value: object) -> float | None:
     """A local time, as the launcher writes it, in seconds since the epoch."""
-    if isinstance(value, datetime):  # unquoted in YAML
-        return value.timestamp()
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
+    try:  # without quotes, YAML reads a time
+        found = (value if isinstance(value, datetime) else datetime.fromisoformat(str(value))).timestamp()
+    except (ValueError, OverflowError):
         return None
+    return found if found > 0 else None
 
 
-def states_in(folder: Path) -> dict[str, str]:
-    """Slurm's last known state of each job by its id, from the history that releases since 26.05 keep.
+def described_by(config: LauncherConfig | None, workloads: Mapping[str, Workload]) -> Description:
+    """What the file says of its run. It omits how Megatron-Bridge scales fp8, and profiles have other witnesses too."""
+    if config is None:
+        return NOTHING
+    key = size = None
+    if config.workload is not None:
+        try:
+            key = find_workload(config.workload, workloads)
+            sizes = workloads[key].sizes
+            size = find_size(config.size or "", sizes)
+            size = (sizes[size].proxy or size) if config.proxy and size is not None else size
+        except LlmbError:  # no plugin offers it
+            key = None
+    bridge = config.framework == "megatron_bridge"
+    return Description(
+        workload=key,
+        size=size,
+        dtype=None if bridge else config.dtype,
+        gpu_type=config.gpu_type,
+        gpus=config.scale,
+        framework=BRIDGE if bridge else NEMO if config.framework == "nemo2" else None,
+        release=config.framework_release if bridge else None,
+    )
 
-    The database is opened read-only, and without the files that SQLite makes beside one.
-    """
-    path = folder / ".llmb" / "jobs.sqlite3"
-    if not path.is_file():
-        return {}
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as history:
-            rows = history.execute("SELECT job_id, slurm_state FROM jobs WHERE slurm_state IS NOT NULL").fetchall()
-    except sqlite3.Error:  # damaged, or of a later version: the logs are enough
-        return {}
-    return {str(job): str(state).split()[0].upper() for job, state in rows if str(state).strip()}
+
+def window_of(release: str | None, steps: int) -> tuple[int, int] | None:
+    """The iterations that a release measures: 35 to 44 since 25.08; None for llmb's default, 11 to 44 of 50."""
+    found = re.match(r"(\d\d)\.(\d\d)", release or "")
+    late = found is not None and (int(found[1]), int(found[2])) >= (25, 8)
+    return _LATE_WINDOW if late and steps > _LATE_WINDOW[1] else None

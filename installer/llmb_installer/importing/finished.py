@@ -25,11 +25,11 @@ from llmb.runs.launch import Launch, Program
 from llmb.runs.record import Origin, RunRecord
 from llmb.runs.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.system.process import ProcessId
-from llmb.system.secrets import is_secret_name
 from llmb.workload.bridge import BRIDGE, DTYPES, NEMO, spelled
 from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
+from llmb_installer.importing.own_config import holds_secret
 
 _MAY_RUN = 3600.0  # seconds since the last line of an unfinished log, before which the run may still be running
 _USUAL_STEPS = 50
@@ -114,7 +114,7 @@ def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig
     """The job, complete; not taken where a number of it is unknown, as llmb never guesses one."""
     workload = place.workloads.get(found.workload or "")
     if workload is None:
-        return NotTaken("workload-not-offered", f"no plugin offers the workload of {_without_job(experiment_of(log))}")
+        return NotTaken("workload-not-offered", f"no plugin offers the workload of {_name_of(log)}")
     if found.untrained:
         return NotTaken("not-training", f"{workload.key} trains no model, and llmb reads its results in another form")
     missing = [name for name in ("tp", "pp", "cp", "mbs") if getattr(found, name) is None]
@@ -140,13 +140,13 @@ def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig
         scale=found.gpus,
         repeat=1,
         profile=bool(found.profiled) or bool(profiled_beside(log)),
-        env={name: value for name, value in config.env.items() if not is_secret_name(name)},
+        env={name: value for name, value in config.env.items() if not holds_secret(name, value)},
         max_steps=_USUAL_STEPS if last is None else last + 1,
         nodes=math.ceil(found.gpus / per_node),
         gpus_per_node=per_node,
         time_limit=60 * (size.time_limit_minutes or workload.time_limit_minutes),
         image=config.image,
-        experiment_name=_without_job(experiment_of(log)),
+        experiment_name=_name_of(log),
         training=training,
         switches=Switches(
             nccl_trace=found.traced or None,
@@ -231,6 +231,10 @@ def _record(log: Path, job: Job, config: LauncherConfig, changed: float, place: 
     )
 
 
-def _without_job(name: str) -> str:
-    """The experiment's name without the job's id that launchers append to the log's."""
-    return re.sub(r"_\d{3,}$", "", name) if not re.search(r"_(?:bf16|fp8)_\d+$", name) else name
+def _name_of(log: Path) -> str:
+    """The experiment's name: the run's folder's in ``<name>_<timestamp>/<name>``, else the log's without its job."""
+    stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
+    if stamped and stamped[1] == log.parent.name:
+        return log.parent.name
+    name = experiment_of(log)
+    return name if re.search(r"_(?:bf16|fp8)_\d+$", name) else re.sub(r"_\d{3,}$", "", name)

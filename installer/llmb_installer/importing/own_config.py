@@ -70,6 +70,11 @@ def secrets_of(source: Source) -> dict[str, str]:
     return {name: value for name, value in every.items() if is_secret_name(name) and value and value not in _UNSET}
 
 
+def holds_secret(name: str, value: str) -> bool:
+    """Whether a variable is a secret by its name, or its value looks like a token."""
+    return is_secret_name(name) or _TOKEN.search(value) is not None
+
+
 def _settings(source: Source, gpu_type: str) -> Iterator[Item]:
     yield Item(kind="setting", name="gpu_type", detail=gpu_type)
     if source.account is not None:
@@ -99,7 +104,7 @@ def _variables(given: Mapping[str, str], of: str) -> tuple[dict[str, str], list[
         except KeyFaultError as error:
             items.append(left("variable", f"{of}{name}", f"{error}; {error.hint}", "variable-refused"))
             continue
-        if _TOKEN.search(value):
+        if holds_secret(name, value):
             items.append(left("variable", f"{of}{name}", "its value looks like a token", "variable-secret"))
             continue
         taken[name] = value

@@ -42,9 +42,9 @@ def source(tmp_path: Path) -> Path:
     exemplar.write_image(folder / "images" / "nvidia+nemo+26.02.01.sqsh", whole=False)
     exemplar.write_image(folder / "images" / "special.sqsh")
     nemotron = {"model": "nemotron4", "size": "15b", "dtype": "fp8", "scale": 64}
-    runs: tuple[tuple[int, str, str, dict[str, bool]], ...] = (
+    runs: tuple[tuple[int, str, str, dict[str, object]], ...] = (
         (101, "25.05", exemplar.nemo_log(1.98), {}),
-        (102, "25.08", exemplar.nemo_log(9.0, late=2.0), {}),
+        (102, "25.08", exemplar.nemo_log(9.0, late=2.0), {"env_overrides": {"NOTE": exemplar.TOKEN, "X": 1}}),
         (103, "25.08", exemplar.nemo_log(1.98), {"profile_enabled": True}),
         (104, "25.07", exemplar.nemo_log(1.98, upto=20), {}),
     )

@@ -151,6 +151,18 @@ def test_a_gradient_that_is_not_a_number(tmp_path: Path, do_import: DoImport, ll
     assert one["verdict"] == "INVALID"
 
 
+def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
+    """They end with the scale; parallelism is the table's. Of a job that Slurm requeued, the last attempt counts."""
+    folder, name = tmp_path / "theirs", "pretrain_nemotron4_15b_fp8_64"
+    exemplar.write_config(folder, "25.05")
+    log = exemplar.write_run(folder, exemplar.KEYS[1], name, 389757, exemplar.nemo_log(2.0, upto=20))
+    log.with_name(log.name.replace("_0.out", "_1.out")).write_text(exemplar.nemo_log(2.0))
+    (run,) = do_import(folder).runs
+    job, training = run.record.job, run.record.job.trained
+    assert (job.experiment_name, job.scale, training.gbs, training.mbs) == (name, 64, 256, 2)
+    assert (run.log.name[-6:], run.state.state, run.record.scheduler_id) == ("_1.out", "COMPLETED", "389757")
+
+
 @pytest.mark.parametrize(
     ("release", "steps", "window"),
     [

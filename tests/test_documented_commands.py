@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "examples").glob("*/README.md")),
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
-SCENES = {"local", "cluster", "slurm", "plugin"}
+SCENES = {"local", "cluster", "slurm", "plugin", "exemplar"}
 _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)")
 
 

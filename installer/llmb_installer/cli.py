@@ -9,7 +9,8 @@ from types import FrameType
 
 import click
 
-from llmb.errors import LlmbError, describe
+from llmb.config.exemplar import CODE as EXEMPLAR
+from llmb.errors import LlmbError, UsageError, describe
 from llmb.system import console
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
 
@@ -57,7 +58,15 @@ def cli(
     from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
-    wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+    try:
+        wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+    except UsageError as error:
+        if error.code != EXEMPLAR or not terminal:
+            raise
+        from llmb_installer.commands import import_
+
+        import_.offer(error, dry_run=dry_run)
+        return
     if isinstance(wanted, gather.Change):
         from llmb_installer.commands import remove, verify
 

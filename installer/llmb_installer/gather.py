@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
@@ -170,8 +171,10 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
         return None
     try:
         folder = record.find_folder(install)
-    except UsageError:  # there is none: the answers.missing keys are reported
-        return None
+    except UsageError as error:
+        if error.code == EXEMPLAR:
+            raise
+        return None  # there is none: the missing keys are reported
     return folder if record.answers_path(folder).is_file() else None
 
 

@@ -18,7 +18,7 @@ from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.trial import lines_of_trial, reader_for_log
-from llmb.results.foreign import Description
+from llmb.results.description import Description
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
 from llmb.system import console, files

@@ -10,6 +10,7 @@ import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
+from llmb.system.guard import DEBUG_OPTION, take_debug
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
 
 
@@ -27,6 +28,7 @@ class _Commands(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
+@click.option(DEBUG_OPTION, is_flag=True, expose_value=False, help="Show the traceback of a failing plugin.")
 @click.version_option(package_name="llmb-installer", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -92,7 +94,8 @@ def main() -> None:
     console.prepare()
     end_in_order()
     try:
-        code = cli.main(standalone_mode=False)
+        take_debug(sys.argv[1:])
+        code = cli.main([word for word in sys.argv[1:] if word != DEBUG_OPTION], standalone_mode=False)
         console.flush()
     except LlmbError as error:
         console.echo(describe(error), err=True)

@@ -20,7 +20,7 @@ from llmb.text.names import suggest
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
-    from llmb.plugins.loader import Plugins
+    from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
@@ -83,7 +83,7 @@ class Context:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
         for problem in self.plugins.problems:
-            say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
+            say(f"warning: {problem}")
         return workloads
 
     @property
@@ -126,6 +126,11 @@ class Context:
         config, notes = configuration.load_config(install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types)
         for note in notes:
             say(f"note: {note}")
+        if config.plugins:
+            from llmb.text import yamlfile
+
+            if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
+                raise InputFaults(faults)
         kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
         if config.cluster_type not in kinds:
             raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))

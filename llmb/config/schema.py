@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
@@ -13,6 +13,8 @@ from llmb.text.names import squash_workload, suggest
 from llmb.workload.gpus import GpuType, GpuTypes, check_memory, check_peaks, known_types, nearest_type
 from llmb.workload.model import require_positive
 from llmb.workload.variables import Environment, check_passed
+
+PluginSections = dict[str, dict[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ class WorkloadsConfig:
 class ClusterConfig:
     """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from.
 
-    ``types``: every known GPU type, those of plugins included; it is not a key.
+    ``plugins``: the settings of plugins by distribution; each plugin's dataclass describes them. ``types``: every known
+    GPU type, those of plugins included; it is not a key.
     """
 
     schema_version: Literal[2] = 2
@@ -108,6 +111,7 @@ class ClusterConfig:
     runai: RunaiConfig | None = None
     install: InstallConfig = field(default_factory=InstallConfig)
     workloads: WorkloadsConfig = field(default_factory=WorkloadsConfig)
+    plugins: PluginSections = field(default_factory=dict)
     types: GpuTypes = field(default_factory=known_types, compare=False, repr=False, metadata=typed.INTERNAL)
 
     def __post_init__(self) -> None:

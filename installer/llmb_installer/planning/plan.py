@@ -144,7 +144,7 @@ def unoffered(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
 
 
 # Keys of the answers with another name in cluster_config.yaml.
-_CONFIGURED = {
+_CONFIGURED: dict[str, dict[str, Any]] = {
     "node_architecture": {
         "place": "install.node_architecture",
         "hint": "install: {node_architecture: x86_64} or aarch64",
@@ -167,7 +167,7 @@ def load_offered() -> Offered:
     workloads = plugins.workloads()
     if not workloads:
         raise LlmbError("no plugin offers a workload", hint="pip install llmb installs three", code="no-workloads")
-    notes = [f"plugin {problem.source} is skipped: {problem.reason}" for problem in plugins.problems]
+    notes = [str(problem) for problem in plugins.problems]
     return Offered(plugins=plugins, workloads=workloads, notes=notes)
 
 

@@ -117,4 +117,4 @@ def _without_debug(words: list[str], group: click.Command) -> list[str]:
 def _of_plugin(error: Exception, plugins: Plugins) -> PluginError | None:
     """The error that names the plugin in whose code ``error`` was raised, such as its own command; None for a bug."""
     source = plugins.source_of(error)
-    return as_plugin_error(error, source, "code", plugins.owner(source)) if source is not None else None
+    return as_plugin_error(error, source, "code", plugins.calls.owner(source)) if source is not None else None

@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, is_dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from llmb import api
-from llmb.config.locate import CONFIG_FILE
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError
-from llmb.plugins import settings
-from llmb.plugins.complete import Wrapping, changes, check_parse, completed, memory_of, through
+from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
-from llmb.plugins.sources import Source
-from llmb.system.guard import guarded, is_from, rejected, wrong_answer
+from llmb.system.guard import is_from, rejected
 from llmb.text.names import squash_workload
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import all_types
@@ -26,22 +23,26 @@ from llmb.workload.gpus import all_types
 if TYPE_CHECKING:
     import click
 
+    from llmb.plugins.settings import Sections
+
 _KINDS = {"llmb_commands": "command", "llmb_clusters": "cluster type"}
 
 
 @dataclass(eq=False, kw_only=True)
 class Plugins:
-    """The loaded plugins; workloads are read on first use. ``found``: where each one comes from, by its name."""
+    """The loaded plugins; workloads are read on first use."""
 
-    manager: pluggy.PluginManager
+    calls: Calls
     default: str
-    found: dict[str, Source] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     known_flops: dict[tuple[str, api.ModelShape], api.Flops | None] = field(default_factory=dict)
     callers: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
     _claims: dict[str, list[Claim[Any]]] = field(default_factory=dict)
-    _kinds: dict[str, type | None] = field(default_factory=dict)
-    _overdue: dict[tuple[str, str], PluginError] = field(default_factory=dict)
+
+    @property
+    def manager(self) -> pluggy.PluginManager:
+        """The registered plugins by name."""
+        return self.calls.manager
 
     @property
     def sources(self) -> list[str]:
@@ -65,13 +66,9 @@ class Plugins:
         plugin = self.manager.get_plugin(source)
         return str(getattr(plugin, STATEMENT, FIRST_CONTRACT)) if plugin is not None else ""
 
-    def owner(self, source: str) -> str:
-        """The top module of a plugin, by which its code is known in tracebacks; empty for llmb's own."""
-        return self.found[source].owner if source in self.found else ""
-
     def source_of(self, error: BaseException) -> str | None:
         """The plugin whose code was running when ``error`` was raised, if any."""
-        return next((source for source in self.sources if is_from(error, self.owner(source))), None)
+        return next((source for source in self.sources if is_from(error, self.calls.owner(source))), None)
 
     @cached_property
     def offers(self) -> dict[str, Offer]:
@@ -105,6 +102,8 @@ class Plugins:
 
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
+        from llmb.plugins.complete import completed, memory_of
+
         arguments = {"workload": workload, "job": job, "site": site}
         answer: api.Launch | None = self._ask("llmb_launch", (api.Launch,), arguments)
         if answer is None:
@@ -113,7 +112,7 @@ class Plugins:
             answer = replace(answer, gpu_memory_gb=memory_of(workload, job, site))
         answer = completed(answer, job, site)
         for source in self._site_wide(site.plugins) if site.plugins else ():
-            answer = self._wrapped(source, answer, arguments)
+            answer = self.calls.wrapped(source, answer, arguments)
         return answer
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
@@ -125,6 +124,8 @@ class Plugins:
 
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
         """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
+        from llmb.plugins.complete import check_parse
+
         answer: api.ParseSpec | api.Samples | None = self._ask(
             "llmb_parse", (api.ParseSpec, api.Samples), {"workload": workload, "run": run}
         )
@@ -142,14 +143,25 @@ class Plugins:
 
     def reads_logs(self, workload: api.Workload) -> bool:
         """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""
-        return hasattr(self.manager.get_plugin(self.offers[workload.key].source), "llmb_parse")
+        return self.calls.implementation(self.offers[workload.key].source, "llmb_parse") is not None
 
     def check_settings(self, document: Document) -> list[Fault]:
         """Every fault of the section ``plugins`` of a configuration or of answers, with file and line."""
-        return settings.faults_of(document, self.sources, self._kind)
+        from llmb.plugins import settings
 
-    def require_named(self, document: Document, sections: settings.Sections) -> None:
+        def kind(source: str) -> type | None:
+            try:
+                return self.calls.settings_kind(source)
+            except LlmbError as error:
+                self._refuse(problem_of_error(source, error))
+                raise
+
+        return settings.faults_of(document, self.sources, kind)
+
+    def require_named(self, document: Document, sections: Sections) -> None:
         """Raise InputFaults for each section of a plugin that is not installed here, or that is skipped."""
+        from llmb.plugins import settings
+
         self.offers  # noqa: B018 - finds the plugins that are skipped
         reasons = {problem.source: problem.reason for problem in self.problems if not problem.part}
         settings.require_named(document, sections, [*self.sources, *reasons], reasons)
@@ -160,76 +172,19 @@ class Plugins:
         Raises PluginError if the hook fails or returns none of the ``kinds``; an LlmbError of the hook is passed on.
         """
         source = self.offers[arguments["workload"].key].source
-        caller = self._caller(hook, source)
-        return self._called(source, hook, kinds, self._for(source, arguments), lambda own: caller(**own))
-
-    def _called(
-        self,
-        source: str,
-        hook: str,
-        kinds: tuple[type, ...],
-        arguments: dict[str, Any],
-        call: Callable[[dict[str, Any]], Any],
-    ) -> Any:
-        if (source, hook) in self._overdue:  # it would cost the whole time limit again
-            raise self._overdue[source, hook]
-        try:
-            with guarded(source, hook, owner=self.owner(source)):
-                answer = call(arguments)
-        except PluginError as error:
-            if error.code == "plugin-timeout":
-                self._overdue[source, hook] = error
-            raise
-        if answer is not None and not isinstance(answer, kinds):
-            raise self._wrong(source, hook, answer, f"a {' or a '.join(kind.__name__ for kind in kinds)}")
+        caller, given = self._caller(hook, source), self.calls.with_settings(source, arguments)
+        answer = self.calls.call(source, hook, lambda: caller(**given))
+        if answer is not None:
+            self.calls.require(source, hook, answer, kinds)
         return answer
 
-    def _wrong(self, source: str, hook: str, answer: object, wanted: str) -> PluginError:
-        return wrong_answer(source, hook, answer, wanted, getattr(self.manager.get_plugin(source), hook, None))
-
-    def _for(self, source: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the plugin ``source`` gets them: the site with its settings."""
-        site, kind = arguments.get("site"), self._kind(source) if "site" in arguments else None
-        if kind is None or not isinstance(site, api.Site):
-            return arguments
-        with guarded(source, "llmb_settings", owner=self.owner(source)):
-            own = settings.read_own(site.plugins, source, kind)
-        return {**arguments, "site": replace(site, own_settings=own)}
-
-    def _kind(self, source: str) -> type | None:
-        """The dataclass of a plugin's settings; None if it takes none. Raises PluginError."""
-        if source not in self._kinds:
-            implementation = getattr(self.manager.get_plugin(source), "llmb_settings", None)
-            found = None
-            if implementation is not None:
-                with guarded(source, "llmb_settings", owner=self.owner(source)):
-                    found = implementation()
-                if not (isinstance(found, type) and is_dataclass(found)):
-                    raise self._wrong(source, "llmb_settings", found, "a dataclass")
-            self._kinds[source] = found
-        return self._kinds[source]
-
-    def _site_wide(self, sections: settings.Sections) -> Iterator[str]:
+    def _site_wide(self, sections: Sections) -> Iterator[str]:
         """The plugins that change the launches of all workloads, in the order of the configuration."""
+        from llmb.plugins.settings import key_of
+
         able = [source for source in self.sources if is_site_wide(self.manager.get_plugin(source))]
         for key in sections:
-            yield from (source for source in able if settings.key_of([key], source) is not None)
-
-    def _wrapped(self, source: str, launch: api.Launch, arguments: dict[str, Any]) -> api.Launch:
-        """``launch`` as the wrapper of a plugin changes it."""
-        own = next(one for one in self.manager.hook.llmb_launch.get_hookimpls() if one.plugin_name == source)
-
-        def wrap(given: dict[str, Any]) -> api.Launch:
-            return through(cast(Wrapping, own.function(*(given[name] for name in own.argnames))), launch)
-
-        try:
-            after: api.Launch = self._called(source, "llmb_launch", (api.Launch,), self._for(source, arguments), wrap)
-        except PluginError as error:
-            without = f"remove it from 'plugins' of {CONFIG_FILE} to run without it"
-            error.hint = "; ".join(filter(None, (error.hint, without)))
-            raise
-        changed = tuple(changes(launch, after))
-        return replace(after, changed_by={**launch.changed_by, source: changed}) if changed else after
+            yield from (source for source in able if key_of([key], source) is not None)
 
     def _caller(self, hook: str, source: str) -> Callable[..., Any]:
         if (hook, source) not in self.callers:
@@ -239,15 +194,13 @@ class Plugins:
         return self.callers[hook, source]
 
     def _offer(self, source: str) -> Offer | None:
-        hook = getattr(self.manager.get_plugin(source), "llmb_workload", None)
+        hook = self.calls.implementation(source, "llmb_workload")
         if hook is None:
             return None
         kind = api.Workload  # imported before the time limit begins
         try:
-            with guarded(source, "llmb_workload", owner=self.owner(source)):
-                workload = hook()
-            if not isinstance(workload, kind):
-                raise self._wrong(source, "llmb_workload", workload, "a Workload")
+            workload = self.calls.call(source, "llmb_workload", hook)
+            self.calls.require(source, "llmb_workload", workload, (kind,))
             return Offer(source=source, workload=workload)
         except LlmbError as error:
             self._refuse(problem_of_error(source, error))
@@ -262,23 +215,21 @@ class Plugins:
         return self._claims[hook]
 
     def _claimed(self, source: str, hook: str) -> list[Claim[Any]]:
-        implementation = getattr(self.manager.get_plugin(source), hook, None)
+        implementation = self.calls.implementation(source, hook)
         if implementation is None:
             return []
         try:
-            with guarded(source, hook, owner=self.owner(source)):
-                answer = implementation()
-                given: list[Any] = list(answer) if isinstance(answer, Iterable) else [None]
-                names = [getattr(item, "name", None) for item in given]
-            if not all(isinstance(name, str) for name in names):
-                raise self._wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
+            answer = self.calls.call(source, hook, implementation)
+            given: list[Any] = list(answer) if isinstance(answer, (list, tuple)) else [None]
+            if not all(isinstance(getattr(item, "name", None), str) for item in given):
+                raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
             return []
         return [Claim(source=source, name=item.name, form=item.name, item=item) for item in given]
 
     def _is_own(self, source: str) -> bool:
-        return source not in self.found or self.found[source].is_own
+        return source not in self.calls.found or self.calls.found[source].is_own
 
     def _refuse(self, *problems: Problem) -> None:
         self.problems += [problem for problem in dict.fromkeys(problems) if problem not in self.problems]

@@ -9,6 +9,7 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.errors import LlmbError
+from llmb.plugins.calls import Calls
 from llmb.plugins.contract import Reason, contract_problem, problem_of, stated_in
 from llmb.plugins.loaded import Plugins, problem_of_error
 from llmb.plugins.owners import Problem
@@ -29,20 +30,20 @@ def load_plugins(builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryP
     own = list(builtin)
     for name, plugin in own:
         manager.register(plugin, name)
-    plugins = Plugins(manager=manager, default=own[-1][0])
+    plugins = Plugins(calls=Calls(manager=manager), default=own[-1][0])
     sources, unusable = all_sources(entries)
-    plugins.problems += [Problem(source=one.name, code=one.code, reason=one.reason) for one in unusable]
+    plugins.problems += unusable
     for source in sources:
         _register(plugins, source)
     return plugins
 
 
 def _register(plugins: Plugins, source: Source) -> None:
-    if source.name in plugins.found:
+    if source.name in plugins.calls.found:
         reason = "it has another entry point of the same name"
         plugins.problems.append(Problem(source=source.name, code="name-duplicate", reason=reason))
         return
-    plugins.found[source.name] = source
+    plugins.calls.found[source.name] = source
     try:
         with guarded(source.name, "import", owner=source.owner):
             plugin = source.load()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llmb.config.locate import CONFIG_FILE
-from llmb.errors import Fault, InputFaults
+from llmb.errors import Fault, InputFaults, PluginError
 from llmb.text.names import suggest
 from llmb.text.yamlfile import Document
 
@@ -51,7 +51,11 @@ def faults_of(document: Document, sources: Sequence[str], kind: Kind) -> list[Fa
             if not isinstance(own, dict | None) or own is None:  # a section of nothing has only defaults
                 continue
             path = (SECTION, key)
-            if (found := kind(source)) is not None:
+            try:
+                found = kind(source)
+            except PluginError:  # its launches are refused
+                continue
+            if found is not None:
                 faults += typed.read_in_part(found, document, path)[1]
             elif own:
                 faults.append(

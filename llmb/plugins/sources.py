@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from llmb.plugins.owners import Problem
+
 GROUP = "llmb"
 FOLDERS_VARIABLE = "LLMB_PLUGINS"
 FILE = "file"  # in place of a distribution's name
@@ -39,16 +41,7 @@ class Source:
         return self.distribution in OWN_DISTRIBUTIONS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
-    """A file or folder of LLMB_PLUGINS that cannot be used."""
-
-    name: str
-    code: str
-    reason: str
-
-
-def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Source], list[Unusable]]:
+def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Source], list[Problem]]:
     """Every plugin, llmb's own first, then in alphabetical order; and what LLMB_PLUGINS names in vain."""
     found = [_of_entry(entry) for entry in (entry_points(group=GROUP) if entries is None else entries)]
     folders = os.environ.get(FOLDERS_VARIABLE, "")
@@ -76,23 +69,23 @@ def _of_entry(entry: EntryPoint) -> Source:
     )
 
 
-def _in_folders(text: str) -> tuple[list[Source], list[Unusable]]:
+def _in_folders(text: str) -> tuple[list[Source], list[Problem]]:
     """The files ``NAME.py`` of the folders, unless they begin with ``_`` or ``.``; the first of each name is used."""
     found: dict[str, Source] = {}
     paths: dict[str, Path] = {}
-    unusable: list[Unusable] = []
+    unusable: list[Problem] = []
     for folder in dict.fromkeys(Path(word).expanduser() for word in text.split(os.pathsep) if word):
         try:
             files = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "_.")
         except OSError as error:
             reason = f"{folder}: {error.strerror or error}"
-            unusable.append(Unusable(name=FOLDERS_VARIABLE, code="folder-unusable", reason=reason))
+            unusable.append(Problem(source=FOLDERS_VARIABLE, code="folder-unusable", reason=reason))
             continue
         for path in files:
             name = f"{FILE}:{path.name}"
             if name in found:
                 reason = f"{paths[name]} has the same name; rename one of them"
-                unusable.append(Unusable(name=f"{FILE}:{path}", code="name-duplicate", reason=reason))
+                unusable.append(Problem(source=f"{FILE}:{path}", code="name-duplicate", reason=reason))
             else:
                 found[name], paths[name] = _of_file(path.absolute(), name), path
     return list(found.values()), unusable

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from llmb.config.runai import RunaiConfig
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import suggest
@@ -121,6 +121,7 @@ class Answers:
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
     allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
     rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest.
+    ``plugins``: settings of plugins, by distribution.
     """
 
     cluster_type: Literal["local", "slurm", "runai"]
@@ -148,6 +149,7 @@ class Answers:
     environment: Environment = field(default_factory=dict)
     pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
+    plugins: PluginSections = field(default_factory=dict)
 
     @staticmethod
     def hint_for(key: str) -> str:

@@ -52,6 +52,7 @@ class Installed:
             "slurm": without_nulls(typed.to_data(config.slurm)),
             "runai": lean(config.runai),
             "workloads": list(config.workloads.installed or ()) or None,
+            "plugins": dict(config.plugins),
         }
         return dict(without_nulls(data))
 

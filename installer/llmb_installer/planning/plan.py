@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE
 from llmb.errors import InputFaults, LlmbError, PreflightError, UsageError, as_fault
+from llmb.plugins import loaded
 from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site
 from llmb.text import yamlfile
@@ -156,9 +157,16 @@ _CONFIGURED: dict[str, dict[str, Any]] = {
 class Offered:
     """The plugins, their workloads by key, and a note for each plugin that failed to load."""
 
-    plugins: Plugins
+    plugins: loaded.Plugins
     workloads: Mapping[str, spec.Workload]
     notes: Sequence[str]
+
+    def check_settings(self, document: yamlfile.Document, answers: Answers) -> None:
+        """Raise InputFaults for settings of plugins that are invalid, or of plugins that cannot be used here."""
+        if answers.plugins:
+            if faults := self.plugins.check_settings(document):
+                raise InputFaults(faults)
+            self.plugins.require_named(document, answers.plugins)
 
 
 def load_offered() -> Offered:

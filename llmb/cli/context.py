@@ -82,9 +82,13 @@ class Context:
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
-        for problem in self.plugins.problems:
-            say(f"warning: {problem}")
+        self._warn_of_plugins()
         return workloads
+
+    def _warn_of_plugins(self) -> None:
+        """Print a warning for each plugin that cannot be used, or a part of it."""
+        for problem in self.plugins.problems:
+            console.warn_once(str(problem))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -132,6 +136,7 @@ class Context:
             if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
                 raise InputFaults(faults)
         kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
+        self._warn_of_plugins()
         if config.cluster_type not in kinds:
             raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))
         return configuration.with_slurm_args(config, self.slurm_args)

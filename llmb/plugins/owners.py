@@ -38,7 +38,7 @@ class Problem:
     def __str__(self) -> str:
         """A sentence for users."""
         what = f"{self.part} of plugin" if self.part else "plugin"
-        return f"{what} {self.source} is skipped: {self.reason}"
+        return f"{what} {self.source} {'are' if self.part.endswith('s') else 'is'} skipped: {self.reason}"
 
 
 def reason_of(error: LlmbError) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from llmb.config.locate import CONFIG_FILE
 from llmb.errors import Fault, InputFaults, PluginError
-from llmb.text.names import suggest
+from llmb.plugins.sources import FILE, FOLDERS_VARIABLE
+from llmb.text.names import nearest
 from llmb.text.yamlfile import Document
 
 SECTION = "plugins"  # of cluster_config.yaml: by distribution, or by distribution:entry
@@ -81,14 +82,23 @@ def require_named(document: Document, sections: Sections, sources: Sequence[str]
         if any(_names(key, source) for source in sources if source not in reasons):
             continue
         skipped = next((source for source in reasons if _names(key, source)), None)
-        names = [source.partition(":")[0] for source in sources]
         if skipped is not None:
             why, hint = f"plugin {skipped} is skipped: {reasons[skipped]}", f"remove '{key}' to run without it"
         else:
-            why = f"no plugin '{key}' is installed here"
-            hint = f"{suggest(key, names)}  pip install {key} installs it"
+            why, hint = f"no plugin '{key}' is installed here", _nearest_hint(key, sources)
         place, path = document.place((SECTION, key)), f"{SECTION}.{key}"
         code = "plugin-missing" if skipped is None else "plugin-skipped"
         faults.append(Fault(place=place, message=f"{path}: {why}", hint=hint, code=code, key=path, value=key))
     if faults:
         raise InputFaults(faults)
+
+
+def _nearest_hint(key: str, sources: Sequence[str]) -> str:
+    """The fix for a section of an unknown plugin: the nearest one, or how to get it."""
+    is_file = key.startswith(f"{FILE}:")
+    names = [source if is_file else source.partition(":")[0] for source in sources]
+    close = nearest(key, names)
+    if close is not None:
+        return f"did you mean '{close}'?"
+    fix = f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"pip install {key}"
+    return f"{fix}, or remove '{key}'"

@@ -411,6 +411,10 @@ def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
         ('Venv(name="t", requirements=["torch"])', "value-type", "requirements"),
         ('Repo(url="u", commit=7)', "value-type", "commit"),
         ('"torch"', "value-type", "needs"),
+        ('Venv(name="../up", requirements=())', "name-invalid", "name"),
+        ('Repo(url="u", commit="../up")', "path-outside", "commit"),
+        ('HubAsset(repository="a/b", files=("../up",))', "path-outside", "files"),
+        ('HubAsset(repository="a/b", files=("f",), revision="..")', "path-outside", "revision"),
     ],
 )
 def test_a_wrong_need_names_plugin_hook_and_field(

@@ -25,7 +25,7 @@ _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
 _SWEEP = 5.0  # seconds that kill_marked takes at most
 _LOADING = 0.5  # seconds that the system may take to load a new process
-_RINGS = 5  # how often a block may catch OverdueError
+_RINGS = 3  # how often a block may catch OverdueError
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 

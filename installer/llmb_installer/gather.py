@@ -128,7 +128,9 @@ def gather(
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = intent_of(answers.read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        asked = answers.read_answers(document, known=offered.workloads, recorded=recorded)
+        offered.check_settings(document, asked)
+        intent, notes = intent_of(asked, offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmb.cli import reading as judged
+from llmb.cli import reading
 from llmb.errors import LlmbError
 from llmb.results import summary
 from llmb.results.recorded import result_of_run

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
+    from llmb.runs.command_context import CommandContext
     from llmb.runs.job import Job, Training
     from llmb.runs.launch import Launch, Program, Server, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
     from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
+    from llmb.workload.sample_log import SampleLog
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
+    "runs.command_context": ("CommandContext",),
     "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
@@ -42,18 +45,20 @@ _MODULES = {
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
     "workload.rows": ("BatchRule", "Row", "Scales"),
+    "workload.sample_log": ("SampleLog",),
     "workload.spec": ("Checkpoint", "NemoRecipe", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
-__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "Scales"]
+__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "SampleLog", "Scales"]
 __all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
+__all__ += ["CommandContext"]
 
 
 def __getattr__(name: str) -> Any:

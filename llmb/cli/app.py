@@ -40,7 +40,7 @@ def load() -> Plugins:
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    by_name = {command.name: command for command in plugins.commands() if command.name is not None}
+    by_name = {command.name: _with_install(command) for command in plugins.commands() if command.name is not None}
     group = options.Group(
         "llmb-run",
         commands=by_name,
@@ -50,10 +50,17 @@ def build(plugins: Plugins) -> click.Group:
     return click.version_option(__version__, prog_name="llmb-run")(group)
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: ``sys.argv``) and return its exit code."""
+def _with_install(command: click.Command) -> click.Command:
+    """``command`` with the option ``--install``, which a plugin's command need not declare."""
+    if not isinstance(command, commands.Deferred) and not any("--install" in own.opts for own in command.params):
+        options.install_option(command)
+    return command
+
+
+def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> int:
+    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
     console.forget_warnings()
-    plugins = load()
+    plugins = load() if plugins is None else plugins
     out = sys.stdout
     group, context = build(plugins), Context(plugins)
     try:

@@ -43,10 +43,9 @@ def test_a_new_plugin_is_installed_checked_and_planned(
     wording: Callable[..., None],
 ) -> None:
     done = llmb_run("plugins", "new", "Acme-2b")
-    assert (done.returncode, done.stdout.split()) == (
-        0,
-        ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
-    )
+    paths = ["README.md", "llmb_acme_2b/__init__.py", "llmb_acme_2b/sample_log.txt", "llmb_acme_2b/workload.yaml"]
+    paths += ["pyproject.toml", "tests/test_acme_2b.py"]
+    assert (done.returncode, done.stdout.split()) == (0, [f"acme-2b/{path}" for path in paths])
     wording("plugins new", done.stderr)
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0

@@ -78,6 +78,7 @@ _LONGEST = [
     "slurm/test_install_on_a_node.py",
     "slurm/test_script.py",
     "llmb/clusters/local/test_run.py",
+    "llmb/plugins/test_write_a_plugin_page.py",
 ]
 
 

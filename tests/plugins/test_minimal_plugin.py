@@ -64,8 +64,9 @@ def test_it_runs_on_h100_and_on_a_laptop() -> None:
 
 
 def blocks(begin: str, language: str = "yaml") -> list[str]:
-    """The examples of docs/write-a-plugin.md in this language that begin so."""
-    page = (FOLDER.parents[1] / "docs" / "write-a-plugin.md").read_text("utf-8")
+    """The examples of the pages for authors in this language that begin so."""
+    docs = FOLDER.parents[1] / "docs"
+    page = "\n".join((docs / name).read_text("utf-8") for name in ("write-a-plugin.md", "workload-yaml.md"))
     return [text for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError
+from llmb.errors import Fault, LlmbError, as_fault
 from llmb.plugins.checkup import jobs_of
 from llmb.plugins.loader import Plugins
 from llmb.results.foreign import Description
@@ -21,8 +21,9 @@ from llmb.system.process import ProcessId
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 
+_NO_LOG = Path("/nonexistent/run/log.out")
 _STEP_LINE = re.compile(r"llmb step \d{1,12}/\d{1,12}(.*)")
-_VALUE = re.compile(r"(?<!\S)([A-Za-z][A-Za-z0-9_]*)\s?[=:]\s?[-+\d.nNiI]")
+_VALUE = re.compile(r"(?<!\S)([A-Za-z][A-Za-z0-9_]*)\s?[=:]\s?(?:[-+]?[\d.]|(?i:nan|inf)\b)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,15 @@ def undeclared(workload: api.Workload, log: Path) -> dict[str, str]:
 
 
 def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
-    """The fault of the workload's sample log: it is missing, or its headline metric is not measured."""
+    """The fault of reading logs: the sample log is missing, or its headline metric is not measured.
+
+    Or ``llmb_parse`` fails for a run whose log does not exist yet.
+    """
+    try:
+        reader_for_log(workload, None, _NO_LOG, plugins)
+    except LlmbError as error:
+        yield as_fault(error, plugins.offers[workload.key].source)
+        return
     sample = workload.sample_log
     if sample is None or workload.file is None:
         return

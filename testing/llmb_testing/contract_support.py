@@ -92,8 +92,8 @@ def places(
         installed = {"config": {key: {"venv_path": str(at / "venv"), "venvs": {}}}}
         data = {"schema_version": 2, "gpu_type": gpu_type, "workloads": installed, **own}
         (at / "cluster_config.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
-        config, _ = load_config(at, {}, types=lambda: plugins.gpu_types)
-        cluster = plugins.cluster_types()[config.cluster_type].create(config)
+        config, _ = load_config(at, {}, types=lambda: plugins.gpu_types, cluster_types=plugins.cluster_types)
+        cluster = plugins.cluster_types()[config.cluster_type].make(config)
         found.append(Place(name=name, config=config, cluster=cluster))
     return found
 

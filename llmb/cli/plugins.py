@@ -144,6 +144,7 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     workload   a model that NeMo trains, from a table alone
     program    a benchmark with a program of its own
     metric     an existing program, and how to read its log
+    cluster    a cluster type
     command    a further command of llmb-run
     """
     plain = scaffold.plain_name(name)
@@ -163,6 +164,8 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
         say(f"preview a job:            llmb-run single -w {plain}{size} --scale 1 -d")
         say(f"install what jobs need:   llmb-install add {plain} --yes")
+    elif kind == scaffold.CLUSTER:
+        say(f"install for it:           llmb-install --set cluster_type={plain} --set gpu_type=cpu --install bench")
     elif kind == scaffold.COMMAND:
         say(f"run it:                   llmb-run {plain}")
 
@@ -172,6 +175,9 @@ def _check_free(context: Context, name: str, plain: str, kind: str) -> None:
     plugins = context.plugins
     if kind == scaffold.COMMAND and plain in [command.name for command in plugins.commands()]:
         message, hint = f"llmb-run already has a command '{plain}'", "choose another name"
+        raise UsageError(message, hint=hint, code="name-duplicate", value=name)
+    if kind == scaffold.CLUSTER and plain in plugins.cluster_types():
+        message, hint = f"llmb already has the cluster type '{plain}'", "choose another name"
         raise UsageError(message, hint=hint, code="name-duplicate", value=name)
     for key in context.workloads if kind in scaffold.WITH_WORKLOAD else ():
         if squash_workload(key) == squash_workload(plain):

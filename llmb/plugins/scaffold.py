@@ -13,7 +13,7 @@ from string import Template
 from llmb.errors import UsageError
 
 WORKLOAD, PROGRAM, METRIC, CLUSTER, COMMAND = "workload", "program", "metric", "cluster", "command"
-KINDS = (WORKLOAD, PROGRAM, METRIC, COMMAND)
+KINDS = (WORKLOAD, PROGRAM, METRIC, CLUSTER, COMMAND)
 WITH_WORKLOAD = (WORKLOAD, PROGRAM, METRIC)
 _SUFFIX = ".tmpl"
 
@@ -37,7 +37,9 @@ class Names:
 
     @property
     def key(self) -> str:
-        """The key of its workload."""
+        """The key of its workload, or the name of its cluster type."""
+        if self.kind == CLUSTER:
+            return self.plain.replace(".", "-")
         return f"pretrain_{self.plain}" if self.kind == WORKLOAD else self.plain
 
 

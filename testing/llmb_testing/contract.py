@@ -11,7 +11,9 @@ class TestParser(ParserContract):
     expected = {"step_time": 0.25}
 """
 
+from llmb_testing.contract_cluster import ClusterTypeContract
 from llmb_testing.contract_parser import ParserContract
+from llmb_testing.contract_support import config_of
 from llmb_testing.contract_workload import WorkloadContract
 
-__all__ = ["ParserContract", "WorkloadContract"]
+__all__ = ["ClusterTypeContract", "ParserContract", "WorkloadContract", "config_of"]

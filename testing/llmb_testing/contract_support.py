@@ -18,6 +18,7 @@ from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig, load_config
 from llmb.errors import Fault, InputFaults, describe
 from llmb.plugins.loader import GROUP, Plugins, load_plugins
+from llmb.system import files
 from llmb.workload.gpus import CPU
 
 CANARY = "s3cret-0f-the-contract-test"  # the value of every secret while hooks are called
@@ -88,14 +89,23 @@ def places(
         if gpu_type == CPU and own["cluster_type"] in ("slurm", "runai"):
             continue
         at = folder / f"install-{number}"
-        at.mkdir()
         installed = {"config": {key: {"venv_path": str(at / "venv"), "venvs": {}}}}
-        data = {"schema_version": 2, "gpu_type": gpu_type, "workloads": installed, **own}
-        (at / "cluster_config.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
-        config, _ = load_config(at, {}, types=lambda: plugins.gpu_types, cluster_types=plugins.cluster_types)
+        config = _config(at, {"gpu_type": gpu_type, "workloads": installed, **own}, plugins)
         cluster = plugins.cluster_types()[config.cluster_type].make(config)
         found.append(Place(name=name, config=config, cluster=cluster))
     return found
+
+
+def config_of(folder: Path, plugin: str, data: Mapping[str, object]) -> ClusterConfig:
+    """The configuration of an install directory in ``folder``, for CPUs; ``data`` are keys of cluster_config.yaml."""
+    return _config(folder / "install", {"gpu_type": CPU, **data}, loaded(plugin))
+
+
+def _config(folder: Path, data: Mapping[str, object], plugins: Plugins) -> ClusterConfig:
+    text = yaml.safe_dump({"schema_version": 2, **data})
+    files.write_text(folder / "cluster_config.yaml", text)
+    config, _ = load_config(folder, {}, types=lambda: plugins.gpu_types, cluster_types=plugins.cluster_types)
+    return config
 
 
 @contextmanager

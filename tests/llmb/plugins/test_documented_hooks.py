@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from llmb import api, hookspecs
+from llmb.plugins.cluster_checks import with_source
 from llmb.plugins.trial import LogOnly
 from llmb.runs.launch import Launch, Program
 from llmb.system.process import ProcessId
@@ -106,7 +107,7 @@ def test_llmb_flops() -> None:
 
 def test_llmb_clusters() -> None:
     (kind,) = hook_of("llmb_clusters")()
-    assert (type(kind), kind.name, callable(kind.create)) == (api.ClusterType, "acme", True)
+    assert (kind.name, kind.create, with_source(kind, "a:b").source) == ("acme", "llmb_acme.cluster:create", "a:b")
 
 
 def test_llmb_commands() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.scaffold import plain_name, scaffold
+from llmb.plugins.scaffold import KINDS, plain_name, scaffold
 from llmb.system.files import write_folder
 from llmb.workload.spec import read_workload
 
@@ -78,6 +78,24 @@ def test_invalid_or_used_names_of_a_new_plugin(
     assert about in done.stderr
     wording("plugins new", done.stderr)
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["present"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("cluster", "slurm"), ("command", "jobs"), ("program", "microbench")])
+def test_names_that_llmb_has(
+    kind: str, name: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    done = llmb_here("plugins", "new", name, tmp_path / "new", "--kind", kind)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert not (tmp_path / "new").exists()
+    wording("plugins new", done.stderr)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_to_do_next(kind: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]) -> None:
+    done = llmb_here("plugins", "new", "acme.2", tmp_path / "new", "--kind", kind)
+    assert done.returncode == 0
+    assert done.stdout.split() == [str(tmp_path / "new" / path) for path in scaffold("acme.2", kind)]
+    wording("plugins new", done.stderr)
 
 
 def test_a_chosen_folder(llmb_run: Command, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ PAGES = [
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
 SCENES = {"local", "cluster", "slurm", "plugin", "exemplar"}
+PLUGINS_OWN = {"usage"}  # commands of the plugins that docs/write-a-plugin.md writes
 _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)")
 
 
@@ -53,6 +54,8 @@ def test_every_command_exists_and_says_where_it_is_run(page: Path) -> None:
     for block in blocks(page):
         assert block.scene in SCENES or block.why, block.place
         for program, *words in commands(block):
+            if block.scene == "plugin" and words[0] in PLUGINS_OWN:
+                continue
             try:
                 parse(programs[program], program, words)
             except click.UsageError as error:

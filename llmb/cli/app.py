@@ -52,7 +52,7 @@ def load() -> Plugins:
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    by_name = {command.name: command for command in plugins.commands() if command.name is not None}
+    by_name = {command.name: _with_install(command) for command in plugins.commands() if command.name is not None}
     group = options.Group(
         "llmb-run",
         commands=by_name,
@@ -63,14 +63,21 @@ def build(plugins: Plugins) -> click.Group:
     return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: ``sys.argv``) and return its exit code."""
+def _with_install(command: click.Command) -> click.Command:
+    """``command`` with the option ``--install``, which a plugin's command need not declare."""
+    if not isinstance(command, commands.Deferred) and not any("--install" in own.opts for own in command.params):
+        options.install_option(command)
+    return command
+
+
+def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> int:
+    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
     console.forget_warnings()
     words = list(sys.argv[1:] if args is None else args)
     take_debug(words)
     out = sys.stdout
     try:
-        plugins = load()
+        plugins = load() if plugins is None else plugins
     except UsageError as error:
         console.echo(describe(error), err=True)
         return error.exit_code

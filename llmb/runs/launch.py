@@ -190,12 +190,13 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen = {script}
+    seen, folders = {script}, {*script.parents}
     for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or any(parent in seen for parent in path.parents) or any(path in one.parents for one in seen):
+        if path in seen or path in folders or not seen.isdisjoint(path.parents):
             message, hint = f"two files have the path '{path}'", "give each its own name"
             raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
         seen.add(path)
+        folders |= {*path.parents}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,8 @@ class Answers:
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
     allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
     rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest. ``plugins``:
-    settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own; ``own_section``, the section of a plugin's type.
+    settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own;
+    ``own_section``, the section of a plugin's type.
     """
 
     cluster_type: Annotated[str, check_cluster_type]

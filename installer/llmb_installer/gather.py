@@ -11,6 +11,8 @@ from typing import Any, Literal
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
 from llmb.text import yamlfile
+from llmb.text.fold import fold
+from llmb.text.tables import output_width
 from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
@@ -177,7 +179,7 @@ def _show_plan(document: yamlfile.Document, offered: Offered) -> None:
     intent, notes = _intent(document, offered)
     plan = look(replace(intent, adopts=True))
     for note in notes:
-        console.echo(f"note: {note}")
+        console.echo(fold(f"note: {note}", output_width(), "  "))
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
     console.echo(show.plan_text(plan, costs))
     costs.require()

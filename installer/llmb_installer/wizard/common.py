@@ -11,7 +11,9 @@ from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import read_mount
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
+from llmb_installer.detect.site import differing_gpus
 from llmb_installer.registry import size
+from llmb_installer.wizard.checks import name_fault, url_fault
 from llmb_installer.wizard.question import Option, Question, View, row
 
 TINY = "tiny"
@@ -150,6 +152,24 @@ def _only_with_bridge(view: View) -> bool:
     return any(name not in own.on(gpu) for own in view.workloads.values() for name in bridge_sizes(own, gpu))
 
 
+def _check_mount(text: str) -> str | None:
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != 3 or not all(parts):
+        return "write three parts: name:path:claim, such as work:/work:work-claim"
+    if not parts[1].startswith("/"):
+        return f"the path {parts[1]} is not absolute: start it with /"
+    return name_fault(parts[0], "a volume") or name_fault(parts[2], "a claim")
+
+
+def _gpus_note(view: View, value: str) -> str | None:
+    """A warning where nodes have another number of GPUs than llmb knows for their type."""
+    if view.kind != "slurm":
+        return None
+    own = view.over(_gpu_layer(view, value))
+    kinds = [kind for kind in view.slurm.gpu_kinds(_partition(view)) if kind.gpu_type == value]
+    return next(differing_gpus(value, own.known_gpu_type, kinds), None)
+
+
 def _is_runai(view: View) -> bool:
     return view.kind == "runai"
 
@@ -168,28 +188,36 @@ BASE_URL = Question(
     **row("BASE_URL"),
     default=lambda view: view.detected.runai.base_url or "",
     applies=_is_runai,
-    check=lambda _, value: (
-        None if re.match("https://.", str(value)) else "write the URL of the control plane's API: https://HOST/api/v1"
-    ),
+    check=lambda _, value: url_fault(str(value), "https://HOST/api/v1"),
 )
 PROJECT = Question(
     **row("PROJECT"),
     applies=_is_runai,
     default=lambda view: view.detected.runai.project or "",
-    check=lambda _, value: None if str(value).strip() else "write the project's name",
+    check=lambda _, value: name_fault(str(value), "a project"),
 )
 PVC = Question(
     **row("PVC"),
     applies=_is_runai,
     default=lambda view: ":".join(view.detected.runai.pvc or ()),
-    check=lambda _, value: (
-        None if read_mount(str(value)) else "write name:path:claim, such as work:/work:work-claim; the path is absolute"
-    ),
+    check=lambda _, value: _check_mount(str(value)),
     layer=lambda _, value: {"runai": {"pvc": dict(zip(_MOUNT, read_mount(str(value)) or (), strict=False))}},
     value=lambda answer: ":".join(str(answer.get(key, "")) for key in _MOUNT) if isinstance(answer, dict) else "",
 )
-APP_ID = Question(**row("APP_ID"), default=lambda view: view.detected.runai.app_id or "", applies=_is_runai)
-GPU_TYPE = Question(**row("GPU_TYPE"), options=_gpu_types, default=_default_gpu, clear=_gpu_is_clear, layer=_gpu_layer)
+APP_ID = Question(
+    **row("APP_ID"),
+    default=lambda view: view.detected.runai.app_id or "",
+    applies=_is_runai,
+    check=lambda _, value: name_fault(str(value), "an application"),
+)
+GPU_TYPE = Question(
+    **row("GPU_TYPE"),
+    options=_gpu_types,
+    default=_default_gpu,
+    clear=_gpu_is_clear,
+    layer=_gpu_layer,
+    note=lambda view, value: _gpus_note(view, str(value)),
+)
 LIKE = Question(
     **row("LIKE"),
     options=lambda view: [

@@ -11,6 +11,7 @@ from llmb.system import console, secrets
 from llmb.text.fold import fold
 from llmb.text.yamlfile import Document
 from llmb_installer.answers import NOTHING, given, with_layer
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
 from llmb_installer.steps import Plugins
 from llmb_installer.wizard import draft, prompts
@@ -113,7 +114,7 @@ class _Conversation:
 
     def agree(self, document: Document, *, can_leave: bool) -> Asked:
         """Ask, review and show the plan, until the user confirms or stops. Raises _LeftError where they went back."""
-        base = View(detected=self.detected, workloads=self.plugins.workloads(), data=document.data)
+        base = View(detected=self.detected, workloads=self.plugins.workloads(), data=document.data, types=all_types())
         memory, held, before, back = self.memory, Tokens(), None, False
         while True:
             can_go_back = can_leave or before is not None

@@ -6,16 +6,16 @@ from typing import Any
 
 from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
+from llmb.text.addresses import name_fault
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.detect import machine, scheduler
-from llmb_installer.wizard.checks import name_fault
 from llmb_installer.wizard.question import Option, Question, View, row
 
 _MOST_GPUS = 1024  # of a node
 
 
 def _is_slurm(view: View) -> bool:
-    return view.kind == "slurm"
+    return view.is_slurm
 
 
 def _has_gpus(partition: Partition) -> bool:

@@ -14,8 +14,6 @@ from llmb_installer.steps import Plugins
 from llmb_installer.wizard import prompts
 from llmb_installer.wizard.question import Back
 
-RUNAI_SECRET = "APP_SECRET"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
@@ -42,7 +40,7 @@ def needed_secrets(document: Document, plugins: Plugins) -> dict[str, list[str]]
         found = {key: plugins.setup(known[key], site) or needs.Needs() for key in keys}
     except LlmbError:  # the plan reports it, with its fix
         return {}
-    names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
+    names: dict[str, list[str]] = {name: [answers.of_type.shown] for name in answers.of_type.secrets}
     for key, own in found.items():
         for need in own.needs:
             secret = need.secret if isinstance(need, needs.HubAsset) else None

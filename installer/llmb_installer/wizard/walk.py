@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks the questions in order, except those whose answer is given or clear, and goes back to earlier ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from llmb_installer.answers import joined
-from llmb_installer.wizard import common, slurm
+from llmb_installer.wizard import common, slurm, type_questions
 from llmb_installer.wizard.question import Back, Question, View
 
 QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
     common.FOLDER,
-    common.BASE_URL,
-    common.PROJECT,
-    common.PVC,
-    common.APP_ID,
     slurm.PARTITION,
     slurm.NAMED_PARTITION,
     common.GPU_TYPE,
@@ -36,6 +32,17 @@ QUESTIONS: tuple[Question, ...] = (
     common.WORKLOADS,
     common.NAME,
 )
+
+_FIRST = QUESTIONS.index(common.FOLDER) + 1  # the questions of the cluster types come after these
+
+
+def questions(view: View) -> Iterator[Question]:
+    """Every question in order; those of a cluster type only while it is the chosen one."""
+    yield from QUESTIONS[:_FIRST]
+    for kind in view.types.values():
+        yield from type_questions.of(kind)
+    yield from QUESTIONS[_FIRST:]
+
 
 # Question, view, default, and whether there is a question to go back to.
 Prompt = Callable[[Question, View, Any, bool], Any]
@@ -74,7 +81,7 @@ def walk(
     """
     while True:
         view, layer, trail = base, dict[str, Any](), list[str]()
-        for question in QUESTIONS:
+        for question in questions(base):
             if not question.applies(view) or (question.key not in memory.chosen and question.is_given(base)):
                 continue
             value = value_of(question, view, memory, prompt, can_leave or bool(trail))
@@ -123,7 +130,7 @@ def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
 def current_values(base: View, chosen: dict[str, Any]) -> Sequence[tuple[Question, View, Any]]:
     """Every question that applies, with its view and its current value; for the review."""
     view, found = base, []
-    for question in QUESTIONS:
+    for question in questions(base):
         if not question.applies(view):
             continue
         if question.key not in chosen and question.is_given(base):

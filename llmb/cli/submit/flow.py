@@ -80,7 +80,7 @@ def _plan(
         message = "an option is for profiled jobs, but no job is profiled"
         raise UsageError(message, hint="add --profile", code="not-profiled", key="profile")
     # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
-    has_pmix = config.cluster_type != "slurm" or PMIX not in getattr(context.cluster, "lacks", ())
+    has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
         console.warn_once(NO_PMIX)

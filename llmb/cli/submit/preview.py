@@ -207,13 +207,7 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
             launches.append(launch_of(item, config))
         except LlmbError as error:
             yield f"a submission would fail: {error.message}" + (f" ({error.hint})" if error.hint else "")
-    if config.cluster_type == "runai" and config.runai is not None:
-        from llmb.clusters.runai import runai_checks  # pods get secrets from Kubernetes, not from this shell
-
-        faults = runai_checks.faults_of_secrets(launches, config, config.runai)
-    else:
-        faults = checks.faults_of_secrets(launches, os.environ)
-    for fault in faults:
+    for fault in checks.secrets_at(context.cluster, launches, os.environ):
         yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
     for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
         if not checks.matches(pattern):

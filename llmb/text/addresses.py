@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of typed addresses and names: each gives the reason why a text is refused, None for a valid one."""
+"""Checks of addresses and names: each gives the reason why a text is refused, None for a valid one."""
 
 import re
 from urllib.parse import urlsplit
-
-from llmb.errors import UsageError
-from llmb_installer.registry.reference import Reference
 
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[\w.@+:/=-]", re.ASCII)
@@ -48,17 +45,6 @@ def host_fault(text: str) -> str | None:
     numbers = text.split(".")
     if all(part.isdecimal() for part in numbers) and (len(numbers) != 4 or any(int(part) > 255 for part in numbers)):
         return f"'{text}' is not an address: write four numbers up to 255"
-    return None
-
-
-def image_fault(text: str) -> str | None:
-    """Why ``text`` is not the reference of an image."""
-    if not text.strip():
-        return "write the reference of an image, such as nvcr.io/nvidia/nemo:25.04.01"
-    try:
-        Reference.parse(text)
-    except UsageError as error:
-        return f"{error.message}{f': {error.hint}' if error.hint else ''}"
     return None
 
 

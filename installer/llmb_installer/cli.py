@@ -10,7 +10,6 @@ import click
 
 from llmb.errors import LlmbError, describe
 from llmb.system import console
-from llmb.text.fold import fold
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
 
 
@@ -105,8 +104,7 @@ def main() -> None:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort
-        text = text or "interrupted; finished steps are kept: run the same command again to continue"
-        console.echo(fold(text, console.stderr_width() or len(text)), err=True)
+        console.echo(text or "interrupted; finished steps are kept: run the same command again to continue", err=True)
         code = 130
     except BrokenPipeError:  # nothing reads our output any more
         code = 0

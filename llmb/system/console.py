@@ -123,7 +123,7 @@ def _wrap_line(line: str, width: int) -> str:
     return "\n".join([*lines, current])
 
 
-def stderr_width() -> int:
+def _stderr_width() -> int:
     """The width of the terminal on standard error; 0 without one, so that piped messages are not wrapped."""
     columns = os.environ.get("COLUMNS", "")
     try:
@@ -142,7 +142,7 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
     """
     shown = printable(str(text))
     try:
-        click.echo(wrap(shown, stderr_width()) if err else shown, nl=nl, err=err)
+        click.echo(wrap(shown, _stderr_width()) if err else shown, nl=nl, err=err)
     except OSError as error:
         if error.errno == errno.EPIPE and not err:
             raise  # the reader closed the pipe: `| head`

@@ -46,7 +46,7 @@ def ask(
     document: Document,
     detected: Detected,
     plugins: Plugins,
-    show_plan: Callable[[Document], None],
+    show_plan: Callable[[Document], object],
     environ: Mapping[str, str],
     *,
     dry_run: bool = False,
@@ -66,7 +66,7 @@ def ask(
     except BaseException as error:
         kept = conversation.keep()
         if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(f"{_STOPPED} {_KEPT if kept else ''}".rstrip()) from error
+            raise KeyboardInterrupt(fold(f"{_STOPPED} {_KEPT if kept else ''}".rstrip(), width())) from error
         raise
     draft.forget(environ)
     return asked
@@ -78,7 +78,7 @@ class _Conversation:
 
     detected: Detected
     plugins: Plugins
-    show_plan: Callable[[Document], None]
+    show_plan: Callable[[Document], object]
     environ: Mapping[str, str]
     dry_run: bool
     memory: Memory = field(default_factory=Memory)

@@ -86,7 +86,7 @@ def walk(
                 continue
             value = value_of(question, view, memory, prompt, can_leave or bool(trail))
             if isinstance(value, Back):
-                if value.value is not None:
+                if value.value is not None and question.fault(view, value.value) is None:
                     memory.earlier[question.key] = value.value
                 break
             if question.key in memory.asked and question.key in memory.chosen:

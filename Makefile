@@ -69,6 +69,8 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/exemplar.py --check
 	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/commands.py --check
+	$(BIN)/python docs/keys.py --check
+	$(BIN)/python docs/hooks.py --check
 	$(BIN)/python docs/reliability.py --check
 
 SITE := .venv/.site

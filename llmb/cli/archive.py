@@ -44,10 +44,10 @@ def command(
     exclude_cancelled: bool,
     window: str | None,
 ) -> int:
-    """Write RUNS (default: all runs) to one file, for a colleague or a vendor.
+    """Write RUNS (default: all runs) to one file, without secrets.
 
-    It has their records, logs, scripts and measurements, the configuration and what is installed, without secrets,
-    profiles and checkpoints. results, compare and report take it in the place of RUNS.
+    For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
+    without profiles and checkpoints. results, compare and report take it in the place of RUNS.
     """
     from llmb.archive.write import write
 

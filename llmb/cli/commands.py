@@ -9,7 +9,7 @@ from llmb.hookspecs import hookimpl
 
 # The module of each command, the command there, and its summary in --help.
 _COMMANDS = {
-    "list": ("list_", "command", "Show the workloads, and which of them are installed."),
+    "list": ("list_", "command", "Show the workloads, and which of them run here."),
     "single": ("submit.single", "command", "Submit one configuration."),
     "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
     "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
@@ -21,7 +21,11 @@ _COMMANDS = {
     "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
     "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
-    "completion": ("completion.command", "command", "Print the script that completes words in a shell."),
+    "completion": (
+        "completion.command",
+        "command",
+        "Print the script that completes words in SHELL: bash, zsh or fish.",
+    ),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }

@@ -24,7 +24,7 @@ _COMMANDS = {
     "completion": (
         "completion.command",
         "command",
-        "Print the script that completes words in SHELL: bash, zsh or fish.",
+        "Print the script that completes words in SHELL.",
     ),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),

@@ -15,7 +15,7 @@ from llmb.config.images import image_path
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.planning.listing import configurations
 from llmb.planning.plan import framework_of, make_plan
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Launch
 from llmb.submission.prepare import launch_of, prepare

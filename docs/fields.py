@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llmb.cli.jobs import runs_table
+from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
+from llmb.planning import listing
 from llmb.results import columns, deviations, facts, json_form, result
 from llmb.runs.job import Job, Training
 from llmb.stats.measure import Statistics, Window
@@ -50,6 +52,11 @@ RUNS = """\
 ## Runs
 
 `llmb-run jobs --format json` prints a list. Each run has:
+"""
+LIST = """\
+## Workloads
+
+`llmb-run list --format json` prints a list. Each size of a workload has:
 """
 COMPARISONS = """\
 ## Comparisons
@@ -141,6 +148,8 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         (BUDGET, "budget", untyped(cost.BUDGET_FIELDS)),
         ("Each of `budget.skipped`:", "budget.skipped", untyped(cost.SKIPPED_FIELDS)),
         (RUNS, "runs", untyped(runs_table.FIELDS)),
+        (LIST, "list", untyped([*(own.key for own in listing.SIZES), "metrics", "parameters", "installed", "here"])),
+        ("`here`:", "here", untyped(HERE)),
         (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
         (ROWS, "comparison", of_class(compare.Comparison)),
         (SCALING, "scaling", untyped(column.key for column in scaling.COLUMNS)),

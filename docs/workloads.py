@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.planning import listing
-from llmb.planning.listing import TOLERANCE, disagreements
+from llmb.planning.recompute import TOLERANCE, disagreements
 from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.text.tables import Column, render
 from llmb.workload.bridge import FRAMEWORKS, NEMO

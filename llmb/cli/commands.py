@@ -9,7 +9,7 @@ from llmb.hookspecs import hookimpl
 
 # The module of each command, the command there, and its summary in --help.
 _COMMANDS = {
-    "list": ("list_", "command", "Show the workloads, and which of them are installed."),
+    "list": ("list_", "command", "Show the workloads, and which of them run here."),
     "submit": ("submit.submit", "command", "Submit a job list, targets, or everything installed."),
     "single": ("submit.single", "command", "Submit one workload at one or more scales and dtypes."),
     "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
@@ -23,7 +23,7 @@ _COMMANDS = {
     "archive": ("archive", "command", "Write RUNS (default: all runs) to one file, without secrets."),
     "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
-    "completion": ("completion.command", "command", "Print the script that completes words in a shell."),
+    "completion": ("completion.command", "command", "Print the script that completes words in SHELL."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }

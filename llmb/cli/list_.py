@@ -14,7 +14,10 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
 from llmb.system import console
-from llmb.text.names import find_workload_and_size, squash_workload
+from llmb.text.names import find_workload_and_size, listed, squash_workload
+
+HERE = ("runs", "dtypes", "scales", "most_gpus", "why", "code", "reason", "hint")  # the fields of `here`
+_NAMED = 4  # sizes in a note
 
 
 @click.command("list")
@@ -35,7 +38,7 @@ def command(
     check: bool,
     fmt: str,
 ) -> None:
-    """Show the workloads, and which of them are installed."""
+    """Show the workloads, and which of them run here."""
     from llmb.cli.output import print_all
     from llmb.planning import framework as frameworks, listing
     from llmb.workload.bridge import check_release
@@ -54,8 +57,7 @@ def command(
     if published or check:
         _print_published(context, keys, size, check, fmt)
         return
-    if installed is not None:
-        _note_obstacles(context, keys, size)
+    here = _here(context, keys, size) if installed is not None else None
     if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
@@ -69,12 +71,21 @@ def command(
     rows, columns = listing.sizes(known, framework, release), listing.sizes_of(known, fmt)
     if installed is not None:
         rows, columns = _mark(context, rows, installed), (*columns, listing.INSTALLED)
+    if here is not None:
+        rows = [{**row, "here": here[row["workload"], row["size"]]} for row in rows]
+        columns = (*columns, listing.HERE)
+    if here is not None and fmt in ("table", "md"):  # which GPU types a size has elsewhere is in `list -w`
+        rows = listing.on_this_cluster(rows)
+        columns = tuple(one for one in columns if one.key not in ("gpu_types", "installed"))
     print_all(columns, rows, fmt)
 
 
-def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> None:
-    """Print which sizes cannot run with this configuration, and the fix; nothing if the configuration is invalid."""
-    from llmb.submission.prepare import unlaunchable
+def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple[str, str], dict[str, Any]] | None:
+    """Whether each size of the workloads ``keys`` runs here, as data by key and size; None if that is unknown.
+
+    Prints why installed sizes (only ``size`` if given) cannot run, and the fix.
+    """
+    from llmb.submission.runnable import NO_ROW, NOT_INSTALLED, runnable
 
     try:
         install = configuration.find_install(context.install_option, os.environ, Path.cwd())
@@ -82,14 +93,39 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
     except LlmbError:  # other commands report it
-        return
-    installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
-    found: dict[tuple[str, str | None], list[str]] = {}
-    for one in unlaunchable(installed, context.plugins, config):
-        if size in (None, one.size):
-            found.setdefault((one.reason, one.hint), []).append(f"{one.workload} {one.size}")
-    for (reason, hint), names in found.items():
-        say(f"note: {', '.join(names)} cannot run here: {reason}" + (f"\nhint: {hint}" if hint else ""))
+        return None
+    most = _most_gpus(config)
+    found = list(runnable((context.workloads[key] for key in keys), context.plugins, config, most))
+    notes: dict[tuple[str, str | None], list[str]] = {}
+    for one in found:
+        if one.fault is not None and one.fault.code not in (NO_ROW, NOT_INSTALLED) and size in (None, one.size):
+            reason = one.fault.message.partition(": ")[2] or one.fault.message  # without the experiment's name
+            notes.setdefault((reason, one.fault.hint), []).append(f"{one.workload} {one.size}")
+    for (reason, hint), names in notes.items():
+        say(f"note: {listed(names, _NAMED)} cannot run here: {reason}" + (f"\nhint: {hint}" if hint else ""))
+    return {
+        (one.workload, one.size): {
+            "runs": one.runs,
+            "dtypes": list(one.dtypes),
+            "scales": list(one.scales),
+            "most_gpus": one.scales[-1] if one.is_limited and one.scales else None,
+            "why": one.why or None,
+            "code": one.fault and one.fault.code,
+            "reason": one.fault and one.fault.message,
+            "hint": one.fault and one.fault.hint,
+        }
+        for one in found
+    }
+
+
+def _most_gpus(config: configuration.ClusterConfig) -> int | None:
+    """The GPUs that one job can have, as far as Slurm says so at once; None where it is unknown."""
+    if not config.traits.sbatch_options or config.slurm is None:
+        return None
+    from llmb.cli.completion import lookups
+
+    partition = config.slurm.gpu.given.get("partition", config.slurm.partition)
+    return lookups.most_gpus(str(partition) if partition else None)
 
 
 def _find_installed(option: Path | None) -> tuple[str, ...] | None:
@@ -135,7 +171,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
     from llmb.cli.reading import own_flops
-    from llmb.planning import listing
+    from llmb.planning import listing, recompute
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
     count = sum(map(len, found.values()))
@@ -146,9 +182,9 @@ def _print_published(context: Context, keys: Sequence[str], size: str | None, ch
         return
     wrong = []
     for key in keys:
-        wrong += listing.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
+        wrong += recompute.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
     count = sum(one.step_time_s is not None for key in keys for one in found[key])
-    say(f"{count} published figures checked: {what} with the step times (tolerance: {listing.TOLERANCE})")
+    say(f"{count} published figures checked: {what} with the step times (tolerance: {recompute.TOLERANCE})")

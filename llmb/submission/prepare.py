@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares jobs for a submission: their launches, the script shown by a dry run, the pre-submission checks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.clusters.checks import preview_stamp
 from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, collected
-from llmb.planning.plan import Plan, make_plan
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, collected
+from llmb.planning.plan import Plan
 from llmb.plugins.loaded import Plugins
-from llmb.runs.job import Job, JobRequest
+from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Site
 from llmb.text import yamlfile
-from llmb.workload.spec import Workload
 
 NO_ARGS: Mapping[str, str | bool] = {}
 
@@ -111,47 +110,3 @@ def launch_of(item: Prepared, config: ClusterConfig) -> Launch:
             key=item.job.model_size,
         )
     return item.launch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unlaunchable:
-    """A size that cannot be launched, with the reason and the fix."""
-
-    workload: str
-    size: str
-    reason: str
-    hint: str | None
-
-
-def unlaunchable(workloads: Iterable[Workload], plugins: Plugins, config: ClusterConfig) -> Iterator[Unlaunchable]:
-    """The sizes whose smallest job on the cluster's GPU type no plugin launches. Pure.
-
-    A size without a row for that GPU type is skipped.
-    """
-    gpu = config.rows_for(config.gpu_type)
-    for workload in workloads:
-        for name, size in workload.sizes.items():
-            tested = [(dtype, size.scales(gpu, dtype, strong=False)) for dtype in size.dtypes(gpu)]
-            first = next(((dtype, scales[0]) for dtype, scales in tested if scales), None)
-            error = _refusal(workload, name, *first, plugins, config) if first is not None else None
-            if error is not None:
-                reason = error.message.partition(": ")[2] or error.message  # without the experiment's name
-                yield Unlaunchable(workload=workload.key, size=name, reason=reason, hint=error.hint)
-
-
-def _refusal(
-    workload: Workload, size: str, dtype: str, scale: int, plugins: Plugins, config: ClusterConfig
-) -> LlmbError | None:
-    request = JobRequest(workload=workload.key, size=size, dtypes=(dtype,), scales=(scale,))
-    plan = make_plan([request], plugins.workloads(), config)
-    if plan.faults:  # of the numbers: the table does not allow this job
-        return None
-    items, faults = prepare(plan, plugins, config)
-    if faults:
-        return InputFaults(faults[:1], hint=faults[0].hint)
-    try:
-        for item in items:
-            launch_of(item, config)
-    except LlmbError as error:
-        return error
-    return None

@@ -10,7 +10,7 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.planning.listing import disagreements
+from llmb.planning.recompute import disagreements
 from llmb.plugins.scaffold import scaffold
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload, read_workload

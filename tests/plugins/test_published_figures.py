@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.planning.listing import FLOPS, MFU, disagreements
+from llmb.planning.recompute import FLOPS, MFU, disagreements
 from llmb.stats.measure import LAST, Window
 from llmb.workload.flops import GQA, HYBRID, OLD
 from llmb.workload.gpus import known_types

@@ -146,7 +146,6 @@ COMMANDS = [
     ),
     _Command(
         "completion",
-        short_help="Print the script that completes words in a shell.",
         help=HELP.format(prog="llmb-install"),
         params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
     ),

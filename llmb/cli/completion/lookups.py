@@ -20,6 +20,7 @@ _MOST_RUNS = 50
 _HEAD = 400  # bytes of a record, with its id
 _ID = re.compile(rb'"id": "([^"]+)"')
 _STATE = re.compile(rb'"state": "([A-Z_]+)')
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)(?=[,(]|$)")
 _KEPT_SECONDS = 60.0  # how long an answer of sinfo is used
 _ASK_SECONDS = 2.0  # a shell waits for it
 
@@ -51,16 +52,33 @@ def _state(folder: Path) -> str:
 
 def nodes() -> list[str]:
     """The names of Slurm's nodes; none where there is no Slurm, or it does not answer at once."""
-    return list(dict.fromkeys(node for node, _ in _sinfo()))
+    return list(dict.fromkeys(one[0] for one in _sinfo()))
 
 
 def partitions() -> list[str]:
     """The names of Slurm's partitions, as ``nodes``."""
-    return list(dict.fromkeys(partition for _, partition in _sinfo()))
+    return list(dict.fromkeys(one[1].rstrip("*") for one in _sinfo()))
 
 
-def _sinfo() -> list[tuple[str, str]]:
-    """Each node with each of its partitions, from an answer of the last minute if there is one."""
+def most_gpus(partition: str | None) -> int | None:
+    """The GPUs of all nodes of a partition, or of several with commas between; None: the default one.
+
+    None where it is unknown, and where no node has a GPU that Slurm counts.
+    """
+    names = set(partition.split(",")) if partition else set()
+    counts = [
+        sum(int(count) for count in _GPUS.findall(gres))
+        for _, name, gres in dict.fromkeys(map(tuple, _sinfo()))
+        if (name.rstrip("*") in names if names else name.endswith("*"))
+    ]
+    return sum(counts) or None
+
+
+def _sinfo() -> list[tuple[str, str, str]]:
+    """Each node with each of its partitions (* after the default's name) and its generic resources.
+
+    From an answer of the last minute if there is one.
+    """
     if shutil.which("sinfo") is None:
         return []
     kept = files.expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llmb" / "sinfo.json"
@@ -68,13 +86,13 @@ def _sinfo() -> list[tuple[str, str]]:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         data = json.loads(kept.read_text(encoding="utf-8"))
         if data["cluster"] == key and 0 <= time.time() - data["asked"] < _KEPT_SECONDS:
-            return [(str(node), str(partition)) for node, partition in data["nodes"]]
+            return [(str(node), str(partition), str(gres)) for node, partition, gres in data["nodes"]]
     try:
-        done = shell.run(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R"], timeout=_ASK_SECONDS)
+        done = shell.run(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%G"], timeout=_ASK_SECONDS)
     except LlmbError:
         return []
-    lines = [line.split("|", 1) for line in done.out.splitlines() if "|" in line] if done.code == 0 else []
+    lines = [line.split("|", 2) for line in done.out.splitlines() if line.count("|") > 1] if done.code == 0 else []
     with contextlib.suppress(OSError, LlmbError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(kept, json.dumps({"cluster": key, "asked": time.time(), "nodes": lines}), durable=False)
-    return [(node, partition) for node, partition in lines]
+    return [(node, partition, gres) for node, partition, gres in lines]

@@ -3,7 +3,7 @@
 
 SHELLS = ("bash", "zsh", "fish")
 HELP = """\
-Print the script that completes words in SHELL: bash, zsh or fish.
+Print the script that completes words in SHELL.
 
 For you, a line in the shell's startup file:
 

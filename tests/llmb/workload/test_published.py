@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import InputFaults, UsageError, describe
-from llmb.planning import listing
+from llmb.planning import listing, recompute
 from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import MetricSpec
 from llmb.workload.published import check_release, release_order, releases
@@ -202,7 +202,7 @@ def test_the_table_of_figures_has_the_metric_only_where_it_is_no_step_time(plain
     keys = [column.key for column in listing.figure_columns(rows)]
     assert keys[6:] == ["parameters", "window", "steps", "metric", "value", "unit"]
     assert {(row["metric"], row["unit"], row["step_time_s"]) for row in rows} == {("busbw", "GB/s", None)}
-    assert listing.disagreements(read_published(plain), plain) == []
+    assert recompute.disagreements(read_published(plain), plain) == []
 
 
 def test_one_release_may_have_several_metrics_and_parameters(plain: Workload) -> None:

@@ -137,7 +137,9 @@ def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An sinfo on PATH, as Slurm 22.05 prints nodes and partitions; the file has a line for each call."""
     calls, program = tmp_path / "calls", tmp_path / "bin" / "sinfo"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nprintf "n1|batch\\nn1|debug\\nn2|batch\\n"\n')
+    lines = ("n1|batch*|gpu:h100:8(S:0-1)", "n1|debug|gpu:h100:8", "n2|batch*|gpu:8,nvme:1")
+    quoted = " ".join(f"'{line}'" for line in lines)
+    program.write_text(f"#!/bin/sh\necho $* >> {calls}\nprintf '%s\\n' {quoted}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     return calls
@@ -147,6 +149,7 @@ def test_nodes_are_asked_once_a_minute(complete: Complete, sinfo: Path, monkeypa
     assert {"nodelist", "exclude", "partition"} <= values.COMPLETERS.keys()
     assert lookups.nodes() == ["n1", "n2"]
     assert lookups.partitions() == ["batch", "debug"]
+    assert [lookups.most_gpus(name) for name in (None, "batch", "debug", "gone")] == [16, 16, 8, None]
     assert len(sinfo.read_text().splitlines()) == 1
     monkeypatch.setenv("SLURM_CONF", "/other")  # another cluster
     lookups.nodes()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sizes of workloads an install directory can run on its cluster, each with the reason if it cannot.
+
+Starts no process: whether the scheduler takes a job is known only when it is submitted.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from llmb.clusters import checks
+from llmb.config import ClusterConfig
+from llmb.config.images import image_path
+from llmb.errors import Fault, LlmbError, as_fault
+from llmb.planning.listing import configurations
+from llmb.planning.plan import framework_of, make_plan
+from llmb.plugins.loaded import Plugins
+from llmb.runs.job import JobRequest
+from llmb.runs.launch import Launch
+from llmb.submission.prepare import launch_of, prepare
+from llmb.workload.rows import ANY_GPU
+from llmb.workload.spec import Workload
+
+NOT_INSTALLED, NO_ROW, TOO_SMALL = "not-installed", "gpu-type-without-row", "machine-too-small"
+_FEW_GPUS = "too-few-gpus"
+# What a table says for the codes of faults.
+_WORDS = {
+    NOT_INSTALLED: "not installed",
+    "image-missing": "image missing",
+    "image-not-set": "image missing",
+    "venv-not-set": "environment missing",
+    "venv-missing": "environment missing",
+    "package-missing": "package missing",
+    "gpu-memory": "GPU memory",
+    "input-missing": "file missing",
+    "secret-missing": "token missing",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runnable:
+    """Whether one size of a workload runs here, with which ``dtypes`` and on which ``scales`` (GPU counts).
+
+    The latter are those of the cluster's GPU type and size, also if something else is missing. ``is_limited``: whether
+    its larger scales have more GPUs than a job can have. If it does not run, ``why`` is the reason in one to three
+    words, and ``fault`` has it in full, with code and fix.
+    """
+
+    workload: str
+    size: str
+    dtypes: tuple[str, ...] = ()
+    scales: tuple[int, ...] = ()
+    is_limited: bool = False
+    why: str = ""
+    fault: Fault | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can run."""
+        return self.fault is None
+
+
+def runnable(
+    workloads: Iterable[Workload], plugins: Plugins, config: ClusterConfig, most_gpus: int | None = None
+) -> Iterator[Runnable]:
+    """Every size of ``workloads`` on the cluster's GPU type; ``most_gpus``: those of one job, None where unknown."""
+    for workload in workloads:
+        for size in workload.sizes:
+            yield _tested(workload, size, plugins, config, most_gpus)
+
+
+def _tested(workload: Workload, size: str, plugins: Plugins, config: ClusterConfig, most_gpus: int | None) -> Runnable:
+    gpu = config.rows_for(config.gpu_type)
+    mine = partial(Runnable, workload=workload.key, size=size)
+    own = [row for row in configurations(workload) if row["size"] == size and {gpu, ANY_GPU} & {*row["gpu"]}]
+    if not own:
+        types = dict.fromkeys(name for row in configurations(workload) if row["size"] == size for name in row["gpu"])
+        message = f"no row for {config.gpu_type}: it runs on {', '.join(types)}"
+        fault = Fault(message=message, code=NO_ROW, key="gpu_type", value=config.gpu_type)
+        return mine(why=f"not on {config.gpu_type}", fault=fault)
+    request = JobRequest(workload=workload.key, size=size)
+    chosen = framework_of(request, workload, size, config, config.gpu_type)
+    rows = [row for row in own if (row["framework"], row["release"]) == (chosen.name, chosen.release)] or own
+    scales = tuple(sorted({count for row in rows for count in row["scales"]}))
+    fitting = tuple(count for count in scales if most_gpus is None or count <= most_gpus)
+    dtypes = tuple(dict.fromkeys(name for row in rows for name in row["dtype"]))
+    mine = partial(mine, dtypes=dtypes, scales=fitting, is_limited=fitting != scales)
+    if not config.workloads.has(workload.key):
+        hint = f"llmb-install add {workload.key}"
+        fault = Fault(message=f"{workload.key} is not installed", hint=hint, code=NOT_INSTALLED, key=workload.key)
+        return mine(why=_WORDS[NOT_INSTALLED], fault=fault)
+    if not fitting:
+        message = f"it needs {scales[0]} GPUs, and a job has at most {most_gpus} here"
+        fault = Fault(message=message, code=_FEW_GPUS, key="scale", value=scales[0])
+        return mine(why=f"needs {scales[0]} GPUs", fault=fault)
+    row = next(row for row in rows if fitting[0] in row["scales"])
+    request = replace(request, dtypes=(row["dtype"][0],), scales=(fitting[0],))
+    if (found := _obstacle(request, plugins, config)) is not None:
+        why = f"needs {fitting[0]} GPUs" if found.code == TOO_SMALL else _WORDS.get(found.code, "cannot start")
+        return mine(why=why, fault=found)
+    return mine()
+
+
+def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> Fault | None:
+    """The first fault that keeps the job of ``request`` from starting here; None without one."""
+    plan = make_plan([request], plugins.workloads(), config)
+    if plan.faults:
+        return plan.faults[0]
+    items, faults = prepare(plan, plugins, config)
+    try:
+        launches = [launch_of(item, config) for item in items]
+    except LlmbError as error:
+        return as_fault(error)
+    return next(iter([*faults, *(fault for one in launches for fault in _faults_of(one, config))]), None)
+
+
+def _faults_of(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
+    """What a launch lacks that this machine can see: its environment or image, memory of the GPUs, files, tokens."""
+    yield from checks.faults_of_launch(launch, config)
+    if not config.traits.uses_images:
+        yield from checks.faults_of_venv(launch, config)
+    elif not config.traits.pulls_images:
+        path = image_path(launch.image, config) if launch.image is not None else None
+        if path is None or not path.exists():
+            hint = f"llmb-install add {checks.workload_of(launch, config)}"
+            missing = f"the image {path} does not exist" if path is not None else "it has no image"
+            yield Fault(message=missing, hint=hint, code="image-missing", value=str(path))
+    if not config.traits.pulls_images:  # else the cluster has them
+        yield from checks.faults_of_secrets([launch], os.environ)

@@ -80,8 +80,8 @@ def test_what_is_printed_is_on_the_page(tables: list[dict[str, str]]) -> None:
         (row["configuration"], tables[4]),
         (printed["analysis"], tables[13]),
         (printed["summary"], tables[14]),
-        (compared, tables[16]),
-        (compared["comparisons"][0], tables[17]),
+        (compared, tables[20]),
+        (compared["comparisons"][0], tables[21]),
     ]
     for found, known in pairs:
         assert list(found) == list(known)

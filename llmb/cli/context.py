@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,12 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb import config as configuration
-from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.errors import InputFaults, UsageError, describe
 from llmb.system import console
-from llmb.text.names import suggest
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
+    from llmb.config.cluster_type import ClusterType
     from llmb.plugins.loader import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
@@ -74,11 +75,18 @@ class Context:
         self.plugins = plugins
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
+        self.is_archive = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self.every: list[RunRecord] | None = None
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
+
+    def archived(self, folder: Path) -> Context:
+        """The context of an unpacked archive: its configuration alone, and no cluster."""
+        other = Context(self.plugins)
+        other.install_option, other.is_archive = folder, True
+        return other
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -124,20 +132,30 @@ class Context:
     @cached_property
     def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
-        install = configuration.find_install(self.install_option, os.environ, console.current_folder())
-        config, notes = configuration.load_config(install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types)
+        environ: Mapping[str, str] = os.environ
+        if self.is_archive and self.install_option is not None:
+            environ = {"XDG_CONFIG_HOME": str(self.install_option)}  # not the settings of this user
+        install = configuration.find_install(self.install_option, environ, console.current_folder())
+        config, notes = configuration.load_config(
+            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
+        )
+        if self.is_archive:
+            return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
-        kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
-        if config.cluster_type not in kinds:
-            raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))
+        if config.kind is None:
+            raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
         return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster; None for a type that this version can plan for but not submit to."""
+        """The cluster; None for a type that this version can plan for but not submit to, and for an archive."""
+        from llmb.clusters.guarded import create
+
+        if self.is_archive:
+            return None
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
-        return kind.create(self.config) if kind is not None else None
+        return create(kind, self.config) if kind is not None else None
 
     def need_cluster(self) -> Cluster:
         """The cluster. Raises UsageError for a type that this version cannot submit to."""
@@ -159,14 +177,11 @@ class Context:
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 
-def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
+def _unknown_type(install: Path, name: str, types: Mapping[str, ClusterType]) -> UsageError:
+    from llmb.config.reading import unknown_type
     from llmb.text import yamlfile
 
-    key = "cluster_type"
-    place, message = yamlfile.load(install / configuration.CONFIG_FILE).place((key,)), f"{key} '{name}' is not known"
-    return InputFaults(
-        [Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=key, value=name)]
-    )
+    return InputFaults([unknown_type(yamlfile.load(install / configuration.CONFIG_FILE), name, types)])
 
 
 pass_context = click.make_pass_decorator(Context)

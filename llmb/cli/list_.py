@@ -78,7 +78,9 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
 
     try:
         install = configuration.find_install(context.install_option, os.environ, Path.cwd())
-        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
+        config, _ = configuration.load_config(
+            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
+        )
     except LlmbError:  # other commands report it
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]

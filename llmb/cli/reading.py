@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every command reads the result of a run: from its summary where that is current, else from its log."""
+"""Reads what runs measured: from their kept summaries where these are current, else from their logs."""
 
 from collections.abc import Iterable
 from dataclasses import replace

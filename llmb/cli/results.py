@@ -9,6 +9,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.peers import kept_results
 from llmb.cli.reading import peaks_of, result_of
@@ -64,8 +65,10 @@ def command(
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
-    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory.
+    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
+    the first place selects the runs in it.
     """
+    context, runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
     results = [result for _, result in gather(context, runs, choice)]
     if not runs and not workloads:
@@ -98,7 +101,7 @@ def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tup
 
 def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
     """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
-    wanted = _wanted(context, choice, [(run.job.workload, run.job.model_size) for run in every])
+    wanted = workload_test(context, choice.workloads, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
     if not found:
         say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
@@ -122,7 +125,8 @@ def unreadable(context: Context) -> list[Result]:
 def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
     """The selected results, which may be of another cluster."""
     own = [one.identity.configuration for one in results]
-    wanted = _wanted(context, choice, [(each.workload, each.model_size) for each in own if each is not None])
+    known = [(each.workload, each.model_size) for each in own if each is not None]
+    wanted = workload_test(context, choice.workloads, known)
     found = [
         one
         for one, each in zip(results, own, strict=True)
@@ -143,14 +147,19 @@ def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:
     return not choice.exclude_cancelled
 
 
-def _wanted(context: Context, choice: Choice, known: Iterable[tuple[str, str]]) -> Callable[[str, str], bool]:
-    """A test for a workload's key and size; ``known``: those of runs, whose plugins may have been removed."""
-    if not choice.workloads:
+def workload_test(
+    context: Context, names: Sequence[str], known: Iterable[tuple[str, str]]
+) -> Callable[[str, str], bool]:
+    """A test whether ``names`` (empty: all) name a workload's key and size.
+
+    ``known``: keys and sizes of runs, whose plugins may have been removed. Raises UsageError for an unknown name.
+    """
+    if not names:
         return lambda _key, _size: True
     sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
     for key, size in known:
         sizes.setdefault(key, []).append(size)
-    wanted = [find_workload_and_size(name, sizes) for name in choice.workloads]
+    wanted = [find_workload_and_size(name, sizes) for name in names]
     return lambda key, size: any(key == one and each in (None, size) for one, each in wanted)
 
 

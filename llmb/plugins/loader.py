@@ -89,8 +89,10 @@ class Plugins:
         return self._named("llmb_commands")
 
     def cluster_types(self) -> dict[str, api.ClusterType]:
-        """Every cluster type by its name."""
-        return {kind.name: kind for kind in self._named("llmb_clusters")}
+        """Every cluster type by its name; a plugin's one knows its plugin."""
+        from llmb.plugins.cluster_checks import with_source
+
+        return {kind.name: kind for kind in self._named("llmb_clusters", with_source)}
 
     @cached_property
     def offers(self) -> dict[str, Offer]:
@@ -233,8 +235,11 @@ class Plugins:
             self._refuse(source, _reason(error), faults=tuple(getattr(error, "faults", ())))
             return None
 
-    def _named(self, hook: str) -> list[Any]:
-        """What all plugins return for ``hook``, llmb's own first; of two items with the same name, the first."""
+    def _named(self, hook: str, check: Callable[[Any, str], Any] = lambda item, source: item) -> list[Any]:
+        """What all plugins return for ``hook``, llmb's own first; of two items with the same name, the first.
+
+        ``check`` gives an item for an item and its plugin; a plugin is refused where it raises.
+        """
         found: dict[str, Any] = {}
         for source, plugin in self.manager.list_name_plugin():
             implementation = getattr(plugin, hook, None)
@@ -244,6 +249,7 @@ class Plugins:
                 for item in given:
                     if not isinstance(getattr(item, "name", None), str):
                         raise TypeError(f"{item!r} has no name")
+                given = [check(item, source) for item in given]
             except (Exception, SystemExit) as error:
                 self._refuse(source, f"{hook}: {_reason(error)}")
                 continue
@@ -284,7 +290,7 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
         key, reason = "mounts", "is for containers, and this program runs without one"
         hint = "remove it: the program sees the folders of its node"
         raise UsageError(f"{job.experiment_name}: '{key}' {reason}", hint=hint, code="switch-without-effect", key=key)
-    if switches.container_writable is not None and site.cluster_type != "slurm":
+    if switches.container_writable is not None and not site.runs.writable_images:
         key, reason = "container_writable", f"is for Slurm with pyxis, not for {site.cluster_type}"
         message = f"{job.experiment_name}: '{key}' {reason}"
         raise UsageError(message, hint="remove it", code="switch-without-effect", key=key, value=site.cluster_type)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from llmb.config.own_types import own_types
+from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text.checked import check_types
 
@@ -230,6 +232,7 @@ PREVIEW_TIMESTAMP = "<timestamp>"
 class Site:
     """A cluster as a plugin's hooks see it.
 
+    ``traits``: how workloads run there, None for those of ``cluster_type`` if it is llmb's own; ``runs`` is either.
     ``gpu_type``: the type whose rows apply (of a type ``like`` another, that one); ``container``: ranks start inside an
     image; ``venv``: the installed environment of this workload, if any; ``venvs``: by name, where it has several;
     ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``repos``: the checkouts of git
@@ -250,6 +253,15 @@ class Site:
     mpi: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    traits: ClusterTraits | None = None
+
+    @property
+    def runs(self) -> ClusterTraits:
+        """How workloads run there."""
+        if self.traits is not None:
+            return self.traits
+        kind = own_types().get(self.cluster_type)
+        return kind.traits_of(None) if kind is not None else ClusterTraits()
 
     @property
     def has_pmix(self) -> bool:

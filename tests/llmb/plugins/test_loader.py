@@ -58,7 +58,7 @@ EVERY_HOOK = (
     + """
 import click
 from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
-from llmb.clusters.base import ClusterType
+from llmb.config.cluster_type import ClusterType
 
 @hookimpl
 def llmb_setup(workload, site):
@@ -196,8 +196,8 @@ BROKEN = {
     "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
     "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands: TypeError"),
     "cluster_taken": (
-        HOOK + "from llmb.clusters.base import ClusterType\n"
-        "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create=None)]",
+        HOOK + "from llmb.config.cluster_type import ClusterType\n"
+        "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create='a:b')]",
         "llmb_clusters: the name 'local'",
     ),
     "command_taken": (

@@ -10,7 +10,8 @@ from llmb.hookspecs import hookimpl
 # The module of each command, the command there, and its summary in --help.
 _COMMANDS = {
     "list": ("list_", "command", "Show the workloads, and which of them are installed."),
-    "single": ("submit.single", "command", "Submit one configuration."),
+    "submit": ("submit.submit", "command", "Submit a job list, targets, or everything installed."),
+    "single": ("submit.single", "command", "Submit one workload at one or more scales and dtypes."),
     "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
     "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
     "jobs": ("jobs", "group", "List, follow, cancel and retry runs (default: list)."),

@@ -21,7 +21,7 @@ from llmb.system import console
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config.cluster_type import ClusterType
-    from llmb.plugins.loader import Plugins
+    from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
@@ -65,7 +65,8 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
 
 
 class Context:
-    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
+    and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
     ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
     ``every``: the runs that were read last, None before.
@@ -76,6 +77,7 @@ class Context:
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
         self.is_archive = False
+        self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self.every: list[RunRecord] | None = None
@@ -92,9 +94,13 @@ class Context:
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
-        for problem in self.plugins.problems:
-            say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
+        self._warn_of_plugins()
         return workloads
+
+    def _warn_of_plugins(self) -> None:
+        """Print a warning for each plugin that cannot be used, or a part of it."""
+        for problem in self.plugins.problems:
+            console.warn_once(str(problem))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -143,6 +149,12 @@ class Context:
             return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
+        if config.plugins:
+            from llmb.text import yamlfile
+
+            if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
+                raise InputFaults(faults)
+        self._warn_of_plugins()
         if config.kind is None:
             raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
         return configuration.with_slurm_args(config, self.slurm_args)

@@ -106,7 +106,10 @@ class Summary:
 
     def is_log_gone(self, run: RunRecord) -> bool:
         """Whether the log that it was made from does not exist any more."""
-        return bool(self.made_from.get(self.result.path)) and not os.path.lexists(f"{run.directory}/{self.result.path}")
+        path = f"{run.directory}/{self.result.path}"
+        if run.origin is not None:  # its log is a link
+            path = os.path.realpath(path)
+        return bool(self.made_from.get(self.result.path)) and not os.path.lexists(path)
 
     def result_of(self, run: RunRecord) -> Result:
         """The result, whose log may have been moved with its folder."""

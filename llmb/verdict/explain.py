@@ -38,7 +38,7 @@ class Subject:
     ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it is compared with; ``row``: that of its
     workload's table; ``digest``: of its image; ``repeats``: the results that are pooled, this one included; ``cause``
     and ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS are wrong; ``log_note``: what is unusual
-    about the log file; ``flops``: by the plugin's own formula, None for llmb's.
+    about the log file; ``flops``: by the plugin's own formula, None for llmb's; ``origin``: of an imported run.
     """
 
     result: Result
@@ -53,6 +53,7 @@ class Subject:
     tflops_note: str = ""
     log_note: str = ""
     flops: Flops | None = None
+    origin: str = ""
 
 
 def explain(subject: Subject) -> str:
@@ -61,7 +62,8 @@ def explain(subject: Subject) -> str:
     status = f"{result.status}: {result.reason}" if result.reason else result.status
     parts = [_entry("run", f"{result.identity.run}  {result.identity.experiment}"), _entry("status", status)]
     parts += _entries("likely", [cause.text for cause in result.verdict.causes])
-    parts += [_entry(name, text) for name, text in (("cause", subject.cause), ("fix", subject.fix)) if text]
+    named = (("imported", subject.origin), ("cause", subject.cause), ("fix", subject.fix))
+    parts += [_entry(name, text) for name, text in named if text]
     parts += [*_training(subject), *_declared(result)]
     parts += [*_comparison(subject), *_entries("steps", [*step_notes(result)]), *_conditions(subject)]
     parts += _entries("checkpoint", _checkpoints(result))

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
 from llmb.results.columns import csv_columns, csv_rows, report
-from llmb.results.foreign import Description
+from llmb.results.description import Description
 from llmb.results.json_form import from_json
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log

@@ -35,10 +35,10 @@ def command(context: Context, options: TargetOptions) -> int:
     """Submit a job list, targets, or everything installed.
 
     \b
-    llmb-run submit jobs.yaml                               a job list
-    llmb-run submit -w llama3.1 -s 70b --dtype fp8,bf16 --scale 64,128
-    llmb-run submit -w llama3.1_70b,nemotronh --scale 64    targets: WORKLOAD or WORKLOAD_SIZE
-    llmb-run submit --max-scale 512                         everything installed
+    llmb-run submit jobs.yaml                              a job list
+    llmb-run submit -w llama3.1 -s 70b --scale 64,128      one workload
+    llmb-run submit -w llama3.1_70b,nemotronh --scale 64   targets
+    llmb-run submit --max-scale 512                        everything installed
 
     With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each dtype and scale, as
     `single` does, which reads the variables of NVIDIA's launch scripts too.

@@ -125,9 +125,6 @@ def test_the_page_is_the_tables(page: ModuleType) -> None:
     assert page.main(["--check"]) == 0, "python docs/exemplar.py writes it"
 
 
-PLANNED = {"completion", "import"}  # commands of other parts
-
-
 def rows() -> list[tuple[str, str, foreign.Row]]:
     return [
         (program, name, row)
@@ -146,10 +143,10 @@ def test_each_row_is_of_theirs_alone_and_ours_exists(program: str, name: str, ro
     options = {option for own in params for option in (*own.opts, *own.secondary_opts)}
     for text in (row.write, row.more, *(own.write for own in row.options.values())):
         flags = [word for word in text.split() if word.startswith("-")]
-        assert set(flags) <= options | {"-n", "--path"}, text
+        assert set(flags) <= options, text
         words = [word for word in text.split() if not word.startswith("-") and re.fullmatch("[a-z-]+", word)]
         if words and not text.startswith("-"):
-            assert words[0] in group.commands or words[0] in PLANNED
+            assert words[0] in group.commands
     if not name.startswith("-"):
         assert group.get_command(context, name) is None
 

@@ -16,7 +16,7 @@ from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, foreign_section, layers, read_answers, to_yaml, with_layer
+from llmb_installer.answers import NOTHING, foreign_section, layers, read_answers, require_valid, to_yaml, with_layer
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
@@ -74,7 +74,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ClusterType]:
     for module in (reading, layers, detection):
         monkeypatch.setattr(module, "type_in", type_in)
     monkeypatch.setattr(schema, "type_named", types.get)
-    monkeypatch.setattr(schema, "all_types", lambda: types)
+    for module in (schema, reading):
+        monkeypatch.setattr(module, "all_types", lambda: types)
     return types
 
 
@@ -171,6 +172,13 @@ def test_a_file_is_checked_by_its_schema_and_its_questions(
         read_answers(yamlfile.parse(text, name="a.yaml"), known=workloads)
     assert keys[0] in [fault.key for fault in caught.value.faults]
     assert all(fault.place.startswith("a.yaml") for fault in caught.value.faults)
+
+
+def test_its_section_may_be_given_before_its_type_is_chosen(workloads: dict[str, Workload]) -> None:
+    require_valid(yamlfile.parse("moon: {landers: 2}\n", name="a.yaml"), workloads)
+    with pytest.raises(InputFaults) as caught:
+        require_valid(yamlfile.parse("moon: {landers: 2, feul: coal}\nearth: {}\n", name="a.yaml"), workloads)
+    assert {fault.key for fault in caught.value.faults} == {"moon.feul", "earth"}
 
 
 def test_keys_without_a_default_are_missing(workloads: dict[str, Workload]) -> None:

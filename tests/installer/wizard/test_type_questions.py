@@ -22,7 +22,7 @@ from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.walk import current_values, walk
+from llmb_installer.wizard.walk import Memory, current_values, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +90,15 @@ def test_its_questions_are_asked_and_become_its_section(
 ) -> None:
     asked = []
 
-    def prompt(question: Question, view: View, default: Any) -> Any:
+    def prompt(question: Question, view: View, default: Any, can_leave: bool) -> Any:
         asked.append(question.key)
         value = "h100" if question.key == "gpu_type" else default
         assert question.fault(view, value) is None, (question.key, value)
         return value
 
     base = view(tmp_path, workloads, known, MOON_BASE="tranquility", MOON_FOLDER="/moon")
-    layer = walk(base, {}, prompt, {})
+    layer = walk(base, Memory(), prompt)
+    assert layer is not None
     assert asked[:5] == ["cluster_type", "install", "moon.base", "moon.landers", "moon.fuel"]
     assert "venv_type" not in asked  # its jobs run in images
     assert (layer["cluster_type"], layer["install"]) == ("moon", "/moon/llmb")
@@ -142,7 +143,8 @@ def test_an_empty_answer_is_the_default_of_the_section(
 ) -> None:
     given = {"moon.landers": "", "gpu_type": "h100"}
     base = view(tmp_path, workloads, known, MOON_BASE="x")
-    layer = walk(base, {"cluster_type": "moon", **given}, lambda question, view, default: default, {})
+    layer = walk(base, Memory(chosen={"cluster_type": "moon", **given}), lambda question, view, default, leave: default)
+    assert layer is not None
     assert layer["moon"] == {"base": "x", "fuel": "hydrogen"}
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import inspect
 import os
-import traceback
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from llmb.clusters import checks
 from llmb.clusters.base import Cluster, Pace, UnclearError
-from llmb.errors import Fault, KeyFaultError, LlmbError
+from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError
 from llmb.runs.state import KNOWN, UNKNOWN, JobState, check_time
+from llmb.system.guard import guarded
 from llmb.text.checked import check_types
 from llmb.text.names import suggest
 
@@ -27,10 +28,11 @@ T = TypeVar("T")
 
 METHODS = ("preflight", "render", "submit", "find", "poll", "cancel")
 _REPORT = "report it to the plugin's maintainers"
+_CHEAP = ("create", "pace", "render")  # methods that ask nothing of the scheduler
 _SHOWN = 120  # characters of an answer in a message
 
 
-class ClusterPluginError(LlmbError):
+class ClusterPluginError(PluginError):
     """A method of a plugin's cluster failed, or its answer cannot be used; ``key`` is the method."""
 
 
@@ -45,7 +47,8 @@ def create(kind: ClusterType, config: ClusterConfig) -> Cluster:
 
 def guard(kind: ClusterType, make: Callable[[], Cluster]) -> GuardedCluster:
     """The cluster that ``make`` gives, guarded. Raises ClusterPluginError."""
-    who = _Plugin(source=kind.source, name=kind.name)
+    module = kind.create if isinstance(kind.create, str) else str(getattr(kind.create, "__module__", ""))
+    who = _Plugin(source=kind.source, name=kind.name, owner=re.split(r"[.:]", module)[0])
     cluster: Any = who.call("create", make)
     if missing := [name for name in METHODS if not callable(getattr(cluster, name, None))]:
         who.fail(missing[0], f"is missing: {_shown(cluster)} has no such method", code="method-missing")
@@ -54,10 +57,11 @@ def guard(kind: ClusterType, make: Callable[[], Cluster]) -> GuardedCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plugin:
-    """The plugin (``distribution:entry``) and its cluster type, for messages."""
+    """The plugin (``distribution:entry``), its cluster type, and its top module ``owner``, for messages."""
 
     source: str
     name: str
+    owner: str
 
     def fail(
         self, method: str, reason: str, *, code: str = "plugin-failed", kind: type[LlmbError] = ClusterPluginError
@@ -73,15 +77,18 @@ class _Plugin:
         self.fail(method, f"returned {_shown(answer)}: {reason}", code="answer-invalid", kind=kind)
 
     def call(self, method: str, ask: Callable[[], T], *, kind: type[LlmbError] = ClusterPluginError) -> T:
-        """What ``ask`` returns. An LlmbError is the cluster's own answer; every other exception is the plugin's bug."""
+        """What ``ask`` returns. An LlmbError is the cluster's own answer; every other exception is the plugin's bug.
+
+        Raises the latter as ``kind``. Methods that ask the scheduler have no time limit: it may be slow.
+        """
         try:
-            return ask()
-        except LlmbError:
-            raise
-        except KeyFaultError as error:
-            self.fail(method, f"failed: {error}", kind=kind)
-        except (Exception, SystemExit) as error:
-            self.fail(method, f"failed{_place(error)}: {_described(error)}", kind=kind)
+            with guarded(self.source, method, owner=self.owner, limited=method in _CHEAP):
+                return ask()
+        except PluginError as error:
+            if isinstance(error, ClusterPluginError):
+                raise
+            message = error.message.replace(f" in {method}:", f" in {method} of cluster type {self.name}:")
+            raise kind(message, hint=error.hint, code=error.code, key=method, value=self.source) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +203,3 @@ def _shown(answer: object) -> str:
     except Exception:  # a plugin's __repr__ may fail as well
         text = f"a {type(answer).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def _described(error: BaseException) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _place(error: BaseException) -> str:
-    """`` at file:line``, where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

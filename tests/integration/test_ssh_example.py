@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import psutil
 import pytest
 import yaml
@@ -42,14 +43,15 @@ def test_it_imports_nothing_of_llmb_but_its_api() -> None:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a new environment with the example from its wheel, beside llmb of this checkout."""
+    """The commands of a new environment with two examples from their wheels, beside llmb of this checkout."""
     folder = tmp_path_factory.mktemp("ssh")
-    next(WheelBuilder(str(EXAMPLE)).build(directory=str(folder / "wheels"), versions=["standard"]))
+    for example in (EXAMPLE, EXAMPLE.with_name("inference")):
+        next(WheelBuilder(str(example)).build(directory=str(folder / "wheels"), versions=["standard"]))
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(venv), "install", "--quiet", "--no-compile", "--no-deps"]
-    wheel = next((folder / "wheels").glob("llmb_ssh-*.whl"))
-    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
+    wheels = map(str, (folder / "wheels").glob("*.whl"))
+    done = subprocess.run([*pip, *wheels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (site,) = (venv / "lib").glob("python*/site-packages")
     (own,) = (path for path in map(Path, sys.path) if path.name == "site-packages" and sys.prefix in str(path))
@@ -127,6 +129,64 @@ def test_headless_install_plans_for_it_and_reports_faults_at_their_lines(llmb: L
     done = llmb("--config", path, *install, command="llmb-install", **named)
     assert done.returncode == 0, done.stderr
     assert "ssh.hosts from LLMB_SSH_HOSTS" in done.stderr
+
+
+def test_a_strangers_workload_is_installed_and_runs_on_a_strangers_cluster(llmb: Llmb, tmp_path: Path) -> None:
+    """Headless, to the end: nothing is built, because the workload needs only Python."""
+    path = answers_in(tmp_path)
+    path.write_text(path.read_text().replace("llama3.1", "inference"))
+    done = llmb("--config", path, "--yes", command="llmb-install")
+    assert done.returncode == 0, done.stderr
+    config = yaml.safe_load((tmp_path / "install" / "cluster_config.yaml").read_text())
+    assert config["ssh"]["hosts"] == ["one", "two"]
+    assert config["cluster_type"] == config["cluster_name"] == "ssh"
+    done = llmb("single", "-w", "inference", "--scale", 1, "--wait", "--format", "json")
+    assert done.returncode in (0, 3), done.stderr  # by the verdict, which depends on the machine
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["status"] == "Success", result
+    shown = yaml.safe_load(llmb("config").stdout)
+    assert shown["ssh"]["hosts"] == ["one", "two"]
+    assert llmb("verify", command="llmb-install").returncode == 0
+    done = llmb("doctor", "--format", "json", command="llmb-install")
+    checks = {one["check"]: one["state"] for one in json.loads(done.stdout)["findings"]}
+    assert checks["cluster type ssh"] == "ok"
+
+
+def test_the_wizard_asks_its_questions(commands: Path, tmp_path: Path) -> None:
+    (tmp_path / "connect").write_text(CONNECT)
+    (tmp_path / "connect").chmod(0o755)
+    settings = ["--set", "workloads=[inference]", "--set", f"ssh.command=[{tmp_path}/connect]", "--set", "gpu_type=cpu"]
+    environment = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state"), "LLMB_SSH_HOSTS": "one, two"}
+    child: Any = pexpect.spawn(
+        str(commands / "llmb-install"),
+        [*settings, "--install", str(tmp_path / "install")],
+        env=environment,
+        cwd=str(tmp_path),
+        encoding="utf-8",
+        timeout=120,
+        dimensions=(50, 120),
+    )
+    child.expect_exact("start jobs on other machines by ssh")
+    child.expect_exact("(one, two)")  # what the type has detected; so it is the default
+    child.send("\r")
+    child.expect_exact("Machines for jobs, separated by commas:")
+    child.send("\x15-x\r")
+    child.expect_exact("'-x' is not the name of a machine")
+    child.send("\x15three\r")
+    question = [
+        "Which processors do the compute nodes have?",
+        "creates the Python environments?",
+        "Choose one to change",
+    ]
+    while child.expect_exact([*question, "Continue?"]) < len(question):
+        child.send("\r")
+    child.send("\r")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0, child.before
+    config = yaml.safe_load((tmp_path / "install" / "cluster_config.yaml").read_text())
+    assert config["ssh"]["hosts"] == ["three"]
+    assert config["workloads"]["installed"] == ["inference"]
 
 
 def test_a_tiny_model_trains_and_is_measured(llmb: Llmb, installed: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from llmb.config.own_types import own_types
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("llmb", "installer/llmb_installer", "plugins")
+FOLDERS = ("llmb", "installer/llmb_installer", "plugins", "examples")
 NAMES = frozenset(own_types())
 ABOUT = ("cluster_type", "kind")  # what such a name would be compared with
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from llmb import api
 from llmb_ssh import SshConfig
 
-PACE = api.Pace(parallel=4, poll=1.0, slowest_poll=10.0, settle=30.0)
+PACE = api.Pace(parallel=4, poll=1.0, slowest_poll=10.0, settle=10.0)
 NO_CONNECTION = 255  # the exit code of ssh itself
 CANCELLED = "ssh-cancelled"  # a file of the run
 _LIST = "pgrep -af 'llmb-job [0-9a-z-]+$' || test $? = 1"

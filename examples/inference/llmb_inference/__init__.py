@@ -19,7 +19,7 @@ def llmb_workload() -> "api.Workload":
 
 @api.hookimpl
 def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
-    in_image = site.container or site.cluster_type == "runai"
+    in_image = site.container or site.runs.pulls_images
     given = {"steps": str(job.max_steps), **job.parameters}
     return api.Launch(
         name=job.experiment_name,

@@ -20,7 +20,7 @@ from llmb.text.names import find_workload_and_size, nearest, squash_workload, su
 from llmb.workload import gpus, spec
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.schema import AUTO, Answers, level_fault
-from llmb_installer.cluster_types import type_in
+from llmb_installer.cluster_types import all_types, type_in
 from llmb_installer.registry.manifests import machine_name
 
 _HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; `llmb-run docs install` lists the keys"
@@ -91,9 +91,9 @@ def _examine(
     absent = missing(document.data) if isinstance(document.data, dict) else []
     kind = type_in(document.data)
     section = read_section(document, kind, asks=True)
-    rest_of = section.rest
+    rest_of, early = (section.rest, []) if kind is not None else _without_sections(document)
     answers, faults = typed.read_in_part(Answers, _filled(rest_of, absent), kind=kind, own_section=section.value)
-    faults = [*faults, *section.faults]
+    faults = [*faults, *section.faults, *early]
     rest = answers if answers is not None else _with_samples(rest_of)
     has_type = answers is not None and "cluster_type" not in absent
     wrong = [
@@ -102,6 +102,19 @@ def _examine(
     ]
     absent = [key for key in absent if not _is_misspelt(key, document.data)]
     return answers, absent, [*document.faults, *faults, *wrong]
+
+
+def _without_sections(document: yamlfile.Document) -> tuple[yamlfile.Document, list[Fault]]:
+    """Answers that do not name their cluster type yet, without the sections of plugins' types; and their faults."""
+    faults: list[Fault] = []
+    names = {field.name for field in dataclasses.fields(Answers)}
+    if isinstance(document.data, dict) and "cluster_type" not in document.data and {*document.data} - names:
+        for kind in all_types().values():
+            if kind.key in document.data:
+                section = read_section(document, kind, asks=True)
+                document = section.rest
+                faults += section.faults
+    return document, faults
 
 
 def _filled(document: yamlfile.Document, absent: list[str]) -> yamlfile.Document:

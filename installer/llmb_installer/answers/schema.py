@@ -174,7 +174,7 @@ class Answers:
         """The hint for the unknown key ``key``."""
         if is_secret_name(key):
             return f"answers never contain secrets: export {key}, or add it to {SECRETS_FILE}"
-        return suggest(key, [field.name for field in fields(Answers)])
+        return suggest(key, [field.name for field in fields(Answers) if "internal" not in field.metadata])
 
     @property
     def of_type(self) -> ClusterType:

@@ -41,6 +41,13 @@ def _choice(*names: str, of: str, help: str, **more: Any) -> click.Option:
     return click.Option(names, type=click.Choice(of.split()), help=help, **more)
 
 
+def _cluster_types(_context: click.Context, _option: click.Parameter, begin: str) -> list[str]:
+    """The cluster types whose names begin so, for completion."""
+    from llmb_installer.cluster_types import all_types
+
+    return [name for name in all_types() if name.startswith(begin)]
+
+
 def _many(*names: str, metavar: str, help: str) -> click.Option:
     """An option that may be given several times."""
     return click.Option(names, multiple=True, metavar=metavar, help=help)
@@ -135,9 +142,10 @@ COMMANDS = [
         help="Find what this machine and its cluster lack, with fixes.",
         params=[
             _INSTALLED,
-            _choice(
-                "--cluster-type",
-                of="local slurm runai",
+            click.Option(
+                ["--cluster-type"],
+                metavar="TYPE",
+                shell_complete=_cluster_types,
                 help="Cluster type to check (default: that of the installation).",
             ),
             _flag("--registries", help="Also ask the registries for the workloads' images."),

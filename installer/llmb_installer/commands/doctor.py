@@ -6,14 +6,24 @@ from pathlib import Path
 
 import click
 
+from llmb.errors import KeyFaultError, UsageError
 from llmb.system import console
 from llmb.text import tables, typed
+from llmb_installer.answers.schema import check_cluster_type
 from llmb_installer.detect.detected import detect
 from llmb_installer.doctor import ALL, examine
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
     """Find what this machine and its cluster lack, with fixes."""
+    if cluster_type is not None:
+        try:
+            check_cluster_type(cluster_type)
+        except KeyFaultError as error:
+            code, option = "cluster-type-unknown", "--cluster-type"
+            raise UsageError(
+                f"{option}: {error}", hint=error.hint, code=code, key=option, value=cluster_type
+            ) from error
     detected = detect(os.environ, console.current_folder(), install)
     found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
     if fmt == "json":

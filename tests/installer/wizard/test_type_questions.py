@@ -16,13 +16,13 @@ from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, foreign_section, layers, read_answers, to_yaml, with_layer
+from llmb_installer.answers import NOTHING, foreign_section, layers, read_answers, require_valid, to_yaml, with_layer
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.walk import current_values, walk
+from llmb_installer.wizard.walk import Memory, current_values, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,8 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ClusterType]:
     for module in (reading, layers, detection):
         monkeypatch.setattr(module, "type_in", type_in)
     monkeypatch.setattr(schema, "type_named", types.get)
-    monkeypatch.setattr(schema, "all_types", lambda: types)
+    for module in (schema, reading):
+        monkeypatch.setattr(module, "all_types", lambda: types)
     return types
 
 
@@ -89,14 +90,15 @@ def test_its_questions_are_asked_and_become_its_section(
 ) -> None:
     asked = []
 
-    def prompt(question: Question, view: View, default: Any) -> Any:
+    def prompt(question: Question, view: View, default: Any, can_leave: bool) -> Any:
         asked.append(question.key)
         value = "h100" if question.key == "gpu_type" else default
         assert question.fault(view, value) is None, (question.key, value)
         return value
 
     base = view(tmp_path, workloads, known, MOON_BASE="tranquility", MOON_FOLDER="/moon")
-    layer = walk(base, {}, prompt, {})
+    layer = walk(base, Memory(), prompt)
+    assert layer is not None
     assert asked[:5] == ["cluster_type", "install", "moon.base", "moon.landers", "moon.fuel"]
     assert "venv_type" not in asked  # its jobs run in images
     assert (layer["cluster_type"], layer["install"]) == ("moon", "/moon/llmb")
@@ -141,7 +143,8 @@ def test_an_empty_answer_is_the_default_of_the_section(
 ) -> None:
     given = {"moon.landers": "", "gpu_type": "h100"}
     base = view(tmp_path, workloads, known, MOON_BASE="x")
-    layer = walk(base, {"cluster_type": "moon", **given}, lambda question, view, default: default, {})
+    layer = walk(base, Memory(chosen={"cluster_type": "moon", **given}), lambda question, view, default, leave: default)
+    assert layer is not None
     assert layer["moon"] == {"base": "x", "fuel": "hydrogen"}
 
 
@@ -171,6 +174,13 @@ def test_a_file_is_checked_by_its_schema_and_its_questions(
         read_answers(yamlfile.parse(text, name="a.yaml"), known=workloads)
     assert keys[0] in [fault.key for fault in caught.value.faults]
     assert all(fault.place.startswith("a.yaml") for fault in caught.value.faults)
+
+
+def test_its_section_may_be_given_before_its_type_is_chosen(workloads: dict[str, Workload]) -> None:
+    require_valid(yamlfile.parse("moon: {landers: 2}\n", name="a.yaml"), workloads)
+    with pytest.raises(InputFaults) as caught:
+        require_valid(yamlfile.parse("moon: {landers: 2, feul: coal}\nearth: {}\n", name="a.yaml"), workloads)
+    assert {fault.key for fault in caught.value.faults} == {"moon.feul", "earth"}
 
 
 def test_keys_without_a_default_are_missing(workloads: dict[str, Workload]) -> None:

@@ -132,9 +132,19 @@ def test_an_error_for_users_is_passed_on(method: str, run: RunRecord, tmp_path: 
     assert caught.value.code == "dark"
 
 
-def test_ctrl_c_stays_ctrl_c(run: RunRecord, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        cluster_of(Moon(poll=KeyboardInterrupt), tmp_path).poll([run])
+def test_an_interrupt_of_its_own_costs_the_plugin_alone(run: RunRecord, tmp_path: Path) -> None:
+    with pytest.raises(ClusterPluginError):
+        cluster_of(Moon(poll=KeyboardInterrupt()), tmp_path).poll([run])
+
+
+def test_what_it_prints_goes_to_stderr(run: RunRecord, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def poll() -> dict[str, JobState]:
+        print("moonlight")
+        return {run.id: JobState(state=RUNNING)}
+
+    cluster_of(Moon(poll=poll), tmp_path).poll([run])
+    out, err = capfd.readouterr()
+    assert (out, "moonlight" in err) == ("", True)
 
 
 NONSENSE: list[tuple[str, object]] = [

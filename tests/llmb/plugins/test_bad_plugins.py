@@ -109,7 +109,7 @@ TABLE = {
     ),
     "the name of a cluster type of llmb": Bad(
         code=HOOK + "@hookimpl\ndef llmb_clusters():\n    from llmb.api import ClusterType\n"
-        "    return [ClusterType(name='local', create=None)]\n",
+        "    return [ClusterType(name='local', create='a:b')]\n",
         kind="name-duplicate",
     ),
     "another definition of a GPU type": Bad(

@@ -120,5 +120,5 @@ def torch_note(keys: Sequence[str]) -> str:
     return (
         f"without GPUs only the sizes tiny can run; they need {' and '.join(PACKAGES)}, which NeMo's image does not "
         f"have: name an image that has them with --image, or set workloads.config.{keys[0]}.venvs.{VENV} in "
-        f"{CONFIG_FILE} to an environment on the volume (docs/runai.md)"
+        f"{CONFIG_FILE} to an environment on the volume (llmb-run docs runai)"
     )

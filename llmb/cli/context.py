@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from llmb.system import console
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config.cluster_type import ClusterType
-    from llmb.plugins.loader import Plugins
+    from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
@@ -64,27 +65,42 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
 
 
 class Context:
-    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
+    and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
-    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
+    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
+    ``every``: the runs that were read last, None before.
     """
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
+        self.is_archive = False
+        self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
+        self.every: list[RunRecord] | None = None
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
+
+    def archived(self, folder: Path) -> Context:
+        """The context of an unpacked archive: its configuration alone, and no cluster."""
+        other = Context(self.plugins)
+        other.install_option, other.is_archive = folder, True
+        return other
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
-        for problem in self.plugins.problems:
-            say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
+        self._warn_of_plugins()
         return workloads
+
+    def _warn_of_plugins(self) -> None:
+        """Print a warning for each plugin that cannot be used, or a part of it."""
+        for problem in self.plugins.problems:
+            console.warn_once(str(problem))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -122,21 +138,34 @@ class Context:
     @cached_property
     def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
-        install = configuration.find_install(self.install_option, os.environ, console.current_folder())
+        environ: Mapping[str, str] = os.environ
+        if self.is_archive and self.install_option is not None:
+            environ = {"XDG_CONFIG_HOME": str(self.install_option)}  # not the settings of this user
+        install = configuration.find_install(self.install_option, environ, console.current_folder())
         config, notes = configuration.load_config(
-            install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
+            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
         )
+        if self.is_archive:
+            return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
+        if config.plugins:
+            from llmb.text import yamlfile
+
+            if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
+                raise InputFaults(faults)
+        self._warn_of_plugins()
         if config.kind is None:
             raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
         return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster; None for a type that this version can plan for but not submit to."""
+        """The cluster; None for a type that this version can plan for but not submit to, and for an archive."""
         from llmb.clusters.guarded import create
 
+        if self.is_archive:
+            return None
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
         return create(kind, self.config) if kind is not None else None
 
@@ -154,6 +183,7 @@ class Context:
         from llmb.runs import store
 
         runs, self.unreadable = store.all_runs(self.config)
+        self.every = runs
         for one in self.unreadable:
             console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs

@@ -14,12 +14,13 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import judged, own_flops, print_report, reader_for, result_of
+from llmb.cli.reading import own_flops, reader_for, result_of
+from llmb.cli.results import judged, print_report
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs
+from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
-from llmb.results.foreign import Description
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import SUCCESS, Result

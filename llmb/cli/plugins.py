@@ -17,8 +17,9 @@ from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
+from llmb.plugins.owners import Problem
 from llmb.plugins.trial import lines_of_trial, reader_for_log
-from llmb.results.foreign import Description
+from llmb.results.description import Description
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Result
 from llmb.system import console, files
@@ -42,19 +43,29 @@ def list_(context: Context, fmt: str) -> None:
     """Show the plugins and the workload of each."""
     plugins = context.plugins
     by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
-    refused = {problem.source: problem.reason for problem in plugins.problems}
+    plugins.cluster_types()
+    refused: dict[str, list[Problem]] = {}
+    for problem in plugins.problems:
+        refused.setdefault(problem.source, []).append(problem)
     rows = [
         {
             "plugin": source,
-            "status": "skipped" if source in refused else "ok",
+            "status": _status(refused.get(source, [])),
             "workload": by_source.get(source, ""),
-            "reason": refused.get(source, ""),
+            "contract": plugins.contract(source),
+            "reason": "; ".join(one.summary for one in refused.get(source, [])),
         }
         for source in sorted({*plugins.sources, *refused})
     ]
-    print_rows(
-        [Column(key=name, heading=name.capitalize()) for name in ("plugin", "status", "workload", "reason")], rows, fmt
-    )
+    names = ("plugin", "status", "workload", "contract", "reason")
+    print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
+
+
+def _status(problems: list[Problem]) -> str:
+    """Whether a plugin is used, in part or not at all."""
+    if not problems:
+        return "ok"
+    return "in part" if all(problem.part for problem in problems) else "skipped"
 
 
 @group.command("check")

@@ -8,7 +8,7 @@ from pathlib import Path
 from llmb import api
 from llmb.errors import LlmbError
 from llmb.plugins.checkup import jobs_of
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.result import Metrics, Result
 from llmb.runs.record import RunRecord

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from llmb.results.facts import in_words
-from llmb.results.result import Metrics, Result, json_value
+from llmb.results.json_form import json_value
+from llmb.results.result import Metrics, Result, Verdict
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.text.tables import Column
 
@@ -85,7 +86,8 @@ def _other(spec: MetricSpec) -> str:
     return f"metric {spec.name} {spec.unit}"
 
 
-def _figure(name: str, value: float, unit: str = "") -> str:
+def figure(name: str, value: float, unit: str = "") -> str:
+    """A value of the metric ``name`` for people, with its unit if given; a step time has three decimals."""
     return f"{value:.3f} {unit}".strip() if name == STEP_TIME else shown(value, unit)
 
 
@@ -96,8 +98,8 @@ def _values(result: Result, others: Iterable[MetricSpec], *, mixed: bool) -> dic
     found = {_other(spec): metrics.measured.get(spec.name) for spec in others if spec.name != metrics.headline}
     return {
         "metric": own and metrics.headline,
-        "value": own and _figure(metrics.headline, own.mean, unit),
-        "deviation": own and _figure(metrics.headline, own.std, unit),
+        "value": own and figure(metrics.headline, own.mean, unit),
+        "deviation": own and figure(metrics.headline, own.std, unit),
         **{_other(spec): None for spec in others},
         **{key: shown(one.mean) for key, one in found.items() if one is not None},
     }
@@ -108,7 +110,7 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
     star = "" if verdict.same_window else "*"  # the published figure was taken over another window
     same_formula = verdict.reference_flops_convention == result.metrics.flops_convention
     word = f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word
-    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else None
+    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else _causes(verdict)
     return {
         **{name: json_value(result, name) for name in _COPIED},
         **_values(result, others, mixed=mixed),
@@ -118,6 +120,11 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
         "verdict": word or result.status,
         "reason": "; ".join(filter(None, (result.reason, why, *in_words(result.checkpoints)))) or None,
     }
+
+
+def _causes(verdict: Verdict) -> str:
+    """What may explain a verdict; the ratio is in a column of its own."""
+    return "; ".join(cause.text for cause in verdict.causes)
 
 
 def legend(results: Iterable[Result]) -> list[str]:

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import Context, say
+from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.output import print_json_list, print_runs
+from llmb.cli.submit.cost import Chosen, estimate_data, estimates_of
 from llmb.errors import LlmbError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import torch_pretrain
-from llmb.planning.estimate import Alike, alike, describe, estimate
+from llmb.planning.estimate import JobEstimate, describe, total
 from llmb.planning.rules import NSYS, PROFILED
-from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
-from llmb.runs.state import COMPLETED
 from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
 from llmb.text.tables import Column, escape, shorten
@@ -49,16 +49,22 @@ def job_data(job: Job) -> dict[str, Any]:
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit), **own}
 
 
-def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
+def show(context: Context, chosen: Chosen, fmt: str) -> None:
     """Print the jobs of a dry run."""
+    items = chosen.items
     if fmt == "json":
         cluster, config = context.cluster, context.config
-        print_json_list("jobs", (_with_script(item, preview(item, cluster, config)) for item in items))
+        estimates = estimates_of(context, [item.job for item in items])
+        data = (
+            _with_script(item, preview(item, cluster, config), one) for item, one in zip(items, estimates, strict=True)
+        )
+        print_json_list("jobs", data, {} if chosen.budget is None else {"budget": chosen.budget})
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
         swept = _swept(jobs) if fmt != "csv" else []
         own = [[*_set_parameters(context, job, swept), *_words(job, _usual_image(context, job))] for job in jobs]
+        own = [[*words, *_slurm_words(item.launch)] for words, item in zip(own, items, strict=True)]
         shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
         if fmt != "table" or len(own) == 1:
             shared = []
@@ -79,20 +85,48 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
             say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
         for (workload, size), env in by_size.items():
             say(f"variables of every job of {workload} {size}: {_env_in_words(env)}")
+    for text in changed_by_plugins(items):
+        say(f"note: {text}")
     for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
+    if context.verbose and fmt != "json":
+        _print_scripts(context, items)
     if fmt == "table":
         _totals(context, items)
 
 
-def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script, and its switches and its framework where it has any."""
+def _print_scripts(context: Context, items: Sequence[Prepared]) -> None:
+    """Print the script of each job, repeats once."""
+    shown: dict[str, str] = {}
+    for item in items:
+        shown.setdefault(item.job.experiment_name, preview(item, context.cluster, context.config) or "none")
+    for name, script in shown.items():
+        say(f"script of {name}:\n{script.rstrip()}\n")
+
+
+def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[str, Any]:
+    """A job's data with its script and its estimate, and its switches, its framework and what plugins change."""
     job = item.job
     more: dict[str, Any] = {"switches": given_switches(job.switches)}
     if job.framework == BRIDGE:
         more |= {"framework": job.framework, "release": job.release, "rows_of": job.rows_of}
         more["dotted"] = dict(job.dotted)
-    return {**job_data(job), "script": script, **{name: value for name, value in more.items() if value}}
+    more["changed_by"] = item.launch.changed_by if item.launch is not None else {}
+    more = {name: value for name, value in more.items() if value}
+    return {**job_data(job), "script": script, "estimate": estimate_data(cost), **more}
+
+
+def changed_by_plugins(items: Sequence[Prepared]) -> Iterator[str]:
+    """What plugins that cluster_config.yaml names change in the jobs' launches."""
+    found: dict[tuple[str, str], int] = {}
+    for item in items:
+        for source, fields in item.launch.changed_by.items() if item.launch is not None else ():
+            for name in fields:
+                found[source, name] = found.get((source, name), 0) + 1
+    for source in dict.fromkeys(source for source, _ in found):
+        own = {name: count for (one, name), count in found.items() if one == source}
+        some = [name if count == len(items) else f"{name} (in {count})" for name, count in own.items()]
+        yield f"plugin {source} changes {', '.join(some)} of {'every' if len(items) > 1 else 'the'} job"
 
 
 def _usual_image(context: Context, job: Job) -> str | None:
@@ -119,6 +153,11 @@ def _words(job: Job, image: str | None) -> list[str]:
     if job.switches.container_writable is not None:
         words.append("writable" if job.switches.container_writable else "readonly")
     return words
+
+
+def _slurm_words(launch: Launch | None) -> list[str]:
+    """The options of sbatch from the command line and the list."""
+    return [slurm_arg_in_words(name, value) for name, value in (launch.slurm_args if launch else {}).items()]
 
 
 def _swept(jobs: Sequence[Job]) -> list[str]:
@@ -218,8 +257,8 @@ def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """Print the totals, and the workloads that are not installed."""
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
-    found = estimate(jobs, _past(context, jobs), lambda key: context.figures([key]))
-    say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {describe(found, unit)}")
+    found = describe(total(jobs, estimates_of(context, jobs)), unit)
+    say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {found}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
         say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
     for text in dict.fromkeys(filter(None, map(_profile_of, items))):
@@ -243,14 +282,3 @@ def _profile_of(item: Prepared) -> str | None:
     if launch.program.module == torch_pretrain.PROGRAM:
         return f"profiled by torch: {steps}, every rank, into <name>/{torch_pretrain.PROFILE_FOLDER}/"
     return None
-
-
-def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
-    """The mean seconds of the completed runs of these experiments on this install."""
-    took: dict[Alike, list[float]] = {}
-    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
-        for run in store.runs_of(context.config, workload, name):
-            seen = store.seen_state(run)
-            if seen is not None and seen.state == COMPLETED and seen.started is not None and seen.ended is not None:
-                took.setdefault(alike(run.job), []).append(seen.ended - seen.started)
-    return {key: sum(seconds) / len(seconds) for key, seconds in took.items()}

@@ -2,11 +2,13 @@
 """The questions for every cluster type."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE
 from llmb.config.cluster_type import ClusterType
+from llmb.config.exemplar import TOOL, is_exemplar
 from llmb.config.slurm import SlurmConfig
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
@@ -65,6 +67,11 @@ def _check_folder(view: View, value: Any) -> str | None:
     if not found.writable:
         return f"you cannot write to {found.nearest}: choose another folder"
     config = found.path / CONFIG_FILE
+    if is_exemplar(config):
+        command = f"llmb-install import {shlex.quote(str(found.path))}"
+        return (
+            f"{found.path} belongs to {TOOL}: choose another folder, or press Ctrl-C and take it over with: {command}"
+        )
     if config.is_file() and not re.search(rf"^cluster_type: {view.kind}\b", config.read_text("utf-8"), re.MULTILINE):
         return f"{found.path} has an installation for another cluster type: choose another folder"
     return None

@@ -90,7 +90,7 @@ def test_its_questions_are_asked_and_become_its_section(
 ) -> None:
     asked = []
 
-    def prompt(question: Question, view: View, default: Any, can_leave: bool) -> Any:
+    def prompt(question: Question, view: View, default: Any, can_go_back: bool) -> Any:
         asked.append(question.key)
         value = "h100" if question.key == "gpu_type" else default
         assert question.fault(view, value) is None, (question.key, value)
@@ -143,7 +143,8 @@ def test_an_empty_answer_is_the_default_of_the_section(
 ) -> None:
     given = {"moon.landers": "", "gpu_type": "h100"}
     base = view(tmp_path, workloads, known, MOON_BASE="x")
-    layer = walk(base, Memory(chosen={"cluster_type": "moon", **given}), lambda question, view, default, leave: default)
+    memory = Memory(chosen={"cluster_type": "moon", **given})
+    layer = walk(base, memory, lambda question, view, default, can_go_back: default)
     assert layer is not None
     assert layer["moon"] == {"base": "x", "fuel": "hydrogen"}
 

@@ -304,6 +304,16 @@ def test_a_folder_of_another_cluster_type_is_refused(
     wording("llmb-install questions", str(folder.note(slurm, str(tmp_path))))
 
 
+@pytest.mark.parametrize("first", ["launcher: {}", "llmb_repo: /x"], ids=["releases to 25.12", "releases since 26"])
+def test_a_folder_of_nvidias_tools_is_refused_with_the_command_that_imports_it(
+    tmp_path: Path, workloads: dict[str, Workload], first: str
+) -> None:
+    (tmp_path / "cluster_config.yaml").write_text(f"{first}\n")
+    folder = next(question for question in QUESTIONS if question.key == "install")
+    view = View(detected=detected_in(tmp_path), workloads=workloads, data={"cluster_type": "slurm"})
+    assert f"llmb-install import {tmp_path}" in str(folder.fault(view, str(tmp_path)))
+
+
 def test_a_workload_without_a_size_for_the_gpus_is_refused(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     question = next(question for question in QUESTIONS if question.key == "workloads")
     view = View(

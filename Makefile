@@ -66,6 +66,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/workloads.py --check
 	$(BIN)/python docs/nemo.py --check
 	$(BIN)/python docs/fields.py --check
+	$(BIN)/python docs/exemplar.py --check
 	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/commands.py --check
 	$(BIN)/python docs/reliability.py --check

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import click
 from llmb.errors import LlmbError, describe
 from llmb.system import console
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
+
+_COMPLETING = "_LLMB_INSTALL_COMPLETE"  # llmb.cli.completion.engine.variable_of("llmb-install"), without its import
 
 
 class _Commands(click.Group):
@@ -90,6 +93,10 @@ def end_in_order() -> None:
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
     console.prepare()
+    if _COMPLETING in os.environ:
+        from llmb_installer.commands import completion
+
+        sys.exit(completion.answer(cli))
     end_in_order()
     try:
         code = cli.main(standalone_mode=False)
@@ -100,7 +107,7 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        console.echo(describe(as_error(error, sys.argv[1:])), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort

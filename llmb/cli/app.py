@@ -2,8 +2,10 @@
 """Builds the command group, runs one command, and prints errors and sets the exit code."""
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import NoReturn
 
 import click
@@ -20,6 +22,7 @@ from llmb.system import console
 # Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
 # of 700 the collections take a twelfth of a short command.
 _COLLECT_AFTER = 200_000
+_COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -27,10 +30,18 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     gc.set_threshold(_COLLECT_AFTER)
     try:
         console.prepare()
-        sys.exit(run(args))
+        sys.exit(_complete() if _COMPLETING in os.environ else run(args))
     except KeyboardInterrupt:  # before the command has begun
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+def _complete() -> int:
+    """Print what the line of a shell may continue with; the exit code."""
+    from llmb.cli.completion import engine, values
+
+    plugins = cache(load)
+    return engine.answer(lambda: build(plugins()), "llmb-run", values.COMPLETERS, lambda: Context(plugins()))
 
 
 def load() -> Plugins:
@@ -47,7 +58,7 @@ def build(plugins: Plugins) -> click.Group:
         help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    return click.version_option(__version__, prog_name="llmb-run")(group)
+    return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
 def _with_install(command: click.Command) -> click.Command:
@@ -77,7 +88,8 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        given = sys.argv[1:] if args is None else args
+        console.echo(describe(as_error(error, given)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)

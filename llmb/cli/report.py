@@ -13,6 +13,7 @@ from llmb import __version__
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
+from llmb.cli.opened import opened
 from llmb.cli.reading import peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
@@ -69,6 +70,7 @@ def command(
         hint = "write it to a file: -o report.html"
         message = "an HTML page is not readable in a terminal"
         raise UsageError(message, hint=hint, code="html-on-terminal", key="--format")
+    context, runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
     return write_report(context, runs, choice, reference, output, as_html=fmt == "html")
 

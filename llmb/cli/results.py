@@ -9,6 +9,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reading import peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
@@ -62,8 +63,10 @@ def command(
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
-    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory.
+    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
+    the first place selects the runs in it.
     """
+    context, runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
     results = [result for _, result in gather(context, runs, choice)]
     if not runs and not workloads:

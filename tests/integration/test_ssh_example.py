@@ -156,7 +156,7 @@ def test_a_waiting_and_a_running_job_are_cancelled(llmb: Llmb, installed: Path) 
 def test_a_machine_that_does_not_answer_leaves_the_run_to_reconcile(llmb: Llmb, installed: Path) -> None:
     down = installed.parent / "down"
     down.touch()
-    done = llmb(*TINY, 1)
+    done = llmb(*TINY, 1, "--set", "max_steps=5")
     assert done.returncode == 1
     assert "no route to host" in done.stderr
     (row,) = json.loads(llmb("jobs", "list", "--format", "json").stdout)

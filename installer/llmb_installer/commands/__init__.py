@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from llmb.cli.completion.words import HELP, SHELLS
+
 
 class _NonEmptyPath(click.Path):
     """A path that is not empty: an unset variable in a script must not mean the current folder."""
@@ -114,6 +116,12 @@ COMMANDS = [
             _flag("--registries", help="Also ask the registries for the workloads' images."),
             _FORMAT,
         ],
+    ),
+    _Command(
+        "completion",
+        short_help="Print the script that completes words in a shell.",
+        help=HELP.format(prog="llmb-install"),
+        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
     ),
     _Command(
         "image",

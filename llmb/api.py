@@ -8,7 +8,7 @@ Each name is imported on first use. Every start of llmb-run imports every plugin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmb.hookspecs import hookimpl
+from llmb.hookspecs import CONTRACT, hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, Pace, UnclearError
@@ -62,7 +62,7 @@ _MODULES = {
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
+__all__ = ["CONTRACT", "Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
 __all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "SampleLog", "Scales"]
 __all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]

@@ -81,9 +81,9 @@ _LONGEST = [
     "slurm/test_install_on_a_node.py",
     "slurm/test_script.py",
     "llmb/clusters/local/test_run.py",
-    "llmb/plugins/test_write_a_plugin_page.py",
     "llmb/clusters/test_ssh_contract.py",
     "llmb/clusters/local/test_local_contract.py",
+    "llmb/plugins/test_write_a_plugin_page.py",
 ]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 import pytest
-from pluggy import PluginManager
 
+from llmb.builtin import builtin_plugins
 from llmb.cli import app
 from llmb.cli.context import Context
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
 from llmb_testing.documented import Block, blocks
 
@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "examples").glob("*/README.md")),
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
-SCENES = {"local", "cluster", "slurm", "plugin"}
+SCENES = {"local", "cluster", "slurm", "plugin", "exemplar"}
 PLUGINS_OWN = {"usage"}  # commands of the plugins that docs/write-a-plugin.md writes
 _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)")
 
@@ -45,7 +45,7 @@ def parse(command: click.Command, name: str, words: list[str]) -> None:
         words = words[:at]
         if not words:
             return
-    command.make_context(name, words, obj=Context(Plugins(manager=PluginManager("llmb"), default="")))
+    command.make_context(name, words, obj=Context(load_plugins(builtin_plugins(), entries=())))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

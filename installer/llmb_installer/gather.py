@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
@@ -127,7 +128,9 @@ def gather(
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = intent_of(answers.read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        asked = answers.read_answers(document, known=offered.workloads, recorded=recorded)
+        offered.check_settings(document, asked)
+        intent, notes = intent_of(asked, offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
@@ -170,8 +173,10 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
         return None
     try:
         folder = record.find_folder(install)
-    except UsageError:  # there is none: the answers.missing keys are reported
-        return None
+    except UsageError as error:
+        if error.code == EXEMPLAR:
+            raise
+        return None  # there is none: the missing keys are reported
     return folder if record.answers_path(folder).is_file() else None
 
 

@@ -18,6 +18,7 @@ from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.cluster_trial import cluster_faults
+from llmb.plugins.owners import Problem
 from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.system import console, files
 from llmb.text.names import squash_workload
@@ -40,19 +41,29 @@ def list_(context: Context, fmt: str) -> None:
     """Show the plugins and the workload of each."""
     plugins = context.plugins
     by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
-    refused = {problem.source: problem.reason for problem in plugins.problems}
+    plugins.cluster_types()
+    refused: dict[str, list[Problem]] = {}
+    for problem in plugins.problems:
+        refused.setdefault(problem.source, []).append(problem)
     rows = [
         {
             "plugin": source,
-            "status": "skipped" if source in refused else "ok",
+            "status": _status(refused.get(source, [])),
             "workload": by_source.get(source, ""),
-            "reason": refused.get(source, ""),
+            "contract": plugins.contract(source),
+            "reason": "; ".join(one.summary for one in refused.get(source, [])),
         }
         for source in sorted({*plugins.sources, *refused})
     ]
-    print_rows(
-        [Column(key=name, heading=name.capitalize()) for name in ("plugin", "status", "workload", "reason")], rows, fmt
-    )
+    names = ("plugin", "status", "workload", "contract", "reason")
+    print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
+
+
+def _status(problems: list[Problem]) -> str:
+    """Whether a plugin is used, in part or not at all."""
+    if not problems:
+        return "ok"
+    return "in part" if all(problem.part for problem in problems) else "skipped"
 
 
 @group.command("check")

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, UsageError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, UsageError, as_fault
 from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.plugins.loader import PluginError, Plugins
+from llmb.plugins.loaded import Plugins
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words

@@ -9,8 +9,8 @@ from pathlib import Path
 from llmb import api
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.plugins.checkup import jobs_of
-from llmb.plugins.loader import Plugins
-from llmb.results.foreign import Description
+from llmb.plugins.loaded import Plugins
+from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.recorded import result_of_log
 from llmb.results.result import Metrics, Result

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 import pytest
 
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, as_fault
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples, Step
-from llmb.plugins.loader import PluginError
 from llmb.plugins.trial import reader_for_log, result_of_trial
 from llmb.results.log_reader import LogReader
 from llmb.results.result import SUCCESS, Result

@@ -17,7 +17,9 @@ from llmb import api
 from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig, load_config
 from llmb.errors import Fault, InputFaults, describe
-from llmb.plugins.loader import GROUP, Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
+from llmb.plugins.sources import GROUP
 from llmb.system import files
 from llmb.workload.gpus import CPU
 

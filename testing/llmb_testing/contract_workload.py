@@ -13,10 +13,9 @@ import pytest
 
 from llmb import api
 from llmb.clusters.checks import preview_stamp
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, as_fault
 from llmb.planning.plan import make_plan
 from llmb.plugins.checkup import faults_of
-from llmb.plugins.loader import PluginError
 from llmb.plugins.trial import sample_faults
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch

@@ -136,6 +136,7 @@ def site_of(answers: Answers, gpu_type: str) -> Site:
         container=answers.uses_images,
         environment=answers.environment,
         settings=_settings(answers),
+        plugins=answers.plugins,
     )
 
 

@@ -50,7 +50,7 @@ def test_a_new_plugin_is_installed_checked_and_planned(
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
-    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "reason": ""} in rows
+    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "contract": "1.0", "reason": ""} in rows
     for kind, gpu, words in (("local", "cpu", ("-s", "tiny", "--scale", "1")), ("slurm", "h100", ("--scale", "8"))):
         place = cluster(kind, gpu, name=kind)
         done = llmb_run("single", "-w", "acme2b", *words, "-d", "--format", "json", "--install", place)
@@ -153,7 +153,7 @@ def test_the_check_finds_faults_of_a_table(
 
 
 @pytest.mark.parametrize(
-    ("body", "error"), [("return {'name': 'x'}", "TypeError: "), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
+    ("body", "error"), [("return {'name': 'x'}", "not a Launch"), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
 )
 def test_the_check_calls_the_plugins_own_launch(
     body: str,

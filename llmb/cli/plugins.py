@@ -17,6 +17,7 @@ from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
+from llmb.plugins.cluster_trial import cluster_faults
 from llmb.plugins.owners import Problem
 from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.system import console, files
@@ -72,10 +73,10 @@ def _status(problems: list[Problem]) -> str:
 def check(context: Context, log: Path | None, workload: str | None) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
-    A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
-    hooks must answer, and its sample log must measure the headline metric. NeMo must have its recipes: the installed
-    NeMo, otherwise NeMo 2.3.1. With --log, show what the plugin of a workload reads of a log instead; exit code 1 if
-    the headline metric is not measured.
+    A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, its
+    hooks must answer, its sample log must measure the headline metric, and its cluster types must render a script. NeMo
+    must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. With --log, show what the plugin of a workload
+    reads of a log instead; exit code 1 if the headline metric is not measured.
     """
     if log is not None:
         return _try_log(context, log, workload)
@@ -83,7 +84,7 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
         raise UsageError("-w requires --log", hint="add --log FILE", code="workload-without-log", key="-w")
     plugins = context.plugins
     workloads = plugins.workloads()
-    plugins.cluster_types()
+    kinds = plugins.cluster_types()
     for problem in plugins.problems:
         until = f"plugin {problem.source} is skipped until this is fixed"
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
@@ -93,6 +94,7 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     installed = {venv: installed_names(venv) for venv in set(venvs.values())}
     faults = [fault for key, own in workloads.items() for fault in faults_of(own, plugins, installed[venvs[key]])]
     faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
+    faults += cluster_faults(kinds.values())
     if faults:
         say(describe(InputFaults(faults)))
     if plugins.problems or context.faulty_figures or faults:
@@ -160,7 +162,8 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     """
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
-    _check_free(context, name, plain, kind)
+    key = scaffold.Names(plain=plain, kind=kind).key
+    _check_free(context, name, key, kind)
     if folder.exists():
         hint = f"choose another folder: llmb-run plugins new {name} FOLDER"
         raise UsageError(f"{folder} already exists", hint=hint, code="folder-exists", value=folder)
@@ -176,22 +179,22 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
         say(f"preview a job:            llmb-run single -w {plain}{size} --scale 1 -d")
         say(f"install what jobs need:   llmb-install add {plain} --yes")
     elif kind == scaffold.CLUSTER:
-        say(f"install for it:           llmb-install --set cluster_type={plain} --set gpu_type=cpu --install bench")
+        say(f"install for it:           llmb-install --set cluster_type={key} --set gpu_type=cpu --install bench")
     elif kind == scaffold.COMMAND:
         say(f"run it:                   llmb-run {plain}")
 
 
-def _check_free(context: Context, name: str, plain: str, kind: str) -> None:
+def _check_free(context: Context, name: str, wanted: str, kind: str) -> None:
     """Raise UsageError if a workload or command of this name exists, where the new plugin would add one."""
     plugins = context.plugins
-    if kind == scaffold.COMMAND and plain in [command.name for command in plugins.commands()]:
-        message, hint = f"llmb-run already has a command '{plain}'", "choose another name"
+    if kind == scaffold.COMMAND and wanted in [command.name for command in plugins.commands()]:
+        message, hint = f"llmb-run already has a command '{wanted}'", "choose another name"
         raise UsageError(message, hint=hint, code="name-duplicate", value=name)
-    if kind == scaffold.CLUSTER and plain in plugins.cluster_types():
-        message, hint = f"llmb already has the cluster type '{plain}'", "choose another name"
+    if kind == scaffold.CLUSTER and wanted in plugins.cluster_types():
+        message, hint = f"llmb already has the cluster type '{wanted}'", "choose another name"
         raise UsageError(message, hint=hint, code="name-duplicate", value=name)
     for key in context.workloads if kind in scaffold.WITH_WORKLOAD else ():
-        if squash_workload(key) == squash_workload(plain):
+        if squash_workload(key) == squash_workload(wanted):
             message = f"plugin {plugins.offers[key].source} already offers {key}"
             hint = "choose another name: llmb uses neither of two plugins that offer the same workload"
             raise UsageError(message, hint=hint, code="workload-duplicate", value=name)

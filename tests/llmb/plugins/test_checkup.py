@@ -11,8 +11,9 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.errors import Fault
 from llmb.plugins.checkup import faults_of
+from llmb.plugins.cluster_trial import cluster_faults
 from llmb.plugins.loader import load_plugins
-from llmb.plugins.scaffold import WITH_WORKLOAD, scaffold
+from llmb.plugins.scaffold import CLUSTER, WITH_WORKLOAD, scaffold
 from llmb.plugins.trial import sample_faults, undeclared
 from llmb.system.files import write_folder
 
@@ -92,3 +93,27 @@ def test_names_that_no_metric_has(tmp_path: Path) -> None:
         "llmb step 0/1 busbw=3 buswb=4 step_time=1 note: none at 12:30\nother busb=3\nllmb step 1/1 lat: 3\n"
     )
     assert undeclared(workload, log) == {"buswb": "did you mean 'busbw'?", "lat": "did you mean 'latency'?"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "key"),
+    [
+        ("", "", "", ""),
+        ("job=stamp.id", "job=str(__import__('time').time_ns())", "hook-impure", "render"),
+        ("return api.node_script(", "return len(", "plugin-failed", "render"),
+        ("    def poll(", "    def pull(", "method-missing", "poll"),
+        ("def create(", "def make(", "plugin-failed", "create"),
+    ],
+)
+def test_faults_of_a_cluster_type(
+    old: str, new: str, code: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path / "plugin", scaffold(f"x{next(_NUMBERS)}", CLUSTER))
+    (module,) = (tmp_path / "plugin").glob("llmb_*/cluster.py")
+    module.write_text(module.read_text("utf-8").replace(old, new, 1) if old else module.read_text("utf-8"), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "plugin")
+    entry = EntryPoint(name="x", value=module.parent.name, group="llmb")
+    plugins = load_plugins(builtin_plugins(), entries=[entry])
+    found = list(cluster_faults(plugins.cluster_types().values()))
+    assert plugins.problems == []
+    assert [(fault.code, fault.key) for fault in found] == ([(code, key)] if code else [])

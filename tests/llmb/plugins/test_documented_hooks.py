@@ -105,6 +105,15 @@ def test_llmb_flops() -> None:
     assert flops.terms == {"layers": 6 * 8 * 2 * 12 * 8 * 8, "head": 6 * 8 * 8 * 8}
 
 
+def test_llmb_settings() -> None:
+    (text,) = examples("llmb_settings")
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(text, str(PAGE), "exec"), names)
+    settings = names["llmb_settings"]()
+    (task,) = names["llmb_setup"](replace(SITE, own_settings=settings(folder="/scratch"))).needs
+    assert task.argv == ("mkdir", "-p", "/scratch")
+
+
 def test_llmb_clusters() -> None:
     (kind,) = hook_of("llmb_clusters")()
     assert (kind.name, kind.create, with_source(kind, "a:b").source) == ("acme", "llmb_acme.cluster:create", "a:b")

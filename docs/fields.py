@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmb.cli.submit import preview
+from llmb.cli.jobs import runs_table
+from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
 from llmb.results import columns, facts, result
 from llmb.runs.job import Job, Training
@@ -41,6 +42,14 @@ JOBS = """\
 
 `--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on standard error. Each job
 has:
+"""
+BUDGET = """\
+With `--budget`, the jobs are those that it picks, and next to `jobs` is `budget`:
+"""
+RUNS = """\
+## Runs
+
+`llmb-run jobs --format json` prints a list. Each run has:
 """
 COMPARISONS = """\
 ## Comparisons
@@ -99,7 +108,7 @@ def of_jobs() -> Iterator[Field]:
     for name in preview.FIELDS:
         kind = word(own[name]) if name in own else word(training[name]).removesuffix(" or null") + " or null"
         yield name, "" if name == "time_limit" else kind
-    names = ("script", "parameters", "switches", "framework", "release", "rows_of", "dotted")
+    names = ("script", "estimate", "parameters", "switches", "framework", "release", "rows_of", "dotted")
     yield from ((name, "") for name in names)
 
 
@@ -126,6 +135,10 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("`analysis`:", "analysis", untyped(empty["analysis"])),
         ("`summary`:", "summary", untyped(empty["summary"])),
         (JOBS, "jobs", list(of_jobs())),
+        ("`estimate`:", "estimate", untyped(cost.ESTIMATE_FIELDS)),
+        (BUDGET, "budget", untyped(cost.BUDGET_FIELDS)),
+        ("Each of `budget.skipped`:", "budget.skipped", untyped(cost.SKIPPED_FIELDS)),
+        (RUNS, "runs", untyped(runs_table.FIELDS)),
         (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
         (ROWS, "comparison", of_class(compare.Comparison)),
         (SCALING, "scaling", untyped(column.key for column in scaling.COLUMNS)),

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 from llmb.hookspecs import CONTRACT, hookimpl
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster, ClusterType, Pace, UnclearError
+    from llmb.clusters.base import Cluster, Pace, UnclearError
+    from llmb.clusters.kit import job_environment, launch_faults, stage_programs
+    from llmb.clusters.node_script import job_by_files, node_script, state_by_files
+    from llmb.config.cluster_type import ClusterQuestion, ClusterType
+    from llmb.config.schema import ClusterConfig
+    from llmb.config.traits import ClusterTraits
+    from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
     from llmb.runs.job import Job, Training
@@ -28,7 +34,13 @@ if TYPE_CHECKING:
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
-    "clusters.base": ("Cluster", "ClusterType", "Pace", "UnclearError"),
+    "clusters.base": ("Cluster", "Pace", "UnclearError"),
+    "clusters.kit": ("job_environment", "launch_faults", "stage_programs"),
+    "clusters.node_script": ("job_by_files", "node_script", "state_by_files"),
+    "config.cluster_type": ("ClusterQuestion", "ClusterType"),
+    "config.schema": ("ClusterConfig",),
+    "config.traits": ("ClusterTraits",),
+    "errors": ("Fault", "KeyFaultError", "LlmbError", "UsageError"),
     "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
@@ -53,7 +65,10 @@ __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
+__all__ += ["ClusterConfig", "ClusterQuestion", "ClusterTraits"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
+__all__ += ["job_by_files", "job_environment", "launch_faults", "node_script", "stage_programs", "state_by_files"]
+__all__ += ["Fault", "KeyFaultError", "LlmbError", "UsageError"]
 
 
 def __getattr__(name: str) -> Any:

@@ -79,8 +79,8 @@ def test_what_is_printed_is_on_the_page(tables: list[dict[str, str]]) -> None:
         (row["configuration"], tables[3]),
         (printed["analysis"], tables[11]),
         (printed["summary"], tables[12]),
-        (compared, tables[14]),
-        (compared["comparisons"][0], tables[15]),
+        (compared, tables[18]),
+        (compared["comparisons"][0], tables[19]),
     ]
     for found, known in pairs:
         assert list(found) == list(known)

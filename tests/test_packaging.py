@@ -74,6 +74,15 @@ def test_the_wheels_of_the_two_commands_have_no_test_kit(tmp_path: Path) -> None
         assert [name for name in files if "testing" in name] == ["llmb/testing.py"]
 
 
+def test_the_wheel_has_the_documentation_and_the_man_page(tmp_path: Path) -> None:
+    with wheel(".", tmp_path) as runtime:
+        files = set(runtime.namelist())
+    assert {f"llmb/docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= files
+    assert [name for name in files if name.endswith("/share/man/man1/llmb-run.1")]
+    with wheel("installer", tmp_path) as installer:
+        assert [name for name in installer.namelist() if name.endswith("/share/man/man1/llmb-install.1")]
+
+
 def test_the_kits_are_in_the_wheel_of_llmb_testing(tmp_path: Path) -> None:
     with wheel("testing", tmp_path) as kits:
         assert {f"llmb_testing/{name}" for name in ("workload.yaml", "slurm/kit.py", "runai/server.py", "hub.py")} <= {

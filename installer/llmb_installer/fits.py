@@ -7,7 +7,10 @@ from typing import Literal
 
 from llmb.clusters.runai import request, rest, token, workloads
 from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.config.cluster_type import ClusterType
+from llmb.config.reading import raised_by
 from llmb.config.runai import RunaiConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError
 from llmb.frameworks.nemo.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
@@ -28,9 +31,23 @@ _ANSWERS: Mapping[RunaiPart, str] = {
 
 def check(answers: Answers) -> list[str]:
     """Notes on what llmb-run would refuse later. Raises InputFaults for what cannot work, each fault at its key."""
-    if answers.cluster_type == "slurm":
+    if answers.of_type.has(SlurmConfig):
         return check_slurm(answers)
-    return [*check_runai(answers, os.environ)] if answers.cluster_type == "runai" else []
+    if answers.of_type.has(RunaiConfig):
+        return [*check_runai(answers, os.environ)]
+    return notes_of(answers.of_type, answers.section, os.environ)
+
+
+def notes_of(kind: ClusterType, section: object, environ: Mapping[str, str]) -> list[str]:
+    """What a cluster type's own check finds. Raises LlmbError, which names the plugin, where the check fails."""
+    try:
+        found = list(kind.check(section, environ))
+    except (Exception, SystemExit) as error:
+        raise raised_by(kind, "check", error) from error
+    for one in found:
+        if type(one) is not str:
+            raise raised_by(kind, "check", TypeError(f"returned {one!r}, no text"))
+    return found
 
 
 def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart, LlmbError] | None:
@@ -90,7 +107,7 @@ def without_torch(config: ClusterConfig, steps: Iterable[Step]) -> tuple[str, ..
 
     ``steps`` are the installed ones; ``config`` is the new configuration, in which a person may name environments.
     """
-    if config.cluster_type != "runai" or config.gpu_type != CPU:
+    if not config.traits.pulls_images or config.gpu_type != CPU:
         return ()
     images = [step for step in steps if isinstance(step, ImageStep) and _NEMO in step.reference]
     keys = dict.fromkeys(key for step in images for key in step.workloads)
@@ -103,5 +120,5 @@ def torch_note(keys: Sequence[str]) -> str:
     return (
         f"without GPUs only the sizes tiny can run; they need {' and '.join(PACKAGES)}, which NeMo's image does not "
         f"have: name an image that has them with --image, or set workloads.config.{keys[0]}.venvs.{VENV} in "
-        f"{CONFIG_FILE} to an environment on the volume (docs/runai.md)"
+        f"{CONFIG_FILE} to an environment on the volume (llmb-run docs runai)"
     )

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults, UsageError
 from llmb.system import console, files
 from llmb.text import yamlfile
 from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
+from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import detected as detection, scheduler, site
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
@@ -144,7 +146,8 @@ def _with_cluster_faults(error: InputFaults, document: yamlfile.Document) -> Inp
 def _check_given(
     document: yamlfile.Document, found: scheduler.SlurmFound | None = None
 ) -> tuple[list[Fault], list[str]]:
-    if answers.value_at(document.data, "cluster_type") not in (None, "slurm"):
+    kind = type_in(document.data)
+    if answers.value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
         return [], []
     faults, notes = site.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
+from llmb.config.reading import read_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.system import console, files, locks, process
 from llmb.text import typed, yamlfile
+from llmb_installer.cluster_types import all_types
 
 FOLDER = ".llmb"
 LOCK = "install"  # in FOLDER: held by the process that changes the installation
@@ -111,13 +113,13 @@ def config_of(folder: Path) -> ClusterConfig:
         message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
         raise UsageError(message, hint=unfinished_hint(folder))
     own_config(folder)
-    return load_config(folder, os.environ)[0]
+    return load_config(folder, os.environ, cluster_types=all_types)[0]
 
 
 def own_config(folder: Path) -> ClusterConfig:
     """cluster_config.yaml without the layers above it. Raises InputFaults with the command that repairs it."""
     try:
-        return typed.read(ClusterConfig, yamlfile.load(folder / CONFIG_FILE))
+        return read_config(yamlfile.load(folder / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:
         raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
     except UsageError as error:

@@ -22,6 +22,7 @@ _COMMANDS = {
     "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
+    "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }
 
 

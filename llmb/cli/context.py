@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb import config as configuration
-from llmb.errors import Fault, InputFaults, UsageError, describe
+from llmb.errors import InputFaults, UsageError, describe
 from llmb.system import console
-from llmb.text.names import suggest
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
+    from llmb.config.cluster_type import ClusterType
     from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
@@ -127,7 +127,9 @@ class Context:
     def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
         install = configuration.find_install(self.install_option, os.environ, console.current_folder())
-        config, notes = configuration.load_config(install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types)
+        config, notes = configuration.load_config(
+            install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
+        )
         for note in notes:
             say(f"note: {note}")
         if config.plugins:
@@ -135,17 +137,18 @@ class Context:
 
             if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
                 raise InputFaults(faults)
-        kinds = list(dict.fromkeys(["local", "slurm", "runai", *self.plugins.cluster_types()]))
         self._warn_of_plugins()
-        if config.cluster_type not in kinds:
-            raise _unknown_type(install, config.cluster_type, suggest(config.cluster_type, kinds))
+        if config.kind is None:
+            raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
         return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
         """The cluster; None for a type that this version can plan for but not submit to."""
+        from llmb.clusters.guarded import create
+
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
-        return kind.create(self.config) if kind is not None else None
+        return create(kind, self.config) if kind is not None else None
 
     def need_cluster(self) -> Cluster:
         """The cluster. Raises UsageError for a type that this version cannot submit to."""
@@ -166,14 +169,11 @@ class Context:
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
 
 
-def _unknown_type(install: Path, name: str, hint: str) -> UsageError:
+def _unknown_type(install: Path, name: str, types: Mapping[str, ClusterType]) -> UsageError:
+    from llmb.config.reading import unknown_type
     from llmb.text import yamlfile
 
-    key = "cluster_type"
-    place, message = yamlfile.load(install / configuration.CONFIG_FILE).place((key,)), f"{key} '{name}' is not known"
-    return InputFaults(
-        [Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=key, value=name)]
-    )
+    return InputFaults([unknown_type(yamlfile.load(install / configuration.CONFIG_FILE), name, types)])
 
 
 pass_context = click.make_pass_decorator(Context)

@@ -8,7 +8,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, completed, pass_context
-from llmb.cli.results import flops_of, judged, peak_of, results_of, spec_of
+from llmb.cli.reading import flops_of, peak_of, spec_of
+from llmb.cli.results import judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.reason import REFUSED_KIND, cause_of_end

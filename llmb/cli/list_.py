@@ -78,7 +78,9 @@ def _note_obstacles(context: Context, keys: Sequence[str], size: str | None) -> 
 
     try:
         install = configuration.find_install(context.install_option, os.environ, Path.cwd())
-        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
+        config, _ = configuration.load_config(
+            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
+        )
     except LlmbError:  # other commands report it
         return
     installed = [context.workloads[key] for key in keys if config.workloads.has(key)]
@@ -131,7 +133,7 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
 
 def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
     from llmb.cli.output import print_all
-    from llmb.cli.results import own_flops
+    from llmb.cli.reading import own_flops
     from llmb.planning import listing
 
     found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}

@@ -54,10 +54,14 @@ def print_runs(
         say(f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv shows them")
 
 
-def print_json_list(key: str, items: Iterable[Mapping[str, Any]]) -> None:
-    """Print ``{key: [...]}`` like ``to_json``, but item by item, to hold few of ten thousand scripts in memory."""
+def print_json_list(key: str, items: Iterable[Mapping[str, Any]], more: Mapping[str, Any] | None = None) -> None:
+    """Print ``{key: [...], **more}`` like ``to_json``, but item by item, to hold few of 10,000 scripts in memory."""
     before = f'{{\n  "{key}": ['
     for item in items:
         console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
         before = ","
-    console.echo(before + "]\n}" if before != "," else "\n  ]\n}")
+    console.echo(before + "]" if before != "," else "\n  ]", nl=False)
+    for name, value in (more or {}).items():
+        text = textwrap.indent(to_json(value).rstrip("\n"), "  ").lstrip()
+        console.echo(f",\n  {to_json(name).rstrip()}: {text}", nl=False)
+    console.echo("\n}")

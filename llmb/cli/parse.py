@@ -14,7 +14,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import judged, own_flops, print_report, reader_for, result_of
+from llmb.cli.reading import own_flops, reader_for, result_of
+from llmb.cli.results import judged, print_report
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs

@@ -134,7 +134,9 @@ def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]
     """The installed environment of NeMo of each workload; None without one, or without an install directory."""
     try:
         install = configuration.find_install(context.install_option, os.environ, console.current_folder())
-        config, _ = configuration.load_config(install, os.environ, types=lambda: context.plugins.gpu_types)
+        config, _ = configuration.load_config(
+            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
+        )
     except LlmbError:  # other commands report it
         return dict.fromkeys(keys)
     found = {key: config.workloads.of(key) for key in keys}

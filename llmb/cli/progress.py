@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.cli.context import Context, completed, say
+from llmb.config.own_types import own_types
 from llmb.errors import INTERRUPTED, LlmbError
 from llmb.logs.reader import ReadState, progress
 from llmb.runs.record import RunRecord
@@ -103,6 +104,12 @@ def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
     return states[:1] if all(one.state == PENDING and one.reason and one.code != NEXT_CODE for one in states) else []
 
 
+def _waits_for_others(run: RunRecord) -> bool:
+    """Whether one job runs after another where the run is."""
+    kind = own_types().get(run.cluster_type)
+    return kind is not None and kind.traits_of(None).one_machine
+
+
 class _Follower:
     """Receives each round of polling, and prints each end once."""
 
@@ -116,8 +123,8 @@ class _Follower:
             if self.printed.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
             self.printed[run.id] = state.state
-        here = [states[run.id] for run in runs if run.cluster_type == "local"]
-        self.waiting([*(states[run.id] for run in runs if run.cluster_type != "local"), *_behind_others(here)])
+        here = [states[run.id] for run in runs if _waits_for_others(run)]
+        self.waiting([*(states[run.id] for run in runs if not _waits_for_others(run)), *_behind_others(here)])
         self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:

@@ -13,7 +13,8 @@ from llmb import __version__
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, peaks_of, spec_of, unreadable
+from llmb.cli.reading import peaks_of, spec_of
+from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import UsageError
 from llmb.failures import group_failures

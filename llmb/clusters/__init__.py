@@ -3,27 +3,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster, ClusterType
-    from llmb.config import ClusterConfig
-
-_MODULES = {"local": "local.local_cluster", "slurm": "slurm.slurm_cluster", "runai": "runai.runai_cluster"}
-
-
-def _create(module: str, config: ClusterConfig) -> Cluster:
-    cluster: Cluster = import_module(f"llmb.clusters.{module}").create(config)
-    return cluster
+    from llmb.config.cluster_type import ClusterType
 
 
 @hookimpl
 def llmb_clusters() -> list[ClusterType]:
     """The cluster types of llmb itself."""
-    from llmb.clusters.base import ClusterType
+    from llmb.config.own_types import own_types
 
-    return [ClusterType(name=name, create=partial(_create, module)) for name, module in _MODULES.items()]
+    return [*own_types().values()]

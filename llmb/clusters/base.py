@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from llmb.errors import Fault, LlmbError
 
 if TYPE_CHECKING:
-    from llmb.config import ClusterConfig
     from llmb.runs.launch import Launch, Stamp
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
@@ -104,11 +103,3 @@ def elsewhere(cluster: Cluster, run: RunRecord) -> str | None:
     if here is None or here == run.cluster:
         return None
     return f"it was submitted to {run.cluster}, and this command asks {here}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterType:
-    """A cluster type by the name that ``cluster_type`` in cluster_config.yaml gives it."""
-
-    name: str
-    create: Callable[[ClusterConfig], Cluster]

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-submission checks of every cluster type: environment, inputs, secrets, GPUs, folders, disk."""
 
+from __future__ import annotations
+
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs
 from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.system import secrets
+
+if TYPE_CHECKING:
+    from llmb.clusters.base import Cluster
 
 MIN_FREE = 1_000_000_000  # bytes, for logs and profiles
 _GB = 1e9
@@ -123,6 +129,16 @@ def faults_of_secrets(launches: Sequence[Launch], environ: Mapping[str, str]) ->
         if name not in found:
             fix = launch.fixes.get(name, f"export it, or put it into {secrets.SECRETS_FILE}")
             yield Fault(message=f"{name} is not set", hint=fix, code="secret-missing", key=name)
+
+
+def secrets_at(cluster: Cluster | None, launches: Sequence[Launch], environ: Mapping[str, str]) -> Iterable[Fault]:
+    """The secrets that a submission of these launches would lack, as far as a dry run can see.
+
+    They come from this shell, unless the cluster has a method ``faults_of_secrets(launches)``.
+    """
+    ask = getattr(cluster, "faults_of_secrets", None)
+    found: Iterable[Fault] = ask(launches) if ask is not None else faults_of_secrets(launches, environ)
+    return found
 
 
 def faults_of_folders(config: ClusterConfig, digest: str, launches: Sequence[Launch] = ()) -> Iterator[Fault]:

@@ -12,7 +12,7 @@ llmb_first=("${@:2:$1}"); shift $(($1 + 1))
 """
 # Arguments: the number of words of the program's command, the command, the command that runs after it. bash would end
 # at once on SIGTERM and leave the program behind. Started under set -m, a program has a process group of its own, with
-# all that it starts; set +m stands in the same command, because bash may print that a job is done whenever it reads
+# all that it starts; set +m is in the same command, because bash may print that a job is done whenever it reads
 # the next command under set -m.
 _AFTER = (
     _SPLIT

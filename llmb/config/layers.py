@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config.locate import CONFIG_FILE
+from llmb.config.own_types import own_types
+from llmb.config.reading import ClusterTypes, read_config
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args, long_name
 from llmb.errors import InputFaults, KeyFaultError, UsageError
@@ -38,16 +40,17 @@ def load_config(
     environ: Mapping[str, str],
     slurm_args: Mapping[str, object] = NO_ARGS,
     types: Callable[[], GpuTypes] = known_types,
+    cluster_types: Callable[[], ClusterTypes] = own_types,
 ) -> tuple[ClusterConfig, list[str]]:
     """The configuration of ``install`` with all layers, and a note for each layer above the file.
 
     ``slurm_args``: the sbatch options of the command line, only for the notes; ``with_slurm_args`` adds them.
-    ``types``: every known GPU type, called where the file names one that llmb does not know. Raises InputFaults with
-    file, line and the nearest valid key.
+    ``types``: every known GPU type, called where the file names one that llmb does not know; ``cluster_types``: the
+    same for cluster types. Raises InputFaults with file, line and the nearest valid key.
     """
     document = yamlfile.load(install / CONFIG_FILE)
     known = known_types() if _named_types(document.data) <= known_types().keys() else types()
-    config = typed.read(ClusterConfig, document, types=known)
+    config = read_config(document, types=known, cluster_types=cluster_types)
     notes: list[str] = []
     named = config.llmb_install
     if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):
@@ -79,8 +82,8 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
     """The configuration with ``args``, the sbatch options of the command line, above all layers. Raises UsageError."""
     if not args:
         return config
-    if config.cluster_type != "slurm":
-        message = f"--slurm-arg needs cluster type slurm, and this cluster is {config.cluster_type}"
+    if not config.traits.sbatch_options:
+        message = f"--slurm-arg is for Slurm, and this cluster's type is {config.cluster_type}"
         raise UsageError(message, hint="remove it", code="option-without-effect", key="--slurm-arg")
     try:
         check_slurm_args(args)

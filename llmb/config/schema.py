@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import own_types, undetermined
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
+from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text import typed
 from llmb.text.names import squash_workload, suggest
@@ -94,8 +97,9 @@ class WorkloadsConfig:
 class ClusterConfig:
     """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from.
 
-    ``plugins``: the settings of plugins by distribution; each plugin's dataclass describes them. ``types``: every known
-    GPU type, those of plugins included; it is not a key.
+    ``plugins``: the settings of plugins by distribution; each plugin's dataclass describes them. These are no keys:
+    ``types``, every known GPU type, those of plugins included; ``kind``, the cluster type, None for llmb's own;
+    ``own_section``, the section of a plugin's type.
     """
 
     schema_version: Literal[2] = 2
@@ -113,6 +117,8 @@ class ClusterConfig:
     workloads: WorkloadsConfig = field(default_factory=WorkloadsConfig)
     plugins: PluginSections = field(default_factory=dict)
     types: GpuTypes = field(default_factory=known_types, compare=False, repr=False, metadata=typed.INTERNAL)
+    kind: ClusterType | None = field(default=None, compare=False, repr=False, metadata=typed.INTERNAL)
+    own_section: Any = field(default=None, metadata=typed.INTERNAL)
 
     def __post_init__(self) -> None:
         known = [*self.types, *self.gpu_types]
@@ -130,6 +136,22 @@ class ClusterConfig:
                 hint = "like: TYPE uses the configurations of a known type; a type of its own has gpus_per_node"
                 message = "needs the key 'like' or 'gpus_per_node'"
                 raise KeyFaultError(message, "gpu_types", name, hint=hint, code="key-missing")
+
+    @property
+    def of_type(self) -> ClusterType:
+        """The cluster type; of one that no plugin offers, the name alone is known."""
+        return self.kind or own_types().get(self.cluster_type) or undetermined(self.cluster_type)
+
+    @property
+    def section(self) -> Any:
+        """The section of its cluster type; None without one."""
+        key = self.of_type.key
+        return getattr(self, key) if key is not None and hasattr(self, key) else self.own_section
+
+    @property
+    def traits(self) -> ClusterTraits:
+        """How workloads run on the cluster."""
+        return self.of_type.traits_of(self.section)
 
     def rows_for(self, gpu_type: str) -> str:
         """The known GPU type whose rows ``gpu_type`` uses: itself, or the type that it is ``like``."""

@@ -3,13 +3,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from llmb.results.result import configuration_of
 from llmb.runs.job import Job
+from llmb.text.names import listed
 from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 
 Alike = tuple[str, str, int]
+How = Literal["past", "published", "limit"]
+PAST: How = "past"
+PUBLISHED: How = "published"
+LIMIT: How = "limit"
 
 
 def alike(job: Job) -> Alike:
@@ -18,11 +24,23 @@ def alike(job: Job) -> Alike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """GPU-hours of some jobs, and the number of jobs estimated in each way.
+class JobEstimate:
+    """The GPU-hours of one job, and what they follow from.
 
-    ``past``: from past runs of the same experiment on this install; ``published``: from published step times, without
-    the start-up; ``limit``: from the time limit. ``most`` is the GPU-hours of all by their time limits.
+    ``how``: ``past``, past runs of the same experiment on this install; ``published``, a published step time of
+    ``release``, without the start-up; ``limit``, its time limit, as nothing else is known.
+    """
+
+    gpu_hours: float
+    how: How
+    release: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """GPU-hours of some jobs, and the number of jobs estimated in each way, named as in JobEstimate.
+
+    ``releases``: those of the published step times. ``most`` is the GPU-hours of all by their time limits.
     """
 
     gpu_hours: float
@@ -30,32 +48,52 @@ class Estimate:
     past: int = 0
     published: int = 0
     limit: int = 0
+    releases: tuple[str, ...] = ()
 
 
-def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]) -> Estimate:
-    """The estimate; ``past``: the seconds of past runs, by ``alike``; ``figures``: the published figures of a workload.
+def estimate_job(job: Job, past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]) -> JobEstimate:
+    """The estimate of one job; ``past``: the seconds of past runs, by ``alike``; ``figures``: those of a workload.
 
     A job takes at most its time limit.
     """
-    counts = {"past": 0, "published": 0, "limit": 0}
-    hours = 0.0
-    for job in jobs:
-        how, seconds = "past", past.get(alike(job))
-        if seconds is None:
-            published = _published(job, figures)
-            how, seconds = ("limit", float(job.time_limit)) if published is None else ("published", published)
-        counts[how] += 1
-        hours += job.scale * min(seconds, job.time_limit) / 3600
-    return Estimate(gpu_hours=hours, most=sum(job.scale * job.time_limit for job in jobs) / 3600, **counts)
+    how, release, seconds = PAST, None, past.get(alike(job))
+    if seconds is None:
+        figure, seconds = _published(job, figures)
+        how, release = (LIMIT, None) if figure is None else (PUBLISHED, figure.release)
+    seconds = job.time_limit if seconds is None else min(seconds, job.time_limit)
+    return JobEstimate(gpu_hours=job.scale * seconds / 3600, how=how, release=release)
 
 
-def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> float | None:
-    """The seconds of its steps by the published step time; None without one, and for a job that trains nothing."""
+def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]) -> Estimate:
+    """The estimate of all ``jobs``; the rest as for ``estimate_job``."""
+    return total(jobs, [estimate_job(job, past, figures) for job in jobs])
+
+
+def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Estimate:
+    """The sum of the ``estimates`` of ``jobs``."""
+    counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
+    for one in estimates:
+        counts[one.how] += 1
+    return Estimate(
+        gpu_hours=sum(one.gpu_hours for one in estimates),
+        most=sum(job.scale * job.time_limit for job in jobs) / 3600,
+        releases=tuple(sorted({one.release for one in estimates if one.release is not None})),
+        past=counts[PAST],
+        published=counts[PUBLISHED],
+        limit=counts[LIMIT],
+    )
+
+
+def _published(job: Job, figures: Callable[[str], Sequence[Figure]]) -> tuple[Figure | None, float | None]:
+    """The figure with the published step time, and the seconds of the job's steps by it.
+
+    None without one, and for a job that trains nothing.
+    """
     if job.training is None:
-        return None
+        return None, None
     figure, _ = find_reference(configuration_of(job), figures(job.workload))
     step = None if figure is None else figure.seconds_per_step
-    return None if step is None else job.max_steps * step
+    return (None, None) if step is None else (figure, job.max_steps * step)
 
 
 def describe(found: Estimate, unit: str) -> str:
@@ -65,20 +103,21 @@ def describe(found: Estimate, unit: str) -> str:
     """
     one = found.past + found.published + found.limit == 1
     limits = "its time limit" if one else "their time limits"
-    most = f"{_figure(found.most)} {unit}-hours by {limits}"
+    most = f"{hours_in_words(found.most)} {unit}-hours by {limits}"
     if not found.past and not found.published:
         return f"at most {most}"
+    releases = f"release{'' if len(found.releases) == 1 else 's'} {listed(found.releases, 4)}"
     ways = [
         (found.past, "from past runs"),
-        (found.published, "from published step times, without start-up"),
+        (found.published, f"from published step times of {releases}, without start-up"),
         (found.limit, "from time limits"),
     ]
     ways = [(count, how) for count, how in ways if count]
     counted = (f"{count} job{'' if count == 1 else 's'} {how}" for count, how in ways)
     how = "; ".join(counted) if len(ways) > 1 else ways[0][1]
-    return f"about {_figure(found.gpu_hours)} {unit}-hours ({how}), at most {most}"
+    return f"about {hours_in_words(found.gpu_hours)} {unit}-hours ({how}), at most {most}"
 
 
-def _figure(hours: float) -> str:
+def hours_in_words(hours: float) -> str:
     """One decimal, and below 1 two digits."""
     return f"{hours:,.1f}" if hours >= 0.95 else f"{hours:.2g}"

@@ -196,17 +196,17 @@ def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config:
 
 def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLimits:
     """The properties of the cluster that a job of ``workload`` depends on."""
-    local = config.cluster_type == "local"
-    bare = config.slurm is not None and config.slurm.container == "none"
+    traits = config.traits
+    options = config.slurm if traits.sbatch_options else None
     return ClusterLimits(
         gpu_type=gpu_type,
         rows=config.rows_for(gpu_type),
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
         requested=config.requested_gpus(gpu_type),
-        one_machine=local,
-        needs_image=not local and not bare,
-        sets_vboost=config.cluster_type == "slurm",
-        time_limit=config.slurm.time_limit if config.slurm is not None and config.cluster_type == "slurm" else None,
+        one_machine=traits.one_machine,
+        needs_image=traits.uses_images,
+        sets_vboost=traits.sets_vboost,
+        time_limit=options.time_limit if options is not None else None,
         environment={**config.environment, **config.workloads.of(workload).environment},
     )
 

@@ -23,7 +23,7 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
         key, reason = "mounts", "is for containers, and this program runs without one"
         hint = "remove it: the program sees the folders of its node"
         raise UsageError(f"{job.experiment_name}: '{key}' {reason}", hint=hint, code="switch-without-effect", key=key)
-    if switches.container_writable is not None and site.cluster_type != "slurm":
+    if switches.container_writable is not None and not site.runs.writable_images:
         key, reason = "container_writable", f"is for Slurm with pyxis, not for {site.cluster_type}"
         message = f"{job.experiment_name}: '{key}' {reason}"
         raise UsageError(message, hint="remove it", code="switch-without-effect", key=key, value=site.cluster_type)

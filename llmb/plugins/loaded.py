@@ -223,6 +223,10 @@ class Plugins:
             given: list[Any] = list(answer) if isinstance(answer, (list, tuple)) else [None]
             if not all(isinstance(getattr(item, "name", None), str) for item in given):
                 raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
+            if hook == "llmb_clusters":
+                from llmb.plugins.cluster_checks import with_source
+
+                given = self.calls.call(source, hook, lambda: [with_source(item, source) for item in given])
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
             return []

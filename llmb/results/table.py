@@ -85,7 +85,8 @@ def _other(spec: MetricSpec) -> str:
     return f"metric {spec.name} {spec.unit}"
 
 
-def _figure(name: str, value: float, unit: str = "") -> str:
+def figure(name: str, value: float, unit: str = "") -> str:
+    """A value of the metric ``name`` for people, with its unit if given; a step time has three decimals."""
     return f"{value:.3f} {unit}".strip() if name == STEP_TIME else shown(value, unit)
 
 
@@ -96,8 +97,8 @@ def _values(result: Result, others: Iterable[MetricSpec], *, mixed: bool) -> dic
     found = {_other(spec): metrics.measured.get(spec.name) for spec in others if spec.name != metrics.headline}
     return {
         "metric": own and metrics.headline,
-        "value": own and _figure(metrics.headline, own.mean, unit),
-        "deviation": own and _figure(metrics.headline, own.std, unit),
+        "value": own and figure(metrics.headline, own.mean, unit),
+        "deviation": own and figure(metrics.headline, own.std, unit),
         **{_other(spec): None for spec in others},
         **{key: shown(one.mean) for key, one in found.items() if one is not None},
     }

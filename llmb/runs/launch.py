@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
+from llmb.config.own_types import own_types
+from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text.checked import check_types
 
@@ -232,6 +234,7 @@ PREVIEW_TIMESTAMP = "<timestamp>"
 class Site:
     """A cluster as a plugin's hooks see it.
 
+    ``traits``: how workloads run there, None for those of ``cluster_type`` if it is llmb's own; ``runs`` is either.
     ``gpu_type``: the type whose rows apply (of a type ``like`` another, that one); ``container``: ranks start inside an
     image; ``venv``: the installed environment of this workload, if any; ``venvs``: by name, where it has several;
     ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``repos``: the checkouts of git
@@ -255,12 +258,21 @@ class Site:
     settings: Mapping[str, str] = field(default_factory=dict)
     plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     own_settings: object = None
+    traits: ClusterTraits | None = None
 
     def own(self, kind: type[T]) -> T:
         """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
         if not isinstance(self.own_settings, kind):
             raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
         return self.own_settings
+
+    @property
+    def runs(self) -> ClusterTraits:
+        """How workloads run there."""
+        if self.traits is not None:
+            return self.traits
+        kind = own_types().get(self.cluster_type)
+        return kind.traits_of(None) if kind is not None else ClusterTraits()
 
     @property
     def has_pmix(self) -> bool:

@@ -29,9 +29,10 @@ class Prepared:
 def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
     """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has the plugin pmix."""
     own = config.workloads.of(job.workload)
-    slurm = config.slurm if config.cluster_type == "slurm" else None
+    slurm = config.slurm if config.traits.sbatch_options else None
     return Site(
         cluster_type=config.cluster_type,
+        traits=config.traits,
         gpu_type=config.rows_for(job.gpu_type),
         gpus_per_node=job.gpus_per_node,
         node_architecture=config.install.node_architecture,

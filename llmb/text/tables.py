@@ -26,8 +26,9 @@ FORMATS = ("table", "json", "csv", "md")
 ANY_WIDTH = 1 << 14
 # Characters of width 1: Latin, and the dashes, quotes, arrows and mathematical signs in messages.
 _ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
-_NARROWEST = 12  # characters: least width of text; numbers are never broken
-_WORDS = (32, 20, _NARROWEST)  # words up to this length are not broken, as far as the width allows
+# How text is folded, as far as the width allows, best first: words up to this length are not broken, and columns that
+# must be folded have at least this width, both in characters. Numbers are never broken.
+_FOLDS = (*itertools.product((32, 20), (12, 8)), *((word, 8) for word in range(19, 7, -1)))
 GAPS = (3, 2, 1)  # blanks between columns, as far as the width allows
 
 Row = Mapping[str, Any]
@@ -38,14 +39,15 @@ class Column:
     """One column of a table.
 
     ``key``: of its values in a row, in CSV and in JSON; ``heading``: what people read, the key with blanks where None;
-    ``show``: how a value that is not None is printed for them; ``right``: aligns numbers; ``optional``: omitted in
-    narrow terminals, the rightmost optional column first.
+    ``show``: how a value that is not None is printed for them; ``right``: aligns numbers; ``whole``: its words are
+    never broken, as in names; ``optional``: omitted in narrow terminals, the rightmost optional column first.
     """
 
     key: str
     heading: str | None = None
     show: Callable[[Any], str] = str
     right: bool = False
+    whole: bool = False
     optional: bool = False
 
     def title(self) -> str:
@@ -75,8 +77,8 @@ def render(columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: i
         if plain := plain_table(columns, rows, width, gap):
             return plain
     extents = [_extent(column, rows) for column in columns]
-    for word, gap in itertools.product(_WORDS, GAPS):
-        least = [extent.least(word) for extent in extents]
+    for (word, narrowest), gap in itertools.product(_FOLDS, GAPS):
+        least = [extent.least(word, narrowest) for extent in extents]
         total = 1 + sum(least) + gap * len(least)
         if total <= width:
             break
@@ -181,14 +183,17 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], gap: int, widths: Seq
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The length of a column's longest cell, and of its longest word (None for numbers)."""
+    """The length of a column's longest cell, and of its longest word (None for numbers); ``whole`` as in Column."""
 
     cell: int
     word: int | None
+    whole: bool
 
-    def least(self, word: int) -> int:
-        """The least width that breaks no word of up to ``word`` characters."""
-        return self.cell if self.word is None else min(self.cell, max(_NARROWEST, min(self.word, word)))
+    def least(self, word: int, narrowest: int) -> int:
+        """The least width, ``narrowest`` or more for long cells, that breaks no word of up to ``word`` characters."""
+        if self.word is None:
+            return self.cell
+        return min(self.cell, max(narrowest, self.word if self.whole else min(self.word, word)))
 
 
 def _extent(column: Column, rows: Sequence[Row]) -> _Extent:
@@ -196,7 +201,7 @@ def _extent(column: Column, rows: Sequence[Row]) -> _Extent:
 
     texts = [column.title(), *(column.cell(row) for row in rows)]
     words = (cell_len(word) for text in texts for word in text.split())
-    return _Extent(max(map(cell_len, texts)), None if column.right else max(words, default=0))
+    return _Extent(max(map(cell_len, texts)), None if column.right else max(words, default=0), column.whole)
 
 
 def _widened(least: Sequence[int], extents: Sequence[_Extent], spare: int) -> list[int]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats times and durations: ISO 8601 with the offset from UTC for programs, shorter forms for people."""
 
+import re
 from datetime import datetime
 
 
@@ -23,3 +24,20 @@ def clock(seconds: float) -> str:
     """A duration as HH:MM:SS, with more digits for 100 hours and more."""
     whole = int(seconds)
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_AGE = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}])")
+
+
+def since(text: str, now: float) -> float:
+    """The moment in seconds since the epoch that is an age before ``now``, or a date, of this machine's time zone.
+
+    An age is ``90m``, ``12h``, ``2d`` or ``1w``, a date ``2026-11-20`` or ``2026-11-20T18:30``. Raises ValueError.
+    """
+    if found := _AGE.fullmatch(text.strip().lower()):
+        return now - float(found[1]) * _UNITS[found[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ValueError("must be an age such as 12h, 2d or 1w, or a date such as 2026-11-20") from error

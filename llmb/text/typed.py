@@ -73,12 +73,14 @@ def read_own(cls: type[T], path: Path, data: Any) -> T:
     return cast(T, result)
 
 
-def read_in_part(cls: type[T], document: Document, path: KeyPath = ()) -> tuple[T | None, list[Fault]]:
+def read_in_part(
+    cls: type[T], document: Document, path: KeyPath = (), **internal: object
+) -> tuple[T | None, list[Fault]]:
     """Like ``read``, but returns the faults together with what could be read, so that the rest can be checked too.
 
     A faulty field has its default; the value is None if a required field is faulty.
     """
-    reader = _Reader(document, lenient=True)
+    reader = _Reader(document, lenient=True, internal={path: internal})
     return reader.convert(cls, _at(document.data, path), path), reader.faults
 
 

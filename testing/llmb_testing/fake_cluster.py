@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmb.clusters.base import ClusterType, Pace, UnclearError
+from llmb.clusters.base import Pace, UnclearError
 from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterType
 from llmb.errors import Fault
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import ClusterType
+    from llmb.config.cluster_type import ClusterType
     from llmb.runs.job import Job
     from llmb.runs.launch import Launch, Site
     from llmb.workload.spec import Workload

@@ -4,22 +4,20 @@
 from types import SimpleNamespace
 from typing import cast
 
-import pytest
-
 import llmb_nemotronh
 from llmb.logs.formats import ParseSpec
 from llmb.runs.record import RunRecord
 
 
-def parse(cluster_type: str, framework: str = "nemo") -> ParseSpec | None:
-    run = SimpleNamespace(cluster_type=cluster_type, job=SimpleNamespace(framework=framework))
+def parse(module: str, framework: str = "nemo") -> ParseSpec | None:
+    launch = SimpleNamespace(program=SimpleNamespace(module=module))
+    run = SimpleNamespace(launch=launch, job=SimpleNamespace(framework=framework))
     spec: ParseSpec | None = llmb_nemotronh.llmb_parse(cast(RunRecord, run))
     return spec
 
 
-@pytest.mark.parametrize("cluster_type", ["slurm", "runai"])
-def test_nemo_counts_the_hybrid_wrongly(cluster_type: str) -> None:
-    spec = parse(cluster_type)
+def test_nemo_counts_the_hybrid_wrongly() -> None:
+    spec = parse("llmb_workloads.nemo_pretrain")
     assert spec is not None
     assert not spec.tflops_valid
     assert "hybrid" in spec.tflops_note
@@ -27,5 +25,5 @@ def test_nemo_counts_the_hybrid_wrongly(cluster_type: str) -> None:
 
 
 def test_the_torch_program_and_megatron_bridge_count_it_right() -> None:
-    assert parse("local") is None
-    assert parse("slurm", "bridge") is None
+    assert parse("llmb_workloads.torch_pretrain") is None
+    assert parse("llmb_workloads.bridge_pretrain", "bridge") is None

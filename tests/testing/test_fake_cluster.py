@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> tuple[Cluster, RunRecord]:
     plan = make_plan([JobRequest(workload="fake", scales=(8,))], plugins.workloads(), config)
     items, faults = prepare(plan, plugins, config)
     assert faults == []
-    cluster = plugins.cluster_types()["fake"].create(config)
+    cluster = plugins.cluster_types()["fake"].make(config)
     (run,) = submit(items, cluster, config, "1").submitted
     return cluster, run
 

@@ -2,7 +2,15 @@
 """The answers that an installation is made from: what they may contain, and the layers they are read from."""
 
 from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer
-from llmb_installer.answers.read import lean, read_answers, require_valid, to_yaml, unusable_in, without_nulls
+from llmb_installer.answers.read import (
+    foreign_section,
+    lean,
+    read_answers,
+    require_valid,
+    to_yaml,
+    unusable_in,
+    without_nulls,
+)
 from llmb_installer.answers.schema import (
     ARCHITECTURES,
     AUTO,
@@ -26,6 +34,7 @@ __all__ = [
     "Interpreter",
     "Version",
     "Versions",
+    "foreign_section",
     "given",
     "joined",
     "lean",

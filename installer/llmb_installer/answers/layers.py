@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.text.yamlfile import Document, KeyPath
+from llmb_installer.cluster_types import type_in
 
 NOTHING = Document(name="the answers", data={})
-_RUNAI_KEYS = ("base_url", "project", "pvc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,8 @@ def value_at(data: Any, key: str) -> Any:
 
 def missing(data: Any) -> list[str]:
     """The required keys that ``data`` does not have; in a terminal, llmb-install asks for them."""
-    wanted = ["cluster_type", "install"]
-    if value_at(data, "cluster_type") == "runai":
-        wanted += ["gpu_type", *(f"runai.{key}" for key in _RUNAI_KEYS)]
+    kind = type_in(data)
+    wanted = ["cluster_type", "install", *(kind.required if kind is not None else ())]
     return [key for key in wanted if value_at(data, key) is None]
 
 

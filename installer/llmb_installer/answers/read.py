@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from llmb.config import ClusterConfig
-from llmb.config.runai import RunaiConfig
+from llmb.config.own_types import own_types
+from llmb.config.reading import read_section
 from llmb.config.schema import GpuTypeConfig
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.text import typed, yamlfile
@@ -19,9 +20,10 @@ from llmb.text.names import find_workload_and_size, nearest, squash_workload, su
 from llmb.workload import gpus, spec
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.schema import AUTO, Answers, level_fault
+from llmb_installer.cluster_types import type_in
 from llmb_installer.registry.manifests import machine_name
 
-_HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; docs/install.md lists the keys"
+_HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; `llmb-run docs install` lists the keys"
 _LONGEST_NAME = 255  # bytes, on every file system that an installation may use
 _DEFAULTS = Answers(cluster_type="local", install=Path())
 # Valid values, so that the other keys are checked even where a required key is missing.
@@ -87,8 +89,12 @@ def _examine(
     """The answers if they can be read, the missing keys, and every fault of the other keys."""
     document = _with_machine_name(document)
     absent = missing(document.data) if isinstance(document.data, dict) else []
-    answers, faults = typed.read_in_part(Answers, _filled(document, absent))
-    rest = answers if answers is not None else _with_samples(document)
+    kind = type_in(document.data)
+    section = read_section(document, kind, asks=True)
+    rest_of = section.rest
+    answers, faults = typed.read_in_part(Answers, _filled(rest_of, absent), kind=kind, own_section=section.value)
+    faults = [*faults, *section.faults]
+    rest = answers if answers is not None else _with_samples(rest_of)
     has_type = answers is not None and "cluster_type" not in absent
     wrong = [
         replace(fault, place=document.place(path), key=".".join(map(str, path)))
@@ -101,7 +107,7 @@ def _examine(
 def _filled(document: yamlfile.Document, absent: list[str]) -> yamlfile.Document:
     """``document`` with a sample for each missing key whose section is valid."""
     data = document.data
-    for key in absent:
+    for key in [key for key in absent if key in _SAMPLES]:
         section = key.rpartition(".")[0]
         if not section or value_at(data, section) is None or isinstance(value_at(data, section), dict):
             data = joined(data, nested(key, _SAMPLES[key]))
@@ -123,7 +129,9 @@ def _is_misspelt(key: str, data: Any) -> bool:
     section, _, name = key.rpartition(".")
     found = value_at(data, section) if section else data
     written = found if isinstance(found, dict) else {}
-    names = [field.name for field in dataclasses.fields(RunaiConfig if section else Answers)]
+    kind = type_in(data)
+    schema = kind.schema if section and kind is not None and kind.schema is not None else Answers
+    names = [field.name for field in dataclasses.fields(schema)]
     return any(nearest(str(one), names) == name for one in written if one not in names)
 
 
@@ -204,9 +212,10 @@ def _wrong_gpus(answers: Answers, types: gpus.GpuTypes) -> Iterator[Located]:
     if name not in names:
         hint = f"{suggest(name, names)}  'gpu_types: {{{name}: {{like: TYPE}}}}' adds one"
         yield _at("gpu_type", f"gpu_type '{name}' is unknown", hint, "gpu-type-unknown", name)
-    if answers.cluster_type == "runai" and name == AUTO:
+    if answers.traits.nodes == "answers" and name == AUTO:
         hint = f"one of {', '.join(types)}"
-        yield _at("gpu_type", "gpu_type cannot be detected on Run:ai; set it", hint, "gpu-type-undetected")
+        message = f"gpu_type cannot be detected on {answers.of_type.shown}; set it"
+        yield _at("gpu_type", message, hint, "gpu-type-undetected")
 
 
 def _wrong_folders(answers: Answers) -> Iterator[Located]:
@@ -260,19 +269,19 @@ def _wrong_images(answers: Answers) -> Iterator[Located]:
 
 
 def _wrong_for_type(answers: Answers) -> Iterator[Located]:
-    kind, machine = answers.cluster_type, platform.machine()
-    for section in ("slurm", "runai"):
-        if getattr(answers, section) is not None and kind != section:
-            message = f"{section} is for cluster_type {section}, but cluster_type is {kind}"
-            yield _at(section, message, f"omit {section}", "section-misplaced")
-    if answers.method != "here" and kind != "slurm":
+    traits, machine = answers.traits, platform.machine()
+    for other in own_types().values():
+        if other.key is not None and other.key != answers.of_type.key and getattr(answers, other.key) is not None:
+            message = f"{other.key} is for cluster_type {other.name}, but cluster_type is {answers.cluster_type}"
+            yield _at(other.key, message, f"omit {other.key}", "section-misplaced")
+    if answers.method != "here" and not traits.sbatch_options:
         message = f"method {answers.method} is for cluster_type slurm"
         yield _at("method", message, "omit it, or write 'here'", "method-misplaced", answers.method)
-    if kind == "local" and answers.node_architecture not in (AUTO, machine):
+    if traits.nodes == "this-machine" and answers.node_architecture not in (AUTO, machine):
         message = f"node_architecture: a local installation is for this machine, which is {machine}"
         hint = f"omit it, or install on a machine of type {answers.node_architecture}"
         yield _at("node_architecture", message, hint, "architecture-not-local")
-    if kind == "slurm" and answers.gpu_type == gpus.CPU and answers.uses_images:
+    if traits.sbatch_options and answers.gpu_type == gpus.CPU and answers.uses_images:
         message = "there are no container images for gpu_type cpu"
         yield _at("gpu_type", message, "add 'slurm: {container: none}'", "cpu-without-images")
 
@@ -282,10 +291,17 @@ def to_yaml(answers: Answers) -> str:
     data, defaults = typed.to_data(answers), typed.to_data(_DEFAULTS)
     kept = {"cluster_type", "install", "versions"}
     data["runai"] = lean(answers.runai)
+    data |= foreign_section(answers)
     data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
-    different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults[key]}
+    different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults.get(key)}
     text: str = yaml.safe_dump(different, sort_keys=False, allow_unicode=True)
     return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
+
+
+def foreign_section(answers: Answers | ClusterConfig) -> dict[str, Any]:
+    """The section of a plugin's cluster type by its key, with only what differs from its defaults."""
+    key = answers.of_type.key
+    return {key: lean(answers.own_section)} if key is not None and answers.own_section is not None else {}
 
 
 def lean(value: Any) -> Any:

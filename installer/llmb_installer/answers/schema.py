@@ -6,13 +6,19 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import own_types, undetermined
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
+from llmb.config.traits import ClusterTraits
+from llmb.errors import KeyFaultError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
-from llmb.text.names import suggest
+from llmb.text import typed
+from llmb.text.names import nearest, suggest
 from llmb.workload.bridge import check_release
 from llmb.workload.variables import Environment, check_passed
+from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.registry import RegistrySettings
 
 AUTO = "auto"
@@ -112,6 +118,15 @@ class ImageAnswers(RegistrySettings):
     keep_layers: bool = False
 
 
+def check_cluster_type(name: str) -> None:
+    """Raise KeyFaultError for a cluster type that neither llmb nor a plugin offers."""
+    if type_named(name) is None:
+        known = [*dict.fromkeys([*sorted(own_types()), *all_types()])]
+        close = nearest(name, known)
+        hint = f"did you mean '{close}'?" if close else "install the plugin that offers it"
+        raise KeyFaultError(f"'{name}' is not one of {', '.join(known)}", hint=hint, value=name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """What to install. ``llmb_installer.detect.site.settle`` replaces each ``auto`` by what it detects.
@@ -120,11 +135,12 @@ class Answers:
     ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
     allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
-    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest.
-    ``plugins``: settings of plugins, by distribution.
+    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest; ``plugins``:
+    settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own;
+    ``own_section``, the section of a plugin's type.
     """
 
-    cluster_type: Literal["local", "slurm", "runai"]
+    cluster_type: Annotated[str, check_cluster_type]
     install: Path
     cluster_name: str = ""
     gpu_type: str = AUTO
@@ -150,6 +166,8 @@ class Answers:
     pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
     plugins: PluginSections = field(default_factory=dict)
+    kind: ClusterType | None = field(default=None, compare=False, repr=False, metadata=typed.INTERNAL)
+    own_section: Any = field(default=None, metadata=typed.INTERNAL)
 
     @staticmethod
     def hint_for(key: str) -> str:
@@ -159,8 +177,22 @@ class Answers:
         return suggest(key, [field.name for field in fields(Answers)])
 
     @property
+    def of_type(self) -> ClusterType:
+        """The cluster type; of one that no plugin offers, the name alone is known."""
+        return self.kind or own_types().get(self.cluster_type) or undetermined(self.cluster_type)
+
+    @property
+    def section(self) -> Any:
+        """The section of the cluster type; None without one."""
+        key = self.of_type.key
+        return getattr(self, key) if key is not None and hasattr(self, key) else self.own_section
+
+    @property
+    def traits(self) -> ClusterTraits:
+        """How workloads run on the cluster."""
+        return self.of_type.traits_of(self.section)
+
+    @property
     def uses_images(self) -> bool:
         """Whether ranks start inside a container image."""
-        if self.cluster_type == "slurm":
-            return (self.slurm or SlurmConfig()).container == "pyxis"
-        return self.cluster_type == "runai"
+        return self.traits.uses_images

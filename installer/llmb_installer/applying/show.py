@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.config import CONFIG_FILE
+from llmb.config.reading import read_config
 from llmb.errors import Fault
-from llmb.text import tables, typed, yamlfile
+from llmb.text import tables, yamlfile
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
+from llmb_installer.cluster_types import all_types
 from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
@@ -54,7 +56,7 @@ def _replaced(plan: Plan) -> list[str]:
 
 def without_torch(plan: Plan) -> tuple[str, ...]:
     """The workloads of the plan whose jobs need an image or an environment that the plan does not provide."""
-    config = typed.read(ClusterConfig, yamlfile.Document(name=CONFIG_FILE, data=plan.config.data))
+    config = read_config(yamlfile.Document(name=CONFIG_FILE, data=plan.config.data), cluster_types=all_types)
     return fits.without_torch(config, plan.intent.steps)
 
 
@@ -227,10 +229,10 @@ def where_sentences(plan: Plan) -> list[str]:
     site = plan.intent.site
     venvs = [step for step in plan.intent.steps if isinstance(step, VenvStep)]
     names = " and ".join(step.name for step in venvs)
-    if site.cluster_type == "local":
+    if site.runs.nodes == "this-machine" and not site.runs.uses_images:
         return [f"Fetched, built and run on this machine, from the environment{'s' * (len(venvs) > 1)} {names}."]
     found = [f"Fetched and built: {_BUILT[plan.intent.answers.method]}."]
-    if site.cluster_type == "runai":
+    if site.runs.pulls_images:
         return [*found, f"Jobs run in pods, which pull their image{_with_nemo(site.gpu_type)}."]
     if site.container:
         return [*found, f"Jobs run in their image on compute nodes{_with_nemo(site.gpu_type)}."]

@@ -15,6 +15,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
+from llmb_installer.cluster_types import all_types
 from llmb_installer.registry import architecture_name, check_image, machine_name, size
 from llmb_installer.step import Lines, Progress
 
@@ -66,7 +67,9 @@ def _mirror(text: str) -> tuple[str, str]:
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
     """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
     try:
-        config, _ = load_config(find_install(install, os.environ, console.current_folder()), os.environ)
+        config, _ = load_config(
+            find_install(install, os.environ, console.current_folder()), os.environ, cluster_types=all_types
+        )
     except UsageError:
         if install is not None:
             raise

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
+from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import read_mount
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.text import typed, yamlfile
-from llmb_installer.answers import AUTO, given, joined, lean, nested, value_at, with_layer, without_nulls
+from llmb_installer.answers import AUTO, foreign_section, given, joined, lean, nested, with_layer, without_nulls
+from llmb_installer.cluster_types import type_in
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
 from llmb_installer.record import answers_path, own_config
@@ -51,6 +55,7 @@ class Installed:
             "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},
             "slurm": without_nulls(typed.to_data(config.slurm)),
             "runai": lean(config.runai),
+            **foreign_section(config),
             "workloads": list(config.workloads.installed or ()) or None,
             "plugins": dict(config.plugins),
         }
@@ -104,50 +109,41 @@ def find_runai(environ: Mapping[str, str]) -> RunaiFound:
     )
 
 
-def read_mount(text: str) -> tuple[str, str, str] | None:
-    """Name, path and claim of ``name:path:claim``; None for another form."""
-    parts = tuple(part.strip() for part in text.split(":"))
-    if len(parts) != 3 or not all(parts) or not parts[1].startswith("/"):
-        return None
-    return parts[0], parts[1], parts[2]
-
-
 def with_variables(document: yamlfile.Document, environ: Mapping[str, str]) -> tuple[yamlfile.Document, list[str]]:
-    """Answers for a Run:ai cluster, completed from its variables, and a note for each variable used.
+    """Answers completed from the variables that the cluster type's questions name, and a note for each one used.
 
-    Raises UsageError for a CUSTOM_MOUNT that is needed and invalid.
+    Raises UsageError for a variable that is needed and invalid.
     """
-    if value_at(document.data, "cluster_type") != "runai":
+    kind = type_in(document.data)
+    if kind is None:
         return document, []
     used = []
-    for key, variable, value in _answers_of(environ, needs_mount=not given(document.data, "runai.pvc")):
+    for key, variable, value in _answers_of(kind, document, environ):
         if not given(document.data, key):
             document = with_layer(document, nested(key, value), variable)
             used.append(f"{key} from {variable}")
     return document, used
 
 
-def _answers_of(environ: Mapping[str, str], *, needs_mount: bool) -> Iterator[tuple[str, str, Any]]:
-    """The key, variable and value of each answer that the variables of Run:ai give."""
-    found = find_runai(environ)
-    if named := environ.get("LLMB_INSTALL"):
+def _answers_of(
+    kind: ClusterType, document: yamlfile.Document, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str, Any]]:
+    """The key, variable and value of each answer that the variables of the cluster type give."""
+    own = kind.folder_variable
+    if own and (named := environ.get("LLMB_INSTALL")):
         yield "install", "LLMB_INSTALL", named
-    elif found.pvc_folder is not None:
-        yield "install", "PVC_DIR", str(found.pvc_folder / "llmb")
-    texts = (("base_url", "BASE_URL", found.base_url), ("project", "PROJECT_NAME", found.project))
-    for key, variable, value in (*texts, ("app_id", "APP_ID", found.app_id)):
-        if value is not None:
-            yield f"runai.{key}", variable, value
-    if found.pvc is not None:
-        yield "runai.pvc", "CUSTOM_MOUNT", dict(zip(("name", "path", "claim"), found.pvc, strict=True))
-    elif needs_mount and (mount := environ.get("CUSTOM_MOUNT")):
-        raise UsageError(
-            f"CUSTOM_MOUNT: '{mount}' does not have the form name:path:claim",
-            hint="export CUSTOM_MOUNT=work:/work:work-claim, with an absolute path",
-            code="mount-invalid",
-            key="CUSTOM_MOUNT",
-            value=mount,
-        )
+    elif own and (folder := environ.get(own)):
+        yield "install", own, str(Path(folder) / "llmb")
+    for question in kind.questions:
+        key, text = f"{kind.key}.{question.key}", environ.get(question.variable) if question.variable else None
+        if not text or given(document.data, key):
+            continue
+        try:
+            yield key, question.variable, question.parse(text)
+        except ValueError as error:
+            message, hint = f"{question.variable}: '{text}' cannot be used", str(error)
+            code, name = "variable-invalid", question.variable
+            raise UsageError(message, hint=hint, code=code, key=name, value=text) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +151,7 @@ class Detected:
     """Everything that was detected; ``slurm`` is None without Slurm's commands, ``home`` is the user's folder.
 
     ``named`` is the folder in LLMB_INSTALL, whether or not it exists. ``damaged`` replaces ``installed`` where the
-    configuration is invalid.
+    configuration is invalid. ``environ``: the user's variables.
     """
 
     home: Path
@@ -166,13 +162,24 @@ class Detected:
     installed: Installed | None = None
     damaged: Damaged | None = None
     named: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def cluster_type(self) -> str:
-        """The likely cluster type: Slurm where its commands are configured, else Run:ai where BASE_URL is set."""
+    def likely_type(self, types: Mapping[str, ClusterType]) -> str:
+        """The likely cluster type: Slurm where it is configured, else one that detects itself, else local."""
         if self.slurm is not None and self.slurm.is_configured:
-            return "slurm"
-        return "runai" if self.runai.base_url is not None else "local"
+            return next(name for name, kind in types.items() if kind.has(SlurmConfig))
+        found = [name for name, kind in types.items() if not kind.has(SlurmConfig) and detects(kind, self.environ)]
+        here = [name for name, kind in types.items() if kind.traits_of(None).one_machine]
+        return (found or here or [*types])[0]
+
+
+def detects(kind: ClusterType, environ: Mapping[str, str]) -> str | None:
+    """What a cluster type finds of its clusters here; None where there is none, or its plugin fails."""
+    try:
+        found = kind.detect(environ)
+    except Exception:  # the user can choose it all the same, and its check reports what is wrong
+        return None
+    return found if isinstance(found, str) else None
 
 
 def detect(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -> Detected:
@@ -189,4 +196,5 @@ def detect(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -
         installed=installed if isinstance(installed, Installed) else None,
         damaged=installed if isinstance(installed, Damaged) else None,
         named=Path(named).expanduser().absolute() if named else None,
+        environ=environ,
     )

@@ -32,15 +32,14 @@ def settle(answers: Answers) -> tuple[Answers, list[str]]:
     notes: list[str] = []
     if answers.venv_type == AUTO:
         answers = replace(answers, venv_type="uv" if shutil.which("uv") else "venv")
-    if answers.cluster_type == "slurm" and (
-        AUTO in (answers.gpu_type, answers.node_architecture) or needs_gres(answers)
-    ):
+    nodes = answers.traits.nodes
+    if nodes == "scheduler" and (AUTO in (answers.gpu_type, answers.node_architecture) or needs_gres(answers)):
         return _settle_slurm(answers)
-    if answers.cluster_type == "runai" and answers.node_architecture == AUTO:
+    if nodes == "answers" and answers.node_architecture == AUTO:
         machine = "aarch64" if answers.gpu_type in _ARM else "x86_64"
         notes.append(f"node_architecture: {machine}, usual for {answers.gpu_type}")
         return _on(answers, machine), notes
-    if answers.cluster_type == "local":
+    if nodes == "this-machine":
         gpu = find_gpu(answers.gpu_type)
         notes += [gpu.note] if gpu.note else []
         if answers.gpu_type not in (AUTO, CPU) and shutil.which("nvidia-smi") is None:
@@ -118,15 +117,18 @@ def cluster_of(answers: Answers, gpu_type: str) -> ClusterConfig:
         slurm=answers.slurm,
         runai=answers.runai,
         llmb_install=answers.install,
+        kind=answers.kind,
+        own_section=answers.own_section,
     )
 
 
 def site_of(answers: Answers, gpu_type: str) -> Site:
     """The site that plugins are asked about, as llmb-run will see it. ``answers`` are settled."""
     config = cluster_of(answers, gpu_type)
-    is_auto = answers.node_architecture == AUTO and answers.cluster_type == "local"
+    is_auto = answers.node_architecture == AUTO and answers.traits.nodes == "this-machine"
     return Site(
         cluster_type=answers.cluster_type,
+        traits=answers.traits,
         gpu_type=config.rows_for(gpu_type),
         gpus_per_node=config.gpu(gpu_type).gpus_per_node,
         node_architecture=platform.machine() if is_auto else answers.node_architecture,
@@ -234,7 +236,7 @@ def _account_notes(account: str | None, found: scheduler.SlurmFound) -> Iterator
 
 def needs_gres(answers: Answers) -> bool:
     """Whether GPU jobs would request no GPUs, because no answer gives their number."""
-    if answers.cluster_type != "slurm" or answers.gpu_type == CPU:
+    if not answers.traits.sbatch_options or answers.gpu_type == CPU:
         return False
     own = answers.gpu_types.get(answers.gpu_type)
     return (own is None or own.gres is None) and (answers.slurm or SlurmConfig()).leaves_gpus_open

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
+from llmb.config.runai import RunaiConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload import gpus, spec
 from llmb_installer import record
 from llmb_installer.answers import read_answers
+from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
-from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, machine, schedulers, wrong
+from llmb_installer.doctor import ALL, RUNAI, SLURM, Finding, machine, schedulers, wrong
 from llmb_installer.registry import RegistrySettings, check_images, size
 
 IMAGES = "images"
@@ -39,7 +42,8 @@ class Examination:
         faults = (one for one in self.findings if one.state in states or (one.check == IMAGES and one.state != "ok"))
         if self.cluster_type is None:
             return tuple(one for one in faults if {*one.needed_by} == {*ALL} or one.check == IMAGES)
-        return tuple(one for one in faults if self.cluster_type in one.needed_by)
+        everywhere = {*ALL}  # a plugin's type needs what all of llmb's own need
+        return tuple(one for one in faults if self.cluster_type in one.needed_by or everywhere <= {*one.needed_by})
 
 
 def examine(
@@ -56,19 +60,21 @@ def examine(
     """
     there = _installation(detected, environ, install)
     kind = cluster_type or there.cluster_type
+    own_type = type_named(kind) if kind is not None else None
+    here = own_type is not None and own_type.traits_of(None).one_machine
+    asks_runai = own_type is None or own_type.has(RunaiConfig)
     config = there.config if there.config is not None and there.config.cluster_type == kind else None
     runs = there.config.experiments_root if there.config is not None else None
     own = config.slurm if config is not None else None
     containers = own.container == "pyxis" if own is not None else detected.slurm is not None and detected.slurm.pyxis
-    cpu_only = config is not None and kind == LOCAL and config.gpu_type == gpus.CPU
+    cpu_only = config is not None and here and config.gpu_type == gpus.CPU
     found = [
         *there.findings,
         *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
-        *machine.folder_findings(
-            there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=kind == LOCAL
-        ),
-        *(schedulers.slurm_findings(detected.slurm, own) if kind in (None, SLURM) else ()),
-        *(schedulers.runai_findings(detected.runai, config, environ) if kind in (None, RUNAI) else ()),
+        *machine.folder_findings(there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=here),
+        *(schedulers.slurm_findings(detected.slurm, own) if own_type is None or own_type.has(SlurmConfig) else ()),
+        *(schedulers.runai_findings(detected.runai, config, environ) if asks_runai else ()),
+        *(schedulers.other_findings(own_type, config, environ) if own_type is not None else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
     ]
     return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
@@ -108,7 +114,7 @@ def _valid(path: Path, config: ClusterConfig, environ: Mapping[str, str]) -> _In
     """An installation with the configuration layers above the file, as far as they can be read."""
     kind, faults = config.cluster_type, []
     try:
-        config, _ = load_config(path, environ)
+        config, _ = load_config(path, environ, cluster_types=all_types)
     except LlmbError as error:
         faults.append(wrong("your own configuration", error, ALL))
     try:
@@ -123,7 +129,7 @@ def _damaged(path: Path, fault: Finding) -> _Installation:
         kind = record.load(path).config.get("cluster_type")
     except LlmbError:  # llmb-install verify reports it
         kind = None
-    known = kind if kind in ALL else None
+    known = kind if isinstance(kind, str) and type_named(kind) is not None else None
     return _Installation(folder=path, path=path, cluster_type=known, findings=(fault,))
 
 

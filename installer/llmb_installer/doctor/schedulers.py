@@ -8,6 +8,7 @@ from typing import Literal
 
 from llmb.clusters.runai.token import NotSetError, find_credentials
 from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterType
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.config.slurm import NO_MPI, SlurmConfig
 from llmb.errors import LlmbError
@@ -31,6 +32,22 @@ _VARIABLES: Mapping[fits.RunaiPart, str] = {
 }
 _CONFIRMED = {API: "it answers", PROJECT: "it exists", SECRET: "it signs in"}
 _NO_VOLUME = RunaiPvc(name="", path="/", claim="")
+
+
+def other_findings(kind: ClusterType, config: ClusterConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What the check of a plugin's cluster type finds for its section; nothing without an installation."""
+    if not kind.source or config is None:
+        return
+    check, needed_by = f"cluster type {kind.name}", (kind.name,)
+    try:
+        notes = fits.notes_of(kind, config.section, environ)
+    except LlmbError as error:
+        yield wrong(check, error, needed_by)
+        return
+    for note in notes:
+        yield Finding(check=check, state="wrong", found=note, needed_by=needed_by)
+    if not notes:
+        yield Finding(check=check, state="ok", found="nothing is missing", needed_by=needed_by)
 
 
 def slurm_findings(found: scheduler.SlurmFound | None, own: SlurmConfig | None) -> Iterator[Finding]:

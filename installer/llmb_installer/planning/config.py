@@ -9,13 +9,15 @@ from typing import Any
 
 import yaml
 
-from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.config import CONFIG_FILE
+from llmb.config.reading import read_config as read_configuration
 from llmb.errors import UsageError
 from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
-from llmb_installer.answers import AUTO, Answers, lean, without_nulls
+from llmb_installer.answers import AUTO, Answers, foreign_section, lean, without_nulls
+from llmb_installer.cluster_types import all_types
 from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
 from llmb_installer.steps.repo import RepoStep
@@ -57,6 +59,7 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         "pass_environment": list(answers.pass_environment),
         **_section(answers, "slurm"),
         **_section(answers, "runai"),
+        **foreign_section(answers),
         "install": {
             "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
             "method": "local" if answers.method == "here" else "slurm",
@@ -209,7 +212,7 @@ def write_config(install: Path, change: ConfigChange) -> str | None:
     """Write the file; a message when a copy keeps its comments. Raises InputFaults where it would be invalid."""
     path = install / CONFIG_FILE
     text = HEADER + str(yaml.safe_dump(change.data, sort_keys=False, allow_unicode=True))
-    typed.read(ClusterConfig, yamlfile.parse(text, name=str(path)))
+    read_configuration(yamlfile.parse(text, name=str(path)), cluster_types=all_types)
     note = None
     old = path.read_text("utf-8") if path.exists() else ""
     if "#" in old.removeprefix(HEADER):

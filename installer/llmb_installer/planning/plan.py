@@ -195,7 +195,7 @@ def intent_of(asked: Answers, offered: Offered, *, before: Mapping[str, Any] | N
     gone = [key for key in asked.workloads or () if key not in known]
     omitted += [f"{key}: no plugin offers it here; its installation is kept" for key in gone]
     smoke = tuple(key for key in intent.workloads if SMOKE in offered.workloads[key].on(intent.site.gpu_type))
-    if intent.site.cluster_type == "local":  # its environment may lack NeMo
+    if intent.site.runs.trains == "torch":  # its environment may lack NeMo
         smoke = ()
     return replace(intent, known=known, smoke=smoke), [*offered.notes, *found, *omitted]
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.config import CONFIG_FILE
+from llmb.config.reading import read_config
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
-from llmb.text import typed, yamlfile
+from llmb.text import yamlfile
 from llmb.text.names import as_keys, listed
 from llmb_installer import record
+from llmb_installer.cluster_types import all_types
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
@@ -219,7 +221,7 @@ def _answers_faults(install: Path) -> list[Fault]:
 def unreadable(install: Path) -> list[Fault]:
     """Why the configuration in ``install`` cannot be read; empty where it can."""
     try:
-        typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
+        read_config(yamlfile.load(install / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:
         return [replace(fault, place="config", message=str(fault)) for fault in error.faults]
     except UsageError as error:
@@ -231,7 +233,7 @@ def _config_faults(install: Path, found: record.InstallRecord) -> list[Fault]:
     """Why the configuration cannot be used, or which environments and workloads it names that are missing."""
     if faults := unreadable(install):
         return faults
-    config = typed.read(ClusterConfig, yamlfile.load(install / CONFIG_FILE))
+    config = read_config(yamlfile.load(install / CONFIG_FILE), cluster_types=all_types)
     built = {key for done in found.steps.values() for key in done.workloads}
     for key in as_keys(config.workloads.installed or (), built):
         own = config.workloads.of(key)

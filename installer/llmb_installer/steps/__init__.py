@@ -150,7 +150,7 @@ def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> im
         message = f"{workload} needs the container image {need.reference}, and this cluster has no containers"
         raise LlmbError(message, hint=OMIT_HINT, code="no-containers", key=workload)
     target = None
-    if site.cluster_type != "runai":
+    if not site.runs.pulls_images:
         config = cluster_of(answers, answers.gpu_type)
         target = images.image_path(
             need.reference, replace(config, install=replace(config.install, image_folder=answers.image_folder))

@@ -1,45 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions for every cluster type, and those about Run:ai."""
+"""The questions for every cluster type."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE
+from llmb.config.cluster_type import ClusterType
+from llmb.config.slurm import SlurmConfig
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
-from llmb_installer.detect.detected import read_mount
+from llmb_installer.detect.detected import detects
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
 from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View, row
 
 TINY = "tiny"
-_MOUNT = ("name", "path", "claim")
 
 
 def _types(view: View) -> list[Option]:
-    slurm, runai = view.detected.slurm, view.detected.runai
-    found = (
-        "no sbatch here"
-        if slurm is None
-        else f"{slurm.cluster}, {len(slurm.partitions)} partitions"
-        if slurm.cluster
-        else "it does not answer"
-    )
-    return [
-        Option("slurm", f"slurm: submit jobs with sbatch ({found})"),
-        Option("runai", f"runai: submit jobs to Run:ai ({runai.base_url or 'BASE_URL is not set'})"),
-        Option("local", "local: only this machine, without a scheduler"),
-    ]
+    options = []
+    for name, kind in view.types.items():
+        found = _slurm_found(view) if kind.has(SlurmConfig) else _found(view, kind)
+        options.append(Option(name, f"{name}: {kind.title or f'of {kind.source}'}{f' ({found})' if found else ''}"))
+    return options
+
+
+def _slurm_found(view: View) -> str:
+    slurm = view.detected.slurm
+    if slurm is None:
+        return "no sbatch here"
+    return f"{slurm.cluster}, {len(slurm.partitions)} partitions" if slurm.cluster else "it does not answer"
+
+
+def _found(view: View, kind: ClusterType) -> str:
+    """What the cluster type finds here, or which variable would say where it is."""
+    variable = next((one.variable for one in kind.questions if one.variable), "")
+    return detects(kind, view.detected.environ) or (f"{variable} is not set" if variable else "")
 
 
 def _default_folder(view: View) -> str:
     detected = view.detected
     if detected.named is not None and detected.installed is None:
         return str(detected.named)
-    if view.kind == "runai" and detected.runai.pvc_folder is not None:
-        return str(detected.runai.pvc_folder / "llmb")
+    if folder := detected.environ.get(view.of_type.folder_variable or "-"):
+        return str(Path(folder) / "llmb")
     if detected.cwd != detected.home and detected.cwd.is_dir() and not any(detected.cwd.iterdir()):
         return str(detected.cwd)
     return str(detected.home / "llmb")
@@ -66,7 +72,7 @@ def _check_folder(view: View, value: Any) -> str | None:
 def _folder_note(view: View, value: Any) -> str | None:
     found = find_folder(Path(str(value)))
     existing = "; it has an installation, which will be continued" if (found.path / CONFIG_FILE).is_file() else ""
-    unseen = ". Compute nodes must see it too" if view.kind != "local" and found.shared is False else ""
+    unseen = ". Compute nodes must see it too" if not view.traits.one_machine and found.shared is False else ""
     return f"{free_text(found)}{existing}{unseen}"
 
 
@@ -81,27 +87,27 @@ def _partition(view: View) -> str:
 
 
 def _gpu_types(view: View) -> list[Option]:
-    known = [name for name in known_types() if name != CPU or view.kind != "runai"]
-    found = view.slurm.gpu_types_of(_partition(view)) if view.kind == "slurm" else []
+    known = [name for name in known_types() if name != CPU or not view.traits.pulls_images]
+    found = view.slurm.gpu_types_of(_partition(view)) if view.is_slurm else []
     return [Option(name, name) for name in dict.fromkeys([*found, *known])]
 
 
 def _default_gpu(view: View) -> str:
-    if view.kind == "local":
+    if view.traits.nodes == "this-machine":
         return find_gpu("auto").gpu_type
     found = view.slurm.gpu_types_of(_partition(view))
     return found[0] if found else "h100"
 
 
 def _gpu_is_clear(view: View) -> bool:
-    if view.kind == "slurm":
+    if view.is_slurm:
         return len(view.slurm.gpu_types_of(_partition(view))) == 1
-    return view.kind == "local"
+    return view.traits.nodes == "this-machine"
 
 
 def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
     """The GPU type; in a partition with several, GRES has to name it too."""
-    kinds = view.slurm.gpu_kinds(_partition(view)) if view.kind == "slurm" else []
+    kinds = view.slurm.gpu_kinds(_partition(view)) if view.is_slurm else []
     own = next((kind for kind in kinds if kind.gpu_type == value), None)
     if own is None or len(kinds) == 1:
         return {"gpu_type": value}
@@ -109,7 +115,7 @@ def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
 
 
 def _default_architecture(view: View) -> str:
-    if view.kind == "slurm":
+    if view.is_slurm:
         found = view.slurm.architecture_of(_partition(view))
         if found in ARCHITECTURES:
             return str(found)
@@ -150,13 +156,11 @@ def _only_with_bridge(view: View) -> bool:
     return any(name not in own.on(gpu) for own in view.workloads.values() for name in bridge_sizes(own, gpu))
 
 
-def _is_runai(view: View) -> bool:
-    return view.kind == "runai"
-
-
 VENV_TITLES = {"uv": "uv: the fastest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
-CLUSTER_TYPE = Question(**row("CLUSTER_TYPE"), options=_types, default=lambda view: view.detected.cluster_type)
+CLUSTER_TYPE = Question(
+    **row("CLUSTER_TYPE"), options=_types, default=lambda view: view.detected.likely_type(view.types)
+)
 FOLDER = Question(
     **row("FOLDER"),
     default=_default_folder,
@@ -164,31 +168,6 @@ FOLDER = Question(
     note=_folder_note,
     layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
 )
-BASE_URL = Question(
-    **row("BASE_URL"),
-    default=lambda view: view.detected.runai.base_url or "",
-    applies=_is_runai,
-    check=lambda _, value: (
-        None if re.match("https://.", str(value)) else "write the URL of the control plane's API: https://HOST/api/v1"
-    ),
-)
-PROJECT = Question(
-    **row("PROJECT"),
-    applies=_is_runai,
-    default=lambda view: view.detected.runai.project or "",
-    check=lambda _, value: None if str(value).strip() else "write the project's name",
-)
-PVC = Question(
-    **row("PVC"),
-    applies=_is_runai,
-    default=lambda view: ":".join(view.detected.runai.pvc or ()),
-    check=lambda _, value: (
-        None if read_mount(str(value)) else "write name:path:claim, such as work:/work:work-claim; the path is absolute"
-    ),
-    layer=lambda _, value: {"runai": {"pvc": dict(zip(_MOUNT, read_mount(str(value)) or (), strict=False))}},
-    value=lambda answer: ":".join(str(answer.get(key, "")) for key in _MOUNT) if isinstance(answer, dict) else "",
-)
-APP_ID = Question(**row("APP_ID"), default=lambda view: view.detected.runai.app_id or "", applies=_is_runai)
 GPU_TYPE = Question(**row("GPU_TYPE"), options=_gpu_types, default=_default_gpu, clear=_gpu_is_clear, layer=_gpu_layer)
 LIKE = Question(
     **row("LIKE"),
@@ -203,8 +182,8 @@ ARCHITECTURE = Question(
     **row("ARCHITECTURE"),
     options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, such as Grace")],
     default=_default_architecture,
-    applies=lambda view: view.kind != "local",
-    clear=lambda view: view.kind == "runai" or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES,
+    applies=lambda view: view.traits.nodes != "this-machine",
+    clear=lambda view: view.traits.pulls_images or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES,
 )
 VENV_TYPE = Question(
     **row("VENV_TYPE"),
@@ -217,7 +196,7 @@ FRAMEWORK = Question(
     **row("FRAMEWORK"),
     options=_frameworks,
     default=lambda view: _frameworks(view)[0].value,
-    applies=lambda view: view.kind != "local" and view.known_gpu_type != CPU,
+    applies=lambda view: view.traits.trains == "nemo" and view.known_gpu_type != CPU,
     clear=lambda view: len(_frameworks(view)) == 1 or not _only_with_bridge(view),
 )
 WORKLOADS = Question(
@@ -228,7 +207,7 @@ WORKLOADS = Question(
 )
 NAME = Question(
     **row("NAME"),
-    default=lambda view: view.slurm.cluster or "slurm" if view.kind == "slurm" else view.kind,
+    default=lambda view: (view.slurm.cluster if view.is_slurm else None) or view.kind,
     clear=lambda _: True,
     check=lambda _, value: None if str(value).strip() else "write any name",
 )

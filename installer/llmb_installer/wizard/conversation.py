@@ -14,6 +14,7 @@ from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
 from llmb.workload import needs, spec
 from llmb_installer.answers import NOTHING, given, read_answers, with_layer
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.site import settle, site_of
 from llmb_installer.steps import Plugins
@@ -22,7 +23,6 @@ from llmb_installer.wizard.question import Option, Question, View
 from llmb_installer.wizard.walk import current_values, walk
 
 SOURCE = "your answers"
-RUNAI_SECRET = "APP_SECRET"
 _WELCOME = "Press Enter to accept the default, Ctrl-C to stop; nothing is written until you confirm the plan."
 _STOPPED = "Stopped: nothing was installed or changed."
 _KEPT = "When you run the same command again, your previous answers become the defaults."
@@ -119,7 +119,7 @@ class _Conversation:
 
     def agree(self, document: Document) -> Asked:
         """Ask, review and show the plan, until the user confirms or stops."""
-        base = View(detected=self.detected, workloads=self.plugins.workloads(), data=document.data)
+        base = View(detected=self.detected, workloads=self.plugins.workloads(), data=document.data, types=all_types())
         earlier, held = _load_draft(self.environ), Tokens()
         while True:
             answered = with_layer(document, walk(base, self.chosen, prompts.ask, earlier), SOURCE)
@@ -239,7 +239,7 @@ def needed_secrets(document: Document, plugins: Plugins) -> dict[str, list[str]]
         found = {key: plugins.setup(known[key], site) or needs.Needs() for key in keys}
     except LlmbError:  # the plan reports it, with its fix
         return {}
-    names: dict[str, list[str]] = {RUNAI_SECRET: ["Run:ai"]} if answers.cluster_type == "runai" else {}
+    names: dict[str, list[str]] = {name: [answers.of_type.shown] for name in answers.of_type.secrets}
     for key, own in found.items():
         for need in own.needs:
             secret = need.secret if isinstance(need, needs.HubAsset) else None

@@ -7,7 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from llmb.text import yamlfile
+from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import own_types, undetermined
+from llmb.config.slurm import SlurmConfig
+from llmb.config.traits import ClusterTraits
+from llmb.text import typed, yamlfile
 from llmb.workload import gpus, spec
 from llmb.workload.bridge import bridge_sizes
 from llmb_installer.answers import given, joined, nested, value_at
@@ -17,11 +21,15 @@ from llmb_installer.detect.detected import Detected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads."""
+    """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads.
+
+    ``types``: the cluster types to choose from.
+    """
 
     detected: Detected
     workloads: Mapping[str, spec.Workload]
     data: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[str, ClusterType] = field(default_factory=own_types)
 
     def at(self, key: str) -> Any:
         """The answer at a dotted key; None without one."""
@@ -46,6 +54,25 @@ class View:
         return str(self.at("cluster_type"))
 
     @property
+    def of_type(self) -> ClusterType:
+        """The cluster type in the answers."""
+        return self.types.get(self.kind) or undetermined(self.kind)
+
+    @property
+    def traits(self) -> ClusterTraits:
+        """How workloads run on the cluster that the answers describe, as far as they can be read."""
+        key, schema = self.of_type.key, self.of_type.schema
+        own = self.at(key) if key is not None else None
+        if schema is None or not isinstance(own, dict):
+            return self.of_type.traits_of(None)
+        return self.of_type.traits_of(typed.read_in_part(schema, yamlfile.Document(name="", data=own))[0])
+
+    @property
+    def is_slurm(self) -> bool:
+        """Whether the answers have Slurm's section."""
+        return self.of_type.has(SlurmConfig)
+
+    @property
     def known_gpu_type(self) -> str:
         """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))
@@ -63,7 +90,7 @@ class View:
     @property
     def uses_images(self) -> bool:
         """Whether jobs run in images."""
-        return self.kind == "runai" or (self.kind == "slurm" and self.at("slurm.container") != "none")
+        return self.traits.uses_images
 
 
 @dataclass(frozen=True, slots=True)

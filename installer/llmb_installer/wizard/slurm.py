@@ -11,7 +11,7 @@ from llmb_installer.wizard.question import Option, Question, View, row
 
 
 def _is_slurm(view: View) -> bool:
-    return view.kind == "slurm"
+    return view.is_slurm
 
 
 def _has_gpus(partition: Partition) -> bool:

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks the questions in order, except those whose answer is given or clear."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from llmb_installer.answers import joined
-from llmb_installer.wizard import common, slurm
+from llmb_installer.wizard import common, slurm, type_questions
 from llmb_installer.wizard.question import Question, View
 
 QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
     common.FOLDER,
-    common.BASE_URL,
-    common.PROJECT,
-    common.PVC,
-    common.APP_ID,
     slurm.PARTITION,
     slurm.NAMED_PARTITION,
     common.GPU_TYPE,
@@ -34,6 +30,17 @@ QUESTIONS: tuple[Question, ...] = (
     common.NAME,
 )
 
+_FIRST = QUESTIONS.index(common.FOLDER) + 1  # the questions of the cluster types come after these
+
+
+def questions(view: View) -> Iterator[Question]:
+    """Every question in order; those of a cluster type only while it is the chosen one."""
+    yield from QUESTIONS[:_FIRST]
+    for kind in view.types.values():
+        yield from type_questions.of(kind)
+    yield from QUESTIONS[_FIRST:]
+
+
 Prompt = Callable[[Question, View, Any], Any]
 
 
@@ -44,7 +51,7 @@ def walk(base: View, chosen: dict[str, Any], prompt: Prompt, earlier: dict[str, 
     whose answer no longer fits. ``earlier`` holds answers of an interrupted conversation; they are the defaults.
     """
     view, layer = base, dict[str, Any]()
-    for question in QUESTIONS:
+    for question in questions(base):
         if not question.applies(view):
             continue
         if question.key not in chosen and question.is_given(base):
@@ -76,7 +83,7 @@ def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
 def current_values(base: View, chosen: dict[str, Any]) -> list[tuple[Question, View, Any]]:
     """Every question that applies, with its view and its current value; for the review."""
     view, found = base, []
-    for question in QUESTIONS:
+    for question in questions(base):
         if not question.applies(view):
             continue
         if question.key not in chosen and question.is_given(base):

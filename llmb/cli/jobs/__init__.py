@@ -1,58 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run jobs`: list, show, follow, cancel, retry and reconcile submitted runs."""
 
+from typing import Any
+
 import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context
-from llmb.cli.jobs import attempts, display
+from llmb.cli.jobs import attempts, details, log_output, runs_table
+from llmb.cli.jobs.filters import Filters, filter_options
 from llmb.errors import UsageError
 
 
 @click.group("jobs", cls=options.Group, invoke_without_command=True)
+@filter_options
 @click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @options.install_option
 @click.pass_context
-def group(click_context: click.Context, fmt: str | None) -> None:
+def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> None:
     """List, follow, cancel and retry runs (default: list)."""
     command = click_context.invoked_subcommand
     if command is None:
-        click_context.invoke(list_, fmt=fmt or "table", live=False)
-    elif fmt is not None:
-        message, hint = "--format before the command is only for the list", f"llmb-run jobs {command} --help"
+        click_context.invoke(list_, fmt=fmt or "table", **filters)
+    elif fmt is not None or Filters(**filters) != Filters():
+        message, hint = "options before the command are only for the list", f"llmb-run jobs {command} --help"
         raise UsageError(message, hint=hint, code="format-misplaced", key="format")
 
 
 @group.command("list")
-@click.option("--live", is_flag=True, help="Only runs that have not ended.")
+@filter_options
 @options.format_option
 @options.install_option
 @pass_context
-def list_(context: Context, live: bool, fmt: str) -> None:
-    """List every run and its state."""
-    display.list_runs(context, fmt, live=live)
+def list_(context: Context, /, fmt: str, **filters: Any) -> None:
+    """List runs with their states and results.
+
+    STATE may be several words with commas; ended is any end, failed any end but COMPLETED and CANCELLED.
+    """
+    runs_table.list_runs(context, fmt, Filters(**filters))
 
 
 @group.command("show")
 @click.argument("run")
-@click.option("--format", "fmt", type=click.Choice(["yaml", "json"]), default="yaml", help="Output format.")
+@click.option("--format", "fmt", type=click.Choice(["text", "json", "yaml"]), default="text", help="Output format.")
+@click.option("--script", is_flag=True, help="Print the job script as it was submitted.")
 @options.install_option
 @pass_context
-def show(context: Context, run: str, fmt: str) -> None:
-    """Show one run: its job, state, files and script."""
-    display.show(context, run, fmt)
+def show(context: Context, run: str, fmt: str, script: bool) -> None:
+    """Show one run: its job, state, result and files."""
+    if script:
+        details.show_script(context, run)
+    else:
+        details.show(context, run, fmt)
 
 
 @group.command("logs")
 @click.argument("run")
-@click.option("-f", "--follow", "follow_", is_flag=True, help="Follow the log until the run has ended.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until the run has ended.")
+@click.option("-n", "--lines", type=click.IntRange(min=1), metavar="N", help="Only the last N lines.")
+@click.option("--path", "only_path", is_flag=True, help="Print the path of the log alone.")
 @click.option("--batch", is_flag=True, help="Show the job script's output, not the training's.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last).")
 @options.install_option
 @pass_context
-def logs(context: Context, run: str, follow_: bool, batch: bool, attempt: int | None) -> None:
+def logs(context: Context, /, run: str, only_path: bool, **choice: Any) -> None:
     """Print the log of one run."""
-    display.print_log(context, run, attempt, follows=follow_, batch=batch)
+    chosen = log_output.LogChoice(**choice)
+    if only_path and (chosen.follows or chosen.lines):
+        message, hint = "--path prints no log, so --follow and --lines have no effect", "omit them, or --path"
+        raise UsageError(message, hint=hint, code="option-conflict", key="--path")
+    (log_output.print_path if only_path else log_output.print_log)(context, run, chosen)
 
 
 @group.command("wait")

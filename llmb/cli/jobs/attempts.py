@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from llmb.cli import progress
 from llmb.cli.context import Context, say
-from llmb.cli.jobs.display import NO_RUN
+from llmb.cli.jobs.runs_table import NO_RUN
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results import results_of
 from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit
@@ -163,7 +163,7 @@ def _able(
     able = [run for run, own in zip(runs, wrong, strict=True) if not own] if seen else []
     if not able or cluster.preflight([one.launch for one, own in zip(next_, wrong, strict=True) if not own]):
         error = PreflightError(list(dict.fromkeys(faults)))
-        other = "--slurm-arg KEY=VALUE gives another value, " if context.config.cluster_type == "slurm" else ""
+        other = "--slurm-arg KEY=VALUE gives another value, " if context.config.traits.sbatch_options else ""
         error.hint = f"nothing was submitted; {other}--force skips the checks"
         raise error
     for launch, own in seen:

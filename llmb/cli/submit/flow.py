@@ -8,7 +8,7 @@ from llmb import __version__
 from llmb.cli.context import Context, say
 from llmb.cli.progress import follow
 from llmb.cli.results import judged, print_report, results_of
-from llmb.cli.submit import announce, preview, resume
+from llmb.cli.submit import announce, cost, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
@@ -58,7 +58,7 @@ def run(
         return _submit(context, items, options, force=overrides.force, failed=bool(faults))
     if options.resume:
         items = list(resume.rest_of(context, items, dry_run=True).items)
-    preview.show(context, items, options.fmt)
+    preview.show(context, cost.within(context, items, options.budget), options.fmt)
     return 1 if faults else 0
 
 
@@ -80,7 +80,7 @@ def _plan(
         message = "an option is for profiled jobs, but no job is profiled"
         raise UsageError(message, hint="add --profile", code="not-profiled", key="profile")
     # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
-    has_pmix = config.cluster_type != "slurm" or PMIX not in getattr(context.cluster, "lacks", ())
+    has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
     items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
         console.warn_once(NO_PMIX)
@@ -118,9 +118,10 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         with resume.resume_lock(context):
             rest = resume.rest_of(context, items, dry_run=False)
             before, under_way = rest.done, rest.live
-            outcome = _send(context, rest.items, options, force=force) if rest.items else Outcome()
+            chosen = _within_budget(context, rest.items, options)
+            outcome = _send(context, chosen, options, force=force) if chosen else Outcome()
     else:
-        outcome = _send(context, items, options, force=force)
+        outcome = _send(context, _within_budget(context, items, options), options, force=force)
     waits = options.wait and not outcome.left
     if not waits:
         announce.print_submitted(outcome.submitted, options.fmt)
@@ -135,6 +136,11 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
     results = results_of(context, [*before, *followed])
     code = print_report(judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
+
+
+def _within_budget(context: Context, items: Sequence[Prepared], options: SubmitOptions) -> Sequence[Prepared]:
+    with refusing(dry_run=False):
+        return cost.within(context, items, options.budget).items
 
 
 def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, force: bool) -> Outcome:

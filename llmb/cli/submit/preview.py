@@ -8,15 +8,14 @@ from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.cli.output import print_json_list, print_runs
+from llmb.cli.submit.cost import Chosen, estimate_data, estimates_of
 from llmb.errors import LlmbError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import torch_pretrain
-from llmb.planning.estimate import Alike, alike, describe, estimate
+from llmb.planning.estimate import JobEstimate, describe, total
 from llmb.planning.rules import NSYS, PROFILED
-from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
-from llmb.runs.state import COMPLETED
 from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
 from llmb.text.tables import Column, escape, shorten
@@ -49,11 +48,16 @@ def job_data(job: Job) -> dict[str, Any]:
     return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit), **own}
 
 
-def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
+def show(context: Context, chosen: Chosen, fmt: str) -> None:
     """Print the jobs of a dry run."""
+    items = chosen.items
     if fmt == "json":
         cluster, config = context.cluster, context.config
-        print_json_list("jobs", (_with_script(item, preview(item, cluster, config)) for item in items))
+        estimates = estimates_of(context, [item.job for item in items])
+        data = (
+            _with_script(item, preview(item, cluster, config), one) for item, one in zip(items, estimates, strict=True)
+        )
+        print_json_list("jobs", data, {} if chosen.budget is None else {"budget": chosen.budget})
     else:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
@@ -87,15 +91,16 @@ def show(context: Context, items: Sequence[Prepared], fmt: str) -> None:
         _totals(context, items)
 
 
-def _with_script(item: Prepared, script: str | None) -> dict[str, Any]:
-    """A job's data with its script; its switches, its framework and what plugins change where it has any."""
+def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[str, Any]:
+    """A job's data with script and estimate; its switches, its framework and what plugins change where it has any."""
     job = item.job
     more: dict[str, Any] = {"switches": given_switches(job.switches)}
     if job.framework == BRIDGE:
         more |= {"framework": job.framework, "release": job.release, "rows_of": job.rows_of}
         more["dotted"] = dict(job.dotted)
     more["changed_by"] = item.launch.changed_by if item.launch is not None else {}
-    return {**job_data(job), "script": script, **{name: value for name, value in more.items() if value}}
+    more = {name: value for name, value in more.items() if value}
+    return {**job_data(job), "script": script, "estimate": estimate_data(cost), **more}
 
 
 def changed_by_plugins(items: Sequence[Prepared]) -> Iterator[str]:
@@ -223,13 +228,7 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
             launches.append(launch_of(item, config))
         except LlmbError as error:
             yield f"a submission would fail: {error.message}" + (f" ({error.hint})" if error.hint else "")
-    if config.cluster_type == "runai" and config.runai is not None:
-        from llmb.clusters.runai import runai_checks  # pods get secrets from Kubernetes, not from this shell
-
-        faults = runai_checks.faults_of_secrets(launches, config, config.runai)
-    else:
-        faults = checks.faults_of_secrets(launches, os.environ)
-    for fault in faults:
+    for fault in checks.secrets_at(context.cluster, launches, os.environ):
         yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
     for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
         if not checks.matches(pattern):
@@ -240,8 +239,8 @@ def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """Print the totals, and the workloads that are not installed."""
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
-    found = estimate(jobs, _past(context, jobs), lambda key: context.figures([key]))
-    say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {describe(found, unit)}")
+    found = describe(total(jobs, estimates_of(context, jobs)), unit)
+    say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {found}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
         say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
     for text in dict.fromkeys(filter(None, map(_profile_of, items))):
@@ -265,14 +264,3 @@ def _profile_of(item: Prepared) -> str | None:
     if launch.program.module == torch_pretrain.PROGRAM:
         return f"profiled by torch: {steps}, every rank, into <name>/{torch_pretrain.PROFILE_FOLDER}/"
     return None
-
-
-def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:
-    """The mean seconds of the completed runs of these experiments on this install."""
-    took: dict[Alike, list[float]] = {}
-    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
-        for run in store.runs_of(context.config, workload, name):
-            seen = store.seen_state(run)
-            if seen is not None and seen.state == COMPLETED and seen.started is not None and seen.ended is not None:
-                took.setdefault(alike(run.job), []).append(seen.ended - seen.started)
-    return {key: sum(seconds) / len(seconds) for key, seconds in took.items()}

@@ -77,6 +77,11 @@ class RunaiCluster:
             faults.append(as_fault(error))
         return list(dict.fromkeys(faults))
 
+    def faults_of_secrets(self, launches: Sequence[Launch]) -> list[Fault]:
+        """The secrets that these launches lack: pods get them from Kubernetes, not from this shell."""
+        runai = self.config.runai
+        return [] if runai is None else [*runai_checks.faults_of_secrets(launches, self.config, runai)]
+
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The script of ``launch``, with the request at its top. Pure. Raises UsageError for what bash cannot take."""
         return pod_script.render(launch, stamp, self._setting, f"launch_{launch.name}")

@@ -34,7 +34,7 @@ def chosen_release(settings: Mapping[str, str]) -> str:
 def needs(table: BridgeTable, site: Site) -> Needs:
     """The image, or an environment if there are no containers; and the gated files of the sizes that need them."""
     release = releases()[chosen_release(site.settings)]
-    has_image = site.container or site.cluster_type == "runai"
+    has_image = site.container or site.runs.pulls_images
     found: list[Need] = [Image(reference=release.image) if has_image else venv(release)]
     hubs = [size.hub for size in table.sizes.values() if size.hub is not None]
     assets = (HubAsset(repository=hub, files=(CONFIG,), secret=HF_TOKEN) for hub in dict.fromkeys(hubs))

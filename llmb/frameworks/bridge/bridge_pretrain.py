@@ -74,7 +74,7 @@ def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
     ranks = job.switches.profile_ranks or PROFILE_RANKS
     profiled = wrappers.profiled_ranks(ranks, job.scale)
     sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
-    return bound, wrappers.nsight(ranks, sampling, slurm=site.cluster_type == "slurm")
+    return bound, wrappers.nsight(ranks, sampling, slurm=site.runs.slurm_variables)
 
 
 def to_text(values: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
     from llmb.workload.bridge import bridge_sizes
 
     choice = site.settings.get("framework", "auto")
-    if workload.bridge is None or site.cluster_type == "local" or site.gpu_type == "cpu":
+    if workload.bridge is None or site.runs.trains == "torch" or site.gpu_type == "cpu":
         return False, True
     if choice == "auto":
         sizes = workload.sizes.values()

@@ -62,10 +62,10 @@ def needs(workload: Workload, site: Site) -> Needs | None:
     torch program for sizes without a NeMo recipe. On a local cluster and without GPUs, only the torch environment. A
     workload that trains no model needs nothing but its image: its plugin's setup says what else.
     """
-    in_image = site.cluster_type != "local" and (site.container or site.cluster_type == "runai")
+    in_image = site.runs.uses_images and (site.container or site.runs.pulls_images)
     if not workload.is_training and not in_image:
         return Needs()
-    if site.cluster_type == "local":
+    if site.runs.trains == "torch":
         return torch_pretrain.needs(site)
     if in_image:
         found: list[Need] = [Image(reference=workload.image)] if workload.image else []

@@ -19,7 +19,7 @@ ARCHITECTURES = ("llama", "nemotron", "nemotronh")  # as llmb_workloads.models b
 PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json", "torch_profile"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo uses
 SEED = 1234
-TINY, RUNAI = "tiny", "runai"
+TINY = "tiny"
 VENV = "torch"
 PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.torch_pretrain
 ARCHITECTURE_UNKNOWN = "architecture-unknown"
@@ -35,11 +35,11 @@ def needs(site: Site) -> Needs:
 
 
 def applies(job: Job, site: Site) -> bool:
-    """Whether this program runs ``job``: every job of a local cluster; on Slurm and Run:ai only size ``tiny``."""
+    """Whether this program runs ``job``: size ``tiny``, and every job where torch trains all models."""
     training = job.training
     is_tiny = training is not None and training.tp * training.pp * training.cp == 1
     is_tiny = is_tiny and job.model_size == TINY and job.dtype in DTYPES
-    return site.cluster_type == "local" or (site.cluster_type in (RUNAI, "slurm") and is_tiny)
+    return site.runs.trains == "torch" or is_tiny
 
 
 def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
@@ -73,7 +73,7 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
         message = f"{name}: the torch program trains dense models with query groups, not '{own[0]}'"
         raise UsageError(message, hint="remove it from this size", code="model-unsupported", key=own[0])
     _check_switches(job, site)
-    in_pod, in_image = site.cluster_type == RUNAI, site.cluster_type == "slurm" and site.container
+    in_pod, in_image = site.runs.pulls_images, site.runs.runs_in == "image-file" and site.container
     venv = site.venvs.get(VENV, site.venv) if not in_image else None  # an image has its own Python
     if (in_pod or in_image) and venv is None and not own_image:
         also = f", or {_own_venv(job)} an environment on the volume" if in_pod else ""
@@ -103,7 +103,7 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
 def _fix(job: Job, site: Site) -> str:
     """The fix for an environment without the program's packages, such as that of NeMo."""
     also = f"set {_own_venv(job)} in cluster_config.yaml to another environment"
-    if site.cluster_type == RUNAI:  # llmb-install makes no environments for Run:ai
+    if site.runs.pulls_images:  # llmb-install makes no environments there
         return also
     return f"llmb-install add {job.workload} makes an environment, or {also}"
 

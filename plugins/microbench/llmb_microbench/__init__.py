@@ -23,7 +23,7 @@ def llmb_workload() -> "api.Workload":
 @api.hookimpl
 def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
     """The image where ranks run in containers; else the environment that training of size tiny has too."""
-    if site.container or site.cluster_type == "runai":
+    if site.container or site.runs.pulls_images:
         return api.Needs(needs=(api.Image(reference=str(workload.image)),))
     # Needs with equal content are one: without transformers, llmb would install a second torch.
     pins = tuple(f"{name}=={site.settings[name]}" for name in ("torch", "transformers") if name in site.settings)
@@ -33,7 +33,7 @@ def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
 @api.hookimpl
 def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
     """One process for each GPU, or CPU rank, with the program staged in the run's folder."""
-    in_pod, in_container = site.cluster_type == "runai", site.cluster_type == "slurm" and site.container
+    in_pod, in_container = site.runs.pulls_images, site.runs.runs_in == "image-file" and site.container
     venv = site.venvs.get(_VENV, site.venv) if not in_container else None  # an image has its own Python
     given = {"case": job.model_size, "dtype": job.dtype, "steps": str(job.max_steps), **job.parameters}
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == "cpu" else {}  # the program uses any GPU that it sees

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from llmb import api
 
+_TORCH = "llmb_workloads.torch_pretrain"
+
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
@@ -18,7 +20,7 @@ def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
 
     The torch program and Megatron-Bridge compute them correctly.
     """
-    if run.cluster_type == "local" or run.job.framework == "bridge":
+    if run.launch.program.module == _TORCH or run.job.framework == "bridge":
         return None
     note = "TFLOPS_per_GPU is omitted: NeMo 2 computes it wrongly for hybrid models"
     return api.ParseSpec(tflops_valid=False, tflops_note=note)

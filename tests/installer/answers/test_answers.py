@@ -325,7 +325,7 @@ def test_a_fault_is_placed_at_its_layer() -> None:
 def test_every_key_is_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "install.md").read_text("utf-8")
     for field in (*dataclasses.fields(Answers), *dataclasses.fields(Versions), *dataclasses.fields(ImageAnswers)):
-        assert f"`{field.name}`" in page, field.name
+        assert f"`{field.name}`" in page or "internal" in field.metadata, field.name
 
 
 def test_a_layer_without_a_file() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llmb.config.own_types import own_types, read_mount
 from llmb_installer.detect.detected import (
     Damaged,
     Detected,
@@ -15,7 +16,6 @@ from llmb_installer.detect.detected import (
     detect,
     find_installed,
     find_runai,
-    read_mount,
 )
 from llmb_installer.detect.machine import MachineFound, file_system_of, find_folder, find_machine, is_shared
 from llmb_installer.detect.scheduler import SlurmFound
@@ -91,11 +91,11 @@ def detected(**fields: object) -> Detected:
         ({"slurm": SlurmFound()}, "slurm"),
         ({"slurm": SlurmFound(fault="Slurm does not answer")}, "slurm"),
         ({"slurm": SlurmFound(fault="no configuration", is_configured=False)}, "local"),
-        ({"runai": RunaiFound(base_url="https://h/api/v1")}, "runai"),
+        ({"environ": {"BASE_URL": "https://h/api/v1"}}, "runai"),
     ],
 )
 def test_the_likely_cluster_type(fields: dict[str, object], kind: str) -> None:
-    assert detected(**fields).cluster_type == kind
+    assert detected(**fields).likely_type(own_types()) == kind
 
 
 def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None:

@@ -12,7 +12,7 @@ from llmb.clusters.slurm.partitions import read
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
-from llmb_installer.detect.detected import Detected, RunaiFound
+from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard import common
@@ -39,7 +39,7 @@ BIG = SlurmFound(
     pyxis=True,
     mpi=("pmix", "pmi2"),
 )
-RUNAI = RunaiFound(base_url="https://h/api/v1", project="p", pvc=("w", "/w", "c"), app_id="me")
+RUNAI = {"BASE_URL": "https://h/api/v1", "PROJECT_NAME": "p", "CUSTOM_MOUNT": "w:/w:c", "APP_ID": "me"}
 
 
 def detected_in(tmp_path: Path, **fields: Any) -> Detected:
@@ -187,7 +187,7 @@ def test_nodes_of_another_architecture_build_on_a_node(tmp_path: Path, workloads
 
 def test_runais_variables_are_the_defaults(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     prompt = Prompt()
-    answers = run(detected_in(tmp_path, runai=RUNAI), workloads, prompt)
+    answers = run(detected_in(tmp_path, environ=RUNAI), workloads, prompt)
     assert prompt.asked[2:6] == ["runai.base_url", "runai.project", "runai.pvc", "runai.app_id"]
     assert answers.runai is not None
     assert (answers.runai.pvc.path, answers.runai.app_id, answers.gpu_type) == ("/w", "me", "h100")
@@ -216,7 +216,7 @@ def test_given_answers_are_not_asked_for(tmp_path: Path, workloads: dict[str, Wo
 
 
 def test_a_change_asks_only_the_questions_it_opens(tmp_path: Path, workloads: dict[str, Workload]) -> None:
-    detected, chosen = detected_in(tmp_path, slurm=BIG, runai=RUNAI), dict[str, Any]()
+    detected, chosen = detected_in(tmp_path, slurm=BIG, environ=RUNAI), dict[str, Any]()
     run(detected, workloads, Prompt(), chosen=chosen)
     chosen["slurm.container"] = "none"
     second = Prompt()
@@ -335,7 +335,7 @@ def test_the_texts_of_all_questions(
     tmp_path: Path, workloads: dict[str, Workload], wording: Callable[..., None]
 ) -> None:
     """With the choices on a large Slurm cluster, and on Run:ai."""
-    for fields, data in (({"slurm": BIG}, {}), ({"runai": RUNAI}, {"cluster_type": "runai", "gpu_type": "h100"})):
+    for fields, data in (({"slurm": BIG}, {}), ({"environ": RUNAI}, {"cluster_type": "runai", "gpu_type": "h100"})):
         base = View(detected=detected_in(tmp_path, **fields), workloads=workloads, data=data)
         lines = []
         for question, view, value in current_values(base, {}):

@@ -44,7 +44,7 @@ EVERY_HOOK = (
 from dataclasses import dataclass
 import click
 from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
-from llmb.clusters.base import ClusterType
+from llmb.config.cluster_type import ClusterType
 
 @dataclass(frozen=True)
 class Settings:
@@ -148,8 +148,8 @@ BROKEN = {
     "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
     "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands returned None"),
     "cluster_taken": (
-        HOOK + "from llmb.clusters.base import ClusterType\n"
-        "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create=None)]",
+        HOOK + "from llmb.config.cluster_type import ClusterType\n"
+        "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create='a:b')]",
         "llmb already has the cluster type 'local'",
     ),
     "command_taken": (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmb.cli import results as judged
+from llmb.cli import reading
 from llmb.errors import LlmbError
 from llmb.results import summary
 from llmb.results.recorded import result_of_run
@@ -32,7 +32,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         found.append(record.id)
         return result_of_run(record, *rest, **more)
 
-    monkeypatch.setattr(judged, "result_of_run", counted)
+    monkeypatch.setattr(reading, "result_of_run", counted)
     return found
 
 

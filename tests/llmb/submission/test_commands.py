@@ -197,7 +197,7 @@ def test_retry_shows_why_and_makes_another_attempt(
     done = llmb("jobs", "retry", "--failed", "--wait")
     assert done.returncode == 0, done.stderr
     assert [run.attempt for run in runs()] == [2] * 6
-    shown: dict[str, Any] = yaml.safe_load(llmb("jobs", "show", first.id).stdout)
+    shown: dict[str, Any] = yaml.safe_load(llmb("jobs", "show", first.id, "--format", "yaml").stdout)
     assert (shown["attempt"], shown["state"], shown["before"][0]["state"]) == (2, COMPLETED, FAILED)
     assert llmb("results").returncode == 0
     run_wording("jobs retry", llmb("jobs", "retry", "--failed").stderr)

@@ -72,7 +72,7 @@ def test_the_fix_is_shown_wherever_the_run_is(
     done = llmb(*ONE, 8)
     (run,) = runs()
     run_wording("single", done.stderr)
-    shown = yaml.safe_load(llmb("jobs", "show", run.id).stdout)
+    shown = yaml.safe_load(llmb("jobs", "show", run.id, "--format", "yaml").stdout)
     assert (shown["state"], shown["fix"]) == (FAILED, ASK)
     assert "no such account" in shown["reason"]
     printed = llmb("explain", run.id).stdout

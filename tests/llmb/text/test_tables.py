@@ -167,3 +167,15 @@ def test_a_folded_table_loses_no_character(texts: list[tuple[str, str]], width: 
     for place in (0, 1):
         for char in ("ab", "cd")[place]:
             assert text.count(char) == sum(pair[place].count(char) for pair in texts)
+
+
+@pytest.mark.parametrize("name", ["host_to_device_v2", "a_long_size_of_thirty_letters_"])
+def test_a_name_stays_whole_where_other_columns_can_fold(name: str) -> None:
+    types = ", ".join(["a100", "h100", "h200", "b200", "b300", "gb200", "gb300"])
+    columns = [Column(key="workload", whole=True), Column(key="size", whole=True)]
+    columns += [Column(key=key) for key in ("gpus", "dtypes", "here")]
+    row = {"workload": "pretrain_nemotron4", "size": name, "gpus": types, "dtypes": types, "here": "no row for h200"}
+    lines = render(columns, [row], "table", width=80).splitlines()
+    assert name in lines[2]
+    assert all(word in "\n".join(lines) for word in row["gpus"].split(", "))
+    assert max(map(len, lines)) <= 80

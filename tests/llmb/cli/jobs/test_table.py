@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.cli.jobs.display import table_of
+from llmb.cli.jobs.outcomes import FIELDS as OUTCOME
+from llmb.cli.jobs.runs_table import table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
 from llmb.text.narrow import fit
 
@@ -43,6 +44,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "ran": None,
         "reason": None,
         "parameters": {},
+        **dict.fromkeys(("workload", "model_size", "dtype", "gpu_type", "scale", *OUTCOME)),
         **changes,
     }
 

@@ -2,12 +2,14 @@
 """Tests that a log is printed as it is, but for what would move a terminal's cursor or colour it."""
 
 import io
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from llmb.cli.jobs.display import tail
+from llmb.cli.jobs.log_output import start_of_last_lines, tail
 
 TRACEBACK = "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two  blanks\n\nValueError: bad\n"
 
@@ -56,3 +58,25 @@ def test_a_log_that_grows_in_the_midst_of_a_sequence(tmp_path: Path, monkeypatch
     assert tail(path, out, ended=ended)
     assert [text.split("  ") for text in seen] == [["", "a"], ["", "ab"], ["", "ab\n", "c"]]
     assert out.getvalue().split("  ") == ["", "ab\n", "cé"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100, 5000])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_lines_are_those_of_tail(tmp_path: Path, count: int, end: str) -> None:
+    """tail(1) of coreutils is the judge; the lines are together longer than what is read at once."""
+    path = tmp_path / "log"
+    path.write_text("\n".join(f"line {number} {'x' * (number % 200)}" for number in range(2000)) + end)
+    program = shutil.which("tail")
+    assert program is not None
+    wanted = subprocess.run([program, "-n", str(count), path], capture_output=True, check=True).stdout
+    assert path.read_bytes()[start_of_last_lines(path, count) :] == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "last"), [(b"", 3, b""), (b"a\r\nb\r\n", 1, b"b\r\n"), (b"1\r2\r3", 2, b"2\r3")]
+)
+def test_a_progress_bar_has_lines(tmp_path: Path, content: bytes, count: int, last: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    assert content[start_of_last_lines(path, count) :] == last
+    assert start_of_last_lines(tmp_path / "gone", count) == 0

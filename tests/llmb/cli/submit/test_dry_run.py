@@ -44,6 +44,7 @@ FIELDS = [
     "image",
     "experiment_name",
     "script",
+    "estimate",
 ]
 
 IMAGE = "nvcr.io/nvidia/nemo:25.04.01"
@@ -203,6 +204,7 @@ def test_a_job_of_each_workload_on_h100(
     (job,) = dry("single", "-w", workload, "-s", size, "--dtype", dtype, "--scale", scale, "--install", install)
     assert list(job) == FIELDS
     assert job.pop("script") is None or isinstance(job, dict)
+    assert set(job.pop("estimate")) == {"gpu_hours", "from", "release"}
     assert job == {
         "workload": workload,
         "model_size": size,
@@ -257,7 +259,7 @@ def test_nothing_but_data_on_stdout(
         assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
     else:
         rows = list(csv.DictReader(io.StringIO(done.stdout)))
-        assert list(rows[0]) == FIELDS[:-1]
+        assert list(rows[0]) == FIELDS[:-2]
         assert [row["repeat"] for row in rows] == ["1", "2", "3"]
 
 

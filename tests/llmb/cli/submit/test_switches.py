@@ -63,7 +63,7 @@ def test_all_of_them_at_once(jobs: Jobs, cluster: Cluster) -> None:
     name = "pretrain_llama3.1_405b_bf16_gpus1024_tp8_pp8_cp2_vp8_mbs1_gbs1024_steps30_hub_nsys"
     assert (job["experiment_name"], job["max_steps"], job["gbs"], job["time_limit"]) == (name, 30, 1024, "02:00:00")
     assert job["image"] == "nvcr.io/nvidia/nemo:25.09"
-    assert list(job)[-2:] == ["script", "switches"]
+    assert list(job)[-3:] == ["script", "estimate", "switches"]
     assert job["switches"] == {
         "tokenizer": "hub",
         "profile_start": 20,

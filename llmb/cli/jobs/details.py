@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shows one run: as a page for people, as data for programs, or the job script as it was submitted."""
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from llmb.cli.context import Context, completed
+from llmb.cli.jobs.outcomes import outcome_data, outcomes
+from llmb.cli.results import states_of
+from llmb.cli.submit.preview import job_data
+from llmb.errors import LlmbError
+from llmb.results.result import Result
+from llmb.results.table import figure
+from llmb.runs.record import RunRecord
+from llmb.runs.state import JobState
+from llmb.system import console
+from llmb.system.secrets import is_secret_name
+from llmb.text.tables import ANY_WIDTH, escape, output_width, to_json
+from llmb.text.times import clock, day_and_time, iso
+
+_WIDEST, _LABEL = 100, 12  # characters of a line, and of the labels before it
+_TRAINING = ("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga")
+_UNUSUAL = ("ep", "etp")  # shown where they are above 1
+
+
+def show(context: Context, name: str, fmt: str) -> None:
+    """Print one run: its job, state, result, files and environment."""
+    run = context.runs((name,))[0]
+    states = states_of(context, [run])
+    state = states[run.id]
+    result = outcomes(context, [run], states)[0].get(run.id)
+    if fmt == "text":
+        console.echo(completed("\n".join(page(run, state, result))))
+        return
+    data = _data(run, state, result)
+    console.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+
+
+def show_script(context: Context, name: str) -> None:
+    """Print the job script of a run as it was submitted. Raises LlmbError where its file cannot be read."""
+    run = context.runs((name,))[0]
+    try:
+        console.echo(run.script.read_text(encoding="utf-8"), nl=False)
+    except OSError as error:
+        message = f"the script of {run.id} cannot be read: {run.script}: {error.strerror}"
+        hint = "the same job with --dry-run --format json shows what would be sent"
+        raise LlmbError(message, hint=hint, code="script-unreadable", key=run.id, value=str(run.script)) from error
+
+
+def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:
+    before = [
+        {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
+        for one in run.history
+    ]
+    return {
+        "id": run.id,
+        "scheduler_id": run.scheduler_id,
+        "attempt": run.attempt,
+        "before": before,
+        "state": state.state,
+        "reason": state.reason or None,
+        "fix": state.fix or None,
+        "exit_code": state.exit_code,
+        "submitted": iso(run.submitted_at),
+        "started": iso(state.started),
+        "ended": iso(state.ended),
+        "directory": str(run.directory),
+        "log": str(run.log),
+        "script": str(run.script),
+        "result": outcome_data(result),
+        "job": job_data(run.job),
+        "environment": dict(run.launch.environment),
+    }
+
+
+def page(run: RunRecord, state: JobState, result: Result | None) -> Iterator[str]:
+    """The lines of the page for people, wrapped at the terminal's width; paths are never broken."""
+    yield from textwrap.wrap(escape(run.job.experiment_name), _width(), break_on_hyphens=False)
+    for label, text in _facts(run, state, result):
+        yield from _entry(label, text)
+    if run.launch.environment:
+        yield ""
+        yield "Environment"
+        for name, value in run.launch.environment.items():
+            yield f"  {name}={'***' if is_secret_name(name) else escape(value)}"
+    yield ""
+    yield f"log: llmb-run jobs logs {run.id}    script: llmb-run jobs show {run.id} --script"
+    if state.is_end:
+        yield f"figures and causes: llmb-run explain {run.id}"
+
+
+def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[tuple[str, str]]:
+    """Labels and texts, grouped by empty labels."""
+    attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
+    yield "id", run.id + attempt + (f", job {run.scheduler_id} of the scheduler" if run.scheduler_id else "")
+    yield "state", state.state + (f", exit code {state.exit_code}" if state.exit_code is not None else "")
+    yield "reason", escape(state.reason)
+    yield "hint", escape(state.fix)
+    yield "result", _result(result)
+    yield "times", _times(run, state)
+    for number, one in enumerate(run.history, 1):
+        yield f"attempt {number}", ", ".join(filter(None, [one.state.state, escape(one.state.reason)]))
+    yield "", ""
+    job = run.job
+    yield "job", f"{job.workload} {job.model_size}, {job.dtype}, {job.max_steps} steps, repeat {job.repeat}"
+    yield "GPUs", f"{job.scale} {job.gpu_type}: {job.nodes} x {job.gpus_per_node}, limit {clock(job.time_limit)}"
+    yield "training", _training(run)
+    yield "parameters", " ".join(f"{name}={value}" for name, value in job.parameters.items())
+    yield "image", job.image or ""
+    yield "", ""
+    yield "folder", str(run.directory)
+    for label, path in (("log", run.log), ("script", run.script)):
+        yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
+
+
+def _result(result: Result | None) -> str:
+    """What was measured, in words: ``step_time 2.533 s, ratio 0.991 to release 25.04, PASS (n=1)``."""
+    if result is None:
+        return ""
+    own, verdict = result.metrics.value, result.verdict
+    parts = [f"{result.metrics.headline} {figure(result.metrics.headline, own.mean, own.unit)}"] if own else []
+    if verdict.ratio is not None and verdict.reference is not None:
+        parts.append(f"ratio {verdict.ratio:.3f} to release {verdict.reference.release}")
+    parts.append(f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word or result.status)
+    return ", ".join(parts)
+
+
+def _times(run: RunRecord, state: JobState) -> str:
+    parts = [
+        f"{label} {day_and_time(text)}"
+        for label, text in (
+            ("submitted", iso(run.submitted_at)),
+            ("started", iso(state.started)),
+            ("ended", iso(state.ended)),
+        )
+        if text is not None
+    ]
+    if state.started is not None and state.ended is not None:
+        parts.append(f"ran {clock(state.ended - state.started)}")
+    return ", ".join(parts)
+
+
+def _training(run: RunRecord) -> str:
+    """``tp 8, pp 8, ...`` of a job that trains a model."""
+    training = run.job.training
+    if training is None:
+        return ""
+    values: Mapping[str, int | None] = {name: getattr(training, name) for name in _TRAINING}
+    words = [f"{name} {value}" for name, value in values.items() if value and not (name in _UNUSUAL and value == 1)]
+    return ", ".join([*words, f"sequence {training.seq_length}", f"{training.num_layers} layers"])
+
+
+def _entry(label: str, text: str) -> list[str]:
+    """The lines of one label with its text; none for an empty text, an empty line for an empty label."""
+    if not label:
+        return [""]
+    if not text:
+        return []
+    indent = " " * (_LABEL + 2)
+    wrapper = textwrap.TextWrapper(
+        _width(),
+        initial_indent=f"  {label:{_LABEL}}",
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapper.wrap(text)
+
+
+def _width() -> int:
+    width = output_width()
+    return 80 if width == ANY_WIDTH else min(width, _WIDEST)

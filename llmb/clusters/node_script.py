@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For cluster types of plugins: a job's script that runs on each of its nodes, and the state that its files show.
+
+The ranks run in a Python environment. Each node that the scheduler gives the job runs the same script; it starts once,
+however often the job was submitted. SIGTERM ends the job.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+from llmb.clusters import bashscript, rank_command
+from llmb.clusters.bashscript import bash
+from llmb.config import ClusterConfig
+from llmb.runs import programs
+from llmb.runs.launch import Launch, Stamp
+from llmb.runs.record import RunRecord
+from llmb.runs.state import CANCELLED, COMPLETED, FAILED, RUNNING, TIMEOUT, JobState
+
+TIMED_OUT, STOPPED = 124, 143  # exit codes: of a run that its limit ended, and of one that was stopped by SIGTERM
+_FIRST_PORT, _PORTS = 20000, 10000
+
+# The folder may be shared by nodes: the first one to create the file owns this part of the run.
+_FIRST_ACT = """\
+mkdir -p "$llmb_work" || exit 1
+if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
+    echo "node $llmb_node of this run was started before, or $llmb_run cannot be written: a run starts once" >&2
+    exit 1
+fi
+"""
+_ID = """\
+if (( llmb_node == 0 )); then
+    printf '%s\\n' "$llmb_job" "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+        mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
+fi
+"""
+_OUTPUT = """\
+exec >> "$llmb_batch" 2>&1
+cd "$llmb_work" || exit 1
+"""
+_READY = """\
+    : > "$llmb_run/.ready"
+fi
+until [[ -e $llmb_run/.ready ]]; do sleep 0.2; done
+"""
+# Each rank is a process group of its own, so that all that it starts ends with it.
+_RANKS = """\
+llmb_stop() { for llmb_pid in "${llmb_pids[@]}"; do kill "-$1" -- "-$llmb_pid"; done 2> /dev/null; }
+llmb_code=0 llmb_stopped=
+llmb_end() {
+    [[ ! $llmb_stopped ]] || return
+    llmb_stopped=$SECONDS llmb_code=$1
+    echo "$2"
+    llmb_stop TERM
+}
+trap 'llmb_end 143 "stopped by a signal"' TERM INT HUP
+llmb_one() {
+    export RANK=$(( llmb_node * llmb_here + $1 )) LOCAL_RANK=$1
+    export LLMB_RANK=$RANK LLMB_NODE_RANK=$llmb_node LLMB_LOCAL_RANK=$1
+    shift
+    exec "$@" >> "$llmb_log" 2>&1
+}
+SECONDS=0 llmb_pids=()
+"""
+_WATCH = """\
+while (( ${#llmb_pids[@]} )); do
+    for llmb_index in "${!llmb_pids[@]}"; do
+        kill -0 "${llmb_pids[llmb_index]}" 2> /dev/null && continue
+        wait "${llmb_pids[llmb_index]}"
+        llmb_exit=$?
+        unset "llmb_pids[llmb_index]"
+        (( llmb_exit == 0 )) || llmb_end "$llmb_exit" "rank $llmb_index of node $llmb_node ended with $llmb_exit"
+    done
+    (( SECONDS < llmb_limit )) || llmb_end 124 "ran longer than its limit of $llmb_limit seconds"
+    for llmb_other in "$llmb_run"/.failed.*; do
+        [[ ! -s $llmb_other ]] || llmb_end "$(< "$llmb_other")" "node ${llmb_other##*.} has failed"
+    done
+    [[ ! $llmb_stopped ]] || (( SECONDS - llmb_stopped < 10 )) || llmb_stop KILL
+    sleep 0.2
+done
+if (( llmb_code != 0 )); then echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"; fi
+(( llmb_node == 0 )) || exit "$llmb_code"
+"""
+
+
+def node_script(
+    launch: Launch,
+    stamp: Stamp,
+    config: ClusterConfig,
+    *,
+    job: str,
+    node: str = "0",
+    master: str = "127.0.0.1",
+    head: Sequence[str] = (),
+) -> str:
+    """The bash script of ``launch``, with the scheduler's own lines ``head`` below the first. Pure.
+
+    ``job``: a bash word for the scheduler's id of the job, such as ``"$PBS_JOBID"``. A job of several nodes also has
+    ``node``, a word for this node's number from 0, and ``master``, one for the address of the first node. Secrets and
+    the variables of ``pass_environment`` come from the environment in which the script runs. Raises UsageError for what
+    bash cannot take.
+    """
+    digest = programs.digest()
+    variables = bashscript.environment(launch, stamp.id, str(programs.path(config.llmb_install, digest)))
+    here = launch.ranks_per_node
+    parts = [
+        "#!/bin/bash",
+        *head,
+        f"llmb_run={bash(stamp.place, always=True)}",
+        f"llmb_work={bash(stamp.work(launch.name), always=True)}",
+        f"llmb_job={job} llmb_node={node}",
+        f'llmb_batch="$llmb_work"/{bash(f"sbatch_{launch.name}.out")}',
+        f'llmb_log="$llmb_work"/{bash(f"log-{launch.name}.out")}',
+        bashscript.UMASK + _FIRST_ACT + _ID + _OUTPUT + "if (( llmb_node == 0 )); then",
+        *(f"    {line}" for line in bashscript.write_files(launch)),
+        _READY.rstrip("\n"),
+        "",
+        *(f"export {name}={value}" for name, value in variables.items()),
+        f"export WORLD_SIZE={here * launch.nodes} LOCAL_WORLD_SIZE={here} MASTER_ADDR={master}",
+        f"export MASTER_PORT={_FIRST_PORT + zlib.crc32(stamp.id.encode()) % _PORTS}",
+        bashscript.THREADS.rstrip("\n"),
+        f"llmb_here={here} llmb_limit={launch.time_limit}",
+    ]
+    started = here if launch.start == "ranks" else 1
+    command = " \\\n        ".join(_command(launch))
+    start = f"set -m\nfor (( llmb_index = 0; llmb_index < {started}; llmb_index++ )); do\n"
+    start += f'    llmb_one "$llmb_index" \\\n        {command} &\n    llmb_pids+=($!)\ndone\nset +m\n'
+    return "\n".join(parts) + "\n" + _RANKS + start + _WATCH + bashscript.END
+
+
+def _command(launch: Launch) -> Sequence[str]:
+    """The words of one rank, in groups: what starts it, its wrappers, its program."""
+    python = f"{launch.venv or bashscript.NO_VENV}/bin/python"
+    mpi = rank_command.mpirun(launch.ranks_per_node, launch.venv) if launch.start == "mpi" else ()
+    groups = [mpi, *(wrapper.argv for wrapper in launch.wrappers)]
+    return [*(" ".join(map(bash, words)) for words in groups if words), bashscript.program(launch, python)]
+
+
+def state_by_files(run: RunRecord) -> JobState | None:
+    """The state that the files of ``node_script`` show, RUNNING or an end; None before its first act.
+
+    RUNNING is what was true last: a job whose node has crashed leaves no end, and the scheduler knows.
+    """
+    seen = bashscript.read_files(run)
+    if seen.exit_code is not None:
+        state = {0: COMPLETED, TIMED_OUT: TIMEOUT, STOPPED: CANCELLED}.get(seen.exit_code, FAILED)
+        reason = "" if state == COMPLETED else f"exit code {seen.exit_code}"
+        return JobState(state=state, reason=reason, exit_code=seen.exit_code, started=seen.started, ended=seen.ended)
+    return JobState(state=RUNNING, started=seen.started) if seen.job_id is not None else None
+
+
+def job_by_files(run: RunRecord) -> str | None:
+    """The scheduler's id that the script of ``run`` has written; None before its first act."""
+    return bashscript.read_files(run).job_id

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb's own cluster types, by the same interface as a plugin's: local, slurm, runai."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from llmb.config.cluster_type import ClusterQuestion, ClusterType
+from llmb.config.runai import RunaiConfig
+from llmb.config.slurm import SlurmConfig
+from llmb.config.traits import ClusterTraits
+
+_MOUNT = ("name", "path", "claim")
+_BATCH = ClusterTraits(
+    nodes="scheduler", sbatch_options=True, slurm_variables=True, sets_vboost=True, writable_images=True
+)
+_PYXIS = replace(_BATCH, runs_in="image-file")
+
+
+def _slurm(section: Any) -> ClusterTraits:
+    own = section if isinstance(section, SlurmConfig) else SlurmConfig()
+    return _PYXIS if own.container == "pyxis" else _BATCH
+
+
+LOCAL = ClusterType(
+    name="local",
+    create="llmb.clusters.local.local_cluster:create",
+    title="only this machine, without a scheduler",
+    traits=ClusterTraits(trains="torch", nodes="this-machine", one_machine=True),
+)
+SLURM = ClusterType(
+    name="slurm",
+    create="llmb.clusters.slurm.slurm_cluster:create",
+    title="submit jobs with sbatch",
+    label="Slurm",
+    schema=SlurmConfig,
+    traits=_slurm,
+)
+
+
+def read_mount(text: str) -> tuple[str, str, str] | None:
+    """Name, path and claim of ``name:path:claim``; None for another form."""
+    parts = tuple(part.strip() for part in text.split(":"))
+    if len(parts) != 3 or not all(parts) or not parts[1].startswith("/"):
+        return None
+    return parts[0], parts[1], parts[2]
+
+
+def _mount(text: str) -> dict[str, str]:
+    found = read_mount(text)
+    if found is None:
+        raise ValueError("write name:path:claim, such as work:/work:work-claim; the path is absolute")
+    return dict(zip(_MOUNT, found, strict=True))
+
+
+def _shown_mount(value: Any) -> str:
+    return ":".join(str(value.get(key, "")) for key in _MOUNT) if isinstance(value, dict) else ""
+
+
+def _url_fault(value: Any) -> str | None:
+    return (
+        None if re.match("https?://.", str(value)) else "write the URL of the control plane's API: https://HOST/api/v1"
+    )
+
+
+def _found_runai(environ: Mapping[str, str]) -> str | None:
+    return environ.get("BASE_URL") or None
+
+
+RUNAI = ClusterType(
+    name="runai",
+    create="llmb.clusters.runai.runai_cluster:create",
+    title="submit jobs to Run:ai",
+    label="Run:ai",
+    schema=RunaiConfig,
+    traits=ClusterTraits(runs_in="image-reference"),
+    questions=(
+        ClusterQuestion(
+            key="base_url",
+            label="Run:ai API",
+            text="URL of Run:ai's API (https://HOST/api/v1):",
+            variable="BASE_URL",
+            required=True,
+            check=_url_fault,
+        ),
+        ClusterQuestion(key="project", label="project", text="Run:ai project:", variable="PROJECT_NAME", required=True),
+        ClusterQuestion(
+            key="pvc",
+            label="volume",
+            text="Persistent volume, as name:path:claim:",
+            variable="CUSTOM_MOUNT",
+            required=True,
+            parse=_mount,
+            show=_shown_mount,
+        ),
+        ClusterQuestion(
+            key="app_id",
+            label="application",
+            text="ID of the client or application that signs in:",
+            variable="APP_ID",
+        ),
+    ),
+    secrets=("APP_SECRET",),
+    folder_variable="PVC_DIR",
+    detect=_found_runai,
+)
+
+
+@cache
+def own_types() -> Mapping[str, ClusterType]:
+    """The cluster types of llmb itself by their names, in the order in which llmb-install offers them."""
+    return {kind.name: kind for kind in (SLURM, RUNAI, LOCAL)}
+
+
+def undetermined(name: str) -> ClusterType:
+    """A type that no plugin offers here: jobs for it can be planned, not submitted."""
+    return ClusterType(name=name, create="")

@@ -6,7 +6,7 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site release bench clean
+.PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site pictures release bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -66,6 +66,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/workloads.py --check
 	$(BIN)/python docs/nemo.py --check
 	$(BIN)/python docs/fields.py --check
+	$(BIN)/python docs/exemplar.py --check
 	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/commands.py --check
 	$(BIN)/python docs/reliability.py --check
@@ -81,6 +82,9 @@ $(SITE): pyproject.toml $(STAMP)
 
 release: $(STAMP)  ## build and check wheels and sdists in dist/: VERSION=1.2.0 URL=https://...
 	@$(BIN)/python .ci/release.py "$(VERSION)" "$(URL)"
+
+pictures: $(STAMP)  ## make the pictures of docs/images from an invented example (needs Chromium)
+	$(BIN)/python docs/pictures.py
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -59,6 +59,7 @@ _LONGEST = [
     "slurm/test_train.py",
     "integration/test_microbenchmarks.py",
     "integration/test_inference_example.py",
+    "integration/test_ssh_example.py",
     "slurm/test_microbenchmarks.py",
     "workloads/test_torch_pretrain.py",
     "installer/wizard/test_terminal.py",
@@ -66,6 +67,8 @@ _LONGEST = [
     "llmb/clusters/runai/test_exactly_once.py",
     "llmb/system/test_console.py",
     "slurm/test_ends.py",
+    "slurm/test_slurm_contract.py",
+    "llmb/clusters/runai/test_runai_contract.py",
     "installer/applying/test_killed.py",
     "slurm/test_pyxis.py",
     "llmb/clusters/local/test_queue.py",
@@ -78,6 +81,9 @@ _LONGEST = [
     "slurm/test_install_on_a_node.py",
     "slurm/test_script.py",
     "llmb/clusters/local/test_run.py",
+    "llmb/clusters/test_ssh_contract.py",
+    "llmb/clusters/local/test_local_contract.py",
+    "llmb/plugins/test_write_a_plugin_page.py",
 ]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -8,10 +9,13 @@ from types import FrameType
 
 import click
 
-from llmb.errors import LlmbError, describe
+from llmb.config.exemplar import CODE as EXEMPLAR
+from llmb.errors import LlmbError, UsageError, describe
 from llmb.system import console
 from llmb.system.guard import DEBUG_OPTION, take_debug
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
+
+_COMPLETING = "_LLMB_INSTALL_COMPLETE"  # llmb.cli.completion.engine.variable_of("llmb-install"), without its import
 
 
 class _Commands(click.Group):
@@ -56,7 +60,15 @@ def cli(
     from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
-    wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+    try:
+        wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+    except UsageError as error:
+        if error.code != EXEMPLAR or not terminal:
+            raise
+        from llmb_installer.commands import import_
+
+        import_.offer(error, dry_run=dry_run)
+        return
     if isinstance(wanted, gather.Change):
         from llmb_installer.commands import remove, verify
 
@@ -92,6 +104,10 @@ def end_in_order() -> None:
 def main() -> None:
     """Run the command and end the process with its exit code; the one place that prints errors."""
     console.prepare()
+    if _COMPLETING in os.environ:
+        from llmb_installer.commands import completion
+
+        sys.exit(completion.answer(cli))
     end_in_order()
     try:
         take_debug(sys.argv[1:])
@@ -103,7 +119,7 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        console.echo(describe(as_error(error, sys.argv[1:])), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort

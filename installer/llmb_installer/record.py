@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
+from llmb.config.exemplar import CODE as EXEMPLAR, refuse_exemplar
 from llmb.config.reading import read_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.system import console, files, locks, process
@@ -97,8 +98,8 @@ def find_folder(option: Path | None) -> Path:
     environ, cwd = os.environ, console.current_folder()
     try:
         return find_install(option, environ, cwd)
-    except UsageError:
-        if "STAGE_PATH" in environ:  # always refused
+    except UsageError as error:
+        if "STAGE_PATH" in environ or error.code == EXEMPLAR:  # always refused
             raise
         named = option or (Path(environ["LLMB_INSTALL"]).expanduser() if environ.get("LLMB_INSTALL") else None)
         for folder in (cwd / named,) if named is not None else (cwd, *cwd.parents):
@@ -117,7 +118,8 @@ def config_of(folder: Path) -> ClusterConfig:
 
 
 def own_config(folder: Path) -> ClusterConfig:
-    """cluster_config.yaml without the layers above it. Raises InputFaults with the command that repairs it."""
+    """cluster_config.yaml without the layers above it. Raises UsageError with the command that fixes it."""
+    refuse_exemplar(folder / CONFIG_FILE)
     try:
         return read_config(yamlfile.load(folder / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:

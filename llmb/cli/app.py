@@ -2,8 +2,10 @@
 """Builds the command group, runs one command, and prints errors and sets the exit code."""
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import NoReturn
 
 import click
@@ -21,6 +23,7 @@ from llmb.system.guard import DEBUG_OPTION, as_plugin_error, take_debug
 # Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
 # of 700 the collections take a twelfth of a short command.
 _COLLECT_AFTER = 200_000
+_COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -28,10 +31,18 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     gc.set_threshold(_COLLECT_AFTER)
     try:
         console.prepare()
-        sys.exit(run(args))
+        sys.exit(_complete() if _COMPLETING in os.environ else run(args))
     except KeyboardInterrupt:  # before the command has begun
         sys.stderr.write("interrupted\n")
         sys.exit(INTERRUPTED)
+
+
+def _complete() -> int:
+    """Print what the line of a shell may continue with; the exit code."""
+    from llmb.cli.completion import engine, values
+
+    plugins = cache(load)
+    return engine.answer(lambda: build(plugins()), "llmb-run", values.COMPLETERS, lambda: Context(plugins()))
 
 
 def load() -> Plugins:
@@ -41,7 +52,7 @@ def load() -> Plugins:
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    by_name = {command.name: command for command in plugins.commands() if command.name is not None}
+    by_name = {command.name: _with_install(command) for command in plugins.commands() if command.name is not None}
     group = options.Group(
         "llmb-run",
         commands=by_name,
@@ -49,17 +60,24 @@ def build(plugins: Plugins) -> click.Group:
         help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    return click.version_option(__version__, prog_name="llmb-run")(group)
+    return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: ``sys.argv``) and return its exit code."""
+def _with_install(command: click.Command) -> click.Command:
+    """``command`` with the option ``--install``, which a plugin's command need not declare."""
+    if not isinstance(command, commands.Deferred) and not any("--install" in own.opts for own in command.params):
+        options.install_option(command)
+    return command
+
+
+def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> int:
+    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
     console.forget_warnings()
     words = list(sys.argv[1:] if args is None else args)
     take_debug(words)
     out = sys.stdout
     try:
-        plugins = load()
+        plugins = load() if plugins is None else plugins
     except UsageError as error:
         console.echo(describe(error), err=True)
         return error.exit_code
@@ -78,7 +96,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error)), err=True)
+        given = sys.argv[1:] if args is None else args
+        console.echo(describe(as_error(error, given)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)

@@ -10,7 +10,8 @@ from llmb.hookspecs import hookimpl
 # The module of each command, the command there, and its summary in --help.
 _COMMANDS = {
     "list": ("list_", "command", "Show the workloads, and which of them are installed."),
-    "single": ("submit.single", "command", "Submit one configuration."),
+    "submit": ("submit.submit", "command", "Submit a job list, targets, or everything installed."),
+    "single": ("submit.single", "command", "Submit one workload at one or more scales and dtypes."),
     "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
     "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
     "jobs": ("jobs", "group", "List, follow, cancel and retry runs (default: list)."),
@@ -19,8 +20,10 @@ _COMMANDS = {
     "compare": ("compare", "command", "Compare A (default: all runs) with B (default: published)."),
     "explain": ("explain", "command", "Explain the figures of RUN, or why it failed and how to fix it."),
     "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
+    "archive": ("archive", "command", "Write RUNS (default: all runs) to one file, without secrets."),
     "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
+    "completion": ("completion.command", "command", "Print the script that completes words in a shell."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }

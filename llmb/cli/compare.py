@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import click
 
+from llmb.archive.read import is_archive
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.opened import of_archive
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
-from llmb.report.markdown import LEAST, cut, shortest
+from llmb.report.markdown import LEAST, cut, with_parameters
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.system import console, files
 from llmb.text.names import listed
@@ -48,7 +50,8 @@ def command(
 ) -> int:
     """Compare A (default: all runs) with B (default: published).
 
-    A and B are runs separated by commas, the name of an experiment, or a file written by `results --format json`.
+    A and B are runs separated by commas, the name of an experiment, an archive, or a file written by
+    `results --format json`.
     Runs that differ in size, dtype, GPU type, scale, parameters of the workload, global batch or sequence length are
     not compared; the reason names the difference.
     """
@@ -70,6 +73,9 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
 
     Raises UsageError when there are none.
     """
+    if text is not None and is_archive(text):
+        context = of_archive(context, text)
+        return Side(name=text, results=tuple(result for _, result in gather_of(context, context.runs(), choice)))
     path = None if text is None else files.expand(text)
     if path is not None and path.is_file():
         try:
@@ -154,7 +160,7 @@ _NAMED = 6  # runs in a line
 def _bad_row(row: Comparison) -> str:
     """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
     why = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
-    return f"{row.verdict}: {shortest(row.experiment)}{why}: {listed(row.runs, _NAMED, ' ')}"
+    return f"{row.verdict}: {with_parameters(row.experiment, row.configuration)}{why}: {listed(row.runs, _NAMED, ' ')}"
 
 
 def _case(row: Comparison) -> export.JunitCase:

@@ -15,4 +15,6 @@ from llmb.text.typed import to_data
 @pass_context
 def command(context: Context) -> None:
     """Show the configuration in effect, as YAML."""
-    console.echo(yaml.safe_dump(to_data(context.config), sort_keys=False), nl=False)
+    config = context.config
+    own = {} if config.own_section is None else {config.of_type.key: to_data(config.own_section)}
+    console.echo(yaml.safe_dump({**to_data(config), **own}, sort_keys=False), nl=False)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,19 +65,30 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
 
 
 class Context:
-    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``.
+    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
+    and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
-    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
+    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
+    ``every``: the runs that were read last, None before.
     """
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
+        self.is_archive = False
+        self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
+        self.every: list[RunRecord] | None = None
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
+
+    def archived(self, folder: Path) -> Context:
+        """The context of an unpacked archive: its configuration alone, and no cluster."""
+        other = Context(self.plugins)
+        other.install_option, other.is_archive = folder, True
+        return other
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -126,10 +138,15 @@ class Context:
     @cached_property
     def config(self) -> configuration.ClusterConfig:
         """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
-        install = configuration.find_install(self.install_option, os.environ, console.current_folder())
+        environ: Mapping[str, str] = os.environ
+        if self.is_archive and self.install_option is not None:
+            environ = {"XDG_CONFIG_HOME": str(self.install_option)}  # not the settings of this user
+        install = configuration.find_install(self.install_option, environ, console.current_folder())
         config, notes = configuration.load_config(
-            install, os.environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
+            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
         )
+        if self.is_archive:
+            return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
         if config.plugins:
@@ -144,9 +161,11 @@ class Context:
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster; None for a type that this version can plan for but not submit to."""
+        """The cluster; None for a type that this version can plan for but not submit to, and for an archive."""
         from llmb.clusters.guarded import create
 
+        if self.is_archive:
+            return None
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
         return create(kind, self.config) if kind is not None else None
 
@@ -164,6 +183,7 @@ class Context:
         from llmb.runs import store
 
         runs, self.unreadable = store.all_runs(self.config)
+        self.every = runs
         for one in self.unreadable:
             console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs

@@ -77,6 +77,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
         log_note=_log_note(own),
         flops=flops_of(context, run.job),
+        origin=str(run.origin or ""),
     )
 
 

@@ -98,6 +98,7 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     A warning is printed for one that cannot be read, and for an LLMB_INSTALL that is not an install directory. Raises
     UsageError for an ``option`` that is not one.
     """
+    from llmb.config.exemplar import CODE as EXEMPLAR
     from llmb.config.locate import find_install, installed_in
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
@@ -106,8 +107,8 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
     except UsageError as error:
         if option is not None:
             raise
-        if named["LLMB_INSTALL"]:
-            say(f"warning: {error.message}")
+        if named["LLMB_INSTALL"] or error.code == EXEMPLAR:
+            say(f"warning: {error.message}" + (f"\nhint: {error.hint}" if error.code == EXEMPLAR else ""))
         return None
     try:
         return installed_in(install)

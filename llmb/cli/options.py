@@ -2,13 +2,15 @@
 """Options that several commands share."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from llmb.cli.commands import Deferred
 from llmb.cli.context import Context
-from llmb.config.slurm import long_name
+from llmb.config.slurm import OWN_OPTIONS, long_name
 from llmb.errors import UsageError
 from llmb.system.guard import DEBUG_OPTION
 
@@ -43,11 +45,33 @@ _WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in
 def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
     pairs = (item.partition("=") for item in value)
     own = {long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
-    context.ensure_object(Context).slurm_args |= own
+    _keep(context, own)
+
+
+def _keep_slurm_option(context: click.Context, parameter: click.Parameter, value: str | int | None) -> None:
+    if value is None:
+        return
+    name = str(parameter.name)
+    if str(value).strip() == "":
+        hint, code = "omit it, or name a value", "value-not-allowed"
+        raise UsageError(f"--{name} is empty", hint=hint, code=code, key=f"--{name}", value=value)
+    _keep(context, {name: str(value).strip()})
+
+
+def _keep(context: click.Context, own: dict[str, str | bool]) -> None:
+    """Keep these options of sbatch for the command. Raises UsageError for one that is given with two values."""
+    kept = context.ensure_object(Context).slurm_args
+    for name, value in own.items():
+        if name in OWN_OPTIONS and kept.get(name, value) != value:
+            message = f"--{name} and --slurm-arg {name}= have different values"
+            raise UsageError(message, hint="give one of them", code="option-conflict", key=f"--{name}", value=value)
+    kept |= own
 
 
 def slurm_arg_in_words(name: str, value: str | bool) -> str:
-    """The ``--slurm-arg`` that gives this option of sbatch."""
+    """The option that gives this option of sbatch: its own, else ``--slurm-arg``."""
+    if name in OWN_OPTIONS and not isinstance(value, bool):
+        return f"--{name} {shlex.quote(value)}"
     text = name if value is True else f"{name}={'null' if value is False else value}"
     return f"--slurm-arg {shlex.quote(text)}"
 
@@ -60,6 +84,41 @@ slurm_arg_option = click.option(
     expose_value=False,
     callback=_keep_slurm_args,
     help="Add an sbatch option: qos=x; KEY=null removes one.",
+)
+_SLURM_OPTIONS: dict[str, tuple[str, click.ParamType[Any], str]] = {
+    "partition": ("NAME", click.STRING, "Partition of the jobs (Slurm)."),
+    "account": ("NAME", click.STRING, "Account that the jobs are charged to (Slurm)."),
+    "qos": ("NAME", click.STRING, "Quality of service (Slurm)."),
+    "reservation": ("NAME", click.STRING, "Run in this reservation (Slurm)."),
+    "nodelist": ("NODES", click.STRING, "Run on these nodes: n[1-4],n7 (Slurm)."),
+    "exclude": ("NODES", click.STRING, "Run on none of these nodes (Slurm)."),
+    "nice": ("N", click.INT, "Lower the jobs' priority by N (Slurm)."),
+    "segment": ("N", click.IntRange(min=1), "Nodes of a job in one rack (Slurm)."),
+}
+
+
+def slurm_options(command: Callable[..., int]) -> Callable[..., int]:
+    """``command`` with the options of sbatch that have a name of their own, and ``--slurm-arg`` for all others."""
+    command = slurm_arg_option(command)
+    for name, (metavar, kind, text) in reversed(_SLURM_OPTIONS.items()):
+        command = click.option(
+            f"--{name}", name, metavar=metavar, type=kind, expose_value=False, callback=_keep_slurm_option, help=text
+        )(command)
+    return command
+
+
+def _keep_verbose(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    context.ensure_object(Context).verbose |= value
+
+
+# Also before the command, as NVIDIA's llmb-run has it
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_verbose,
+    help="Show each job's script or files too.",
 )
 install_option = click.option(
     "--install",

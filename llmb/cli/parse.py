@@ -19,8 +19,8 @@ from llmb.cli.results import judged, print_report
 from llmb.errors import LlmbError, UsageError
 from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs
+from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
-from llmb.results.foreign import Description
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
 from llmb.results.result import SUCCESS, Result

@@ -1,20 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns click's usage errors into llmb's own: the message, and a hint with the fix."""
 
+from collections.abc import Sequence
+
 import click
 
 from llmb.errors import LlmbError, UsageError
 from llmb.text.names import nearest
 
 
-def as_error(error: click.ClickException) -> LlmbError:
-    """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1."""
+def as_error(error: click.ClickException, arguments: Sequence[str] = ()) -> LlmbError:
+    """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
+
+    ``arguments``: of the command line. The hint for a command or an option of NVIDIA's programs has them in our words.
+    """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     found = _usage_error(error)
+    if (hint := _foreign(error, arguments)) is not None:
+        found.hint = hint
+        return found
     more = f"{error.ctx.command_path} --help" if error.ctx is not None else None
     found.hint = "  ".join(filter(None, (found.hint, more))) or None
     return found
+
+
+def _foreign(error: click.UsageError, arguments: Sequence[str]) -> str | None:
+    """The hint for a command or an option of NVIDIA's program of the same name; None for any other error."""
+    match error:
+        case click.NoSuchOption(option_name=name) | click.NoSuchCommand(command_name=name):
+            from llmb.cli import foreign
+
+            if error.ctx is None:
+                return None
+            own = [option for one in error.ctx.command.params for option in one.opts]
+            return foreign.hint_for(error.ctx.find_root().info_name or "", name, arguments, own)
+    return None
 
 
 def _usage_error(error: click.UsageError) -> UsageError:

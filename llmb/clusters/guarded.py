@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,10 +41,13 @@ class NoAnswerError(UnclearError, ClusterPluginError):
 
 def create(kind: ClusterType, config: ClusterConfig) -> Cluster:
     """The cluster of ``config``; a plugin's one is guarded. Raises ClusterPluginError."""
-    if not kind.source:
-        return kind.make(config)
+    return guard(kind, lambda: kind.make(config)) if kind.source else kind.make(config)
+
+
+def guard(kind: ClusterType, make: Callable[[], Cluster]) -> GuardedCluster:
+    """The cluster that ``make`` gives, guarded. Raises ClusterPluginError."""
     who = _Plugin(source=kind.source, name=kind.name)
-    cluster: Any = who.call("create", lambda: kind.make(config))
+    cluster: Any = who.call("create", make)
     if missing := [name for name in METHODS if not callable(getattr(cluster, name, None))]:
         who.fail(missing[0], f"is missing: {_shown(cluster)} has no such method", code="method-missing")
     return GuardedCluster(cluster=cluster, plugin=who)
@@ -93,7 +98,8 @@ class GuardedCluster:
     @property
     def pace(self) -> Pace:
         """The plugin's pace; the default one where it has none."""
-        found = self.plugin.call("pace", lambda: getattr(self.cluster, "pace", None) or Pace())
+        is_there = inspect.getattr_static(self.cluster, "pace", None) is not None
+        found: object = self.plugin.call("pace", lambda: self.cluster.pace) if is_there else Pace()
         if not isinstance(found, Pace):
             self.plugin.nonsense("pace", "it must be a Pace", found)
         self._checked("pace", found)
@@ -118,8 +124,6 @@ class GuardedCluster:
 
     def faults_of_secrets(self, launches: Sequence[Launch]) -> Iterable[Fault]:
         """The plugin's answer, else the secrets that this shell lacks."""
-        import os
-
         return self.plugin.call("faults_of_secrets", lambda: [*checks.secrets_at(self.cluster, launches, os.environ)])
 
     def render(self, launch: Launch, stamp: Stamp) -> str:

@@ -10,8 +10,8 @@ from llmb.config.locate import CONFIG_FILE
 from llmb.config.own_types import own_types
 from llmb.config.reading import ClusterTypes, read_config
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
-from llmb.config.slurm import SlurmConfig, SlurmOptions, check_slurm_args, long_name
-from llmb.errors import InputFaults, KeyFaultError, UsageError
+from llmb.config.slurm import OWN_OPTIONS, SlurmConfig, SlurmOptions, check_slurm_args, hint_elsewhere, long_name
+from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import GpuTypes, known_types
@@ -21,6 +21,8 @@ _VARIABLES = {
     "account": ("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),
     "partition": ("SBATCH_PARTITION", "SLURM_PARTITION"),
     "gres": ("SBATCH_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"),
+    "qos": ("SBATCH_QOS",),
+    "reservation": ("SBATCH_RESERVATION",),
 }
 _OVERRIDDEN_BY = {"gres": ("gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")}
 NO_ARGS: Mapping[str, object] = {}
@@ -62,7 +64,7 @@ def load_config(
         notes.append(f"{user_file} overrides {CONFIG_FILE}")
     if config.slurm is not None:
         over = dict.fromkeys(_options(config.slurm.args), f"slurm.args of {CONFIG_FILE}")
-        over |= dict.fromkeys(_options(slurm_args), "--slurm-arg")
+        over |= dict.fromkeys(_options(slurm_args), "the command line")
         given = _variables(environ, over, notes)
         config = replace(config, slurm=_set(config.slurm, given), gpu_types=_without(config.gpu_types, given))
     return config, notes
@@ -83,8 +85,8 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
     if not args:
         return config
     if not config.traits.sbatch_options:
-        message = f"--slurm-arg is for Slurm, and this cluster's type is {config.cluster_type}"
-        raise UsageError(message, hint="remove it", code="option-without-effect", key="--slurm-arg")
+        faults = [_refused(name, config) for name in map(long_name, args)]
+        raise InputFaults(faults, code="option-without-effect")
     try:
         check_slurm_args(args)
     except KeyFaultError as error:
@@ -93,6 +95,13 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
     # The time limit is part of the job, and its launch has it.
     others = {name: value for name, value in args.items() if long_name(name) != "time"}
     return replace(config, slurm=replace(slurm, args={**slurm.args, **others}))
+
+
+def _refused(name: str, config: ClusterConfig) -> Fault:
+    option = f"--{name}" if name in OWN_OPTIONS else f"--slurm-arg {name}"
+    message = f"{option} is an option of Slurm, and this cluster has type {config.cluster_type}"
+    hint = hint_elsewhere(name, config.cluster_type)
+    return Fault(message=message, hint=hint, code="option-without-effect", key=option, value=config.cluster_type)
 
 
 def _with_user(config: ClusterConfig, user: UserConfig) -> ClusterConfig:
@@ -123,9 +132,9 @@ def _variables(environ: Mapping[str, str], over: Mapping[str, str], notes: list[
         if (higher := next((one for one in _OVERRIDDEN_BY.get(option, (option,)) if one in over), None)) is not None:
             notes.append(f"{name}={value} is not used: {over[higher]} sets {higher}")
             continue
-        given[option] = int(value) if value.isdecimal() else None if value.lower() == "null" else value
+        given[option] = None if value.lower() == "null" else value
         if option == "gres":
-            given["gpus_per_node"] = None
+            given |= {"gres": int(value) if value.isdecimal() else given["gres"], "gpus_per_node": None}
         notes.append(f"{name}={value} is used as the {option} of GPU jobs")
     return given
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmb.config.exemplar import refuse_exemplar
 from llmb.errors import UsageError
 from llmb.system import files
 from llmb.text import yamlfile
@@ -16,8 +17,8 @@ _HOW = "give --install DIR, set LLMB_INSTALL, or go into an install directory; l
 def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """The install directory, absolute: ``option``, LLMB_INSTALL, or the nearest one above ``cwd``.
 
-    Raises UsageError if there is none or it has no configuration, and always if the older STAGE_PATH is set, so that
-    the directory in use is never a guess.
+    Raises UsageError if there is none, it has no configuration or that of exemplar-performance, and always if the
+    older STAGE_PATH is set, so that the directory in use is never a guess.
     """
     if "STAGE_PATH" in environ:
         hint = "set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH"
@@ -28,6 +29,7 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
         return _checked(cwd / files.expand(value), "LLMB_INSTALL")
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
+            refuse_exemplar(folder / CONFIG_FILE)
             return folder
     raise UsageError(f"no {CONFIG_FILE} in this folder or above it", hint=_HOW, code="install-missing")
 
@@ -41,6 +43,7 @@ def _checked(folder: Path, source: str) -> Path:
     if not (folder / CONFIG_FILE).is_file():
         message = f"{source}: {folder} has no {CONFIG_FILE}"
         raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)
+    refuse_exemplar(folder / CONFIG_FILE)
     return folder.resolve()
 
 

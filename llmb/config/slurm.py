@@ -24,6 +24,8 @@ SLURM_OPTIONS = (
     "nice",
     "segment",
 )
+# Those that commands and job lists have as options and keys of their own.
+OWN_OPTIONS = ("partition", "account", "qos", "reservation", "nodelist", "exclude", "nice", "segment")
 
 NO_MPI = "none"  # for srun --mpi: newer releases accept it but do not list it
 PMIX = "pmix"  # the value that NVIDIA's launchers give srun --mpi
@@ -58,6 +60,13 @@ def hint_for_key(key: str, keys: Collection[str]) -> str:
         return f"pass it to sbatch: slurm: {{args: {{{name}: ...}}}}"
     known: str | None = {**table["fixed"], **table["elsewhere"]}.get(name)
     return known or suggest(key, keys)
+
+
+def hint_elsewhere(name: str, cluster_type: str) -> str:
+    """What to do instead of the option ``name`` on a cluster of another type than slurm."""
+    table: dict[str, dict[str, str]] = _table()["other_clusters"]
+    own = table.get(cluster_type, {})
+    return own.get(name) or own.get("others") or "remove it"
 
 
 @dataclass(frozen=True, slots=True)

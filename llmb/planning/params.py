@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from llmb.errors import Fault, KeyFaultError
-from llmb.text.names import suggest
+from llmb.text.names import squash, suggest
 from llmb.workload import switches as sw
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
@@ -14,6 +14,7 @@ from llmb.workload.switches import Switches
 Values = TypeVar("Values")
 
 OF_ALL = ("max_steps",)  # llmb's parameters that workloads without a model have too
+_LENGTHS = ("seqlen", "seqlength", "sequencelength")  # no parameter: published figures are of one length
 # Switches that only training has, with the reason.
 _OF_TRAINING = {
     "strong_scaling": "there is no global batch to keep",
@@ -72,6 +73,9 @@ def faults_of_parameters(workload: Workload, size: str, given: Mapping[str, tupl
             message, hint = f"{which} has no parameter '{name}'", suggest(name, known_names(workload, size))
             if name in sw.NAMES:
                 hint = f"'{name}' is a key of its own, not one of 'params'"
+            model = workload.sizes[size].model
+            if squash(name) in _LENGTHS and model is not None:
+                hint = f"omit it: {workload.key} {size} trains sequences of {model.seq_length} tokens"
             yield Fault(message=message, hint=hint, code="param-unknown", key=name, value=name)
             continue
         for value in values:

@@ -2,34 +2,31 @@
 """From requests to jobs: resolves names, expands every combination, and collects every fault. Pure."""
 
 import itertools
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
-from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
+from llmb.errors import Fault, UsageError
 from llmb.planning import framework, params
 from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.spec import Workload
-from llmb.workload.switches import NO_SWITCHES, PROFILE_DETAILS, Switches, merged
-from llmb.workload.variables import check_name
-
-MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would fill the memory
+from llmb.workload.switches import NO_SWITCHES, Switches, merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The jobs of a list or a set of options, in order, with every fault and warning.
 
-    ``places``: file and line of each job, in the order of ``jobs``.
+    ``requests``: the request of each job, in the order of ``jobs``.
     """
 
     jobs: tuple[Job, ...] = ()
-    places: tuple[str, ...] = ()
+    requests: tuple[JobRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -59,45 +56,43 @@ def make_plan(
     """The jobs of all requests on ``gpu_type`` (None: the cluster's default), with every fault; raises nothing."""
     overrides = overrides or JobOverrides()
     gpu_type = gpu_type or config.gpu_type
-    jobs: list[tuple[Job, str]] = []
+    jobs: list[tuple[Job, JobRequest]] = []
     faults: dict[Fault, None] = {}
     warnings: dict[str, None] = {}
     requests = tuple(requests)
     profiled = {request.header for request in requests if request.profile or request.add_profile}
     for request in requests:
-        own = list(_own_faults(request, overrides.env, profiled))
+        own = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
         faults |= dict.fromkeys(own)
         try:
             workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
         except UsageError as error:
-            faults |= dict.fromkeys(_faults(error, request, request.header or request.place))
+            faults |= dict.fromkeys(faults_at(error, request, request.header or request.place))
             continue
-        wrong = list(_wrong_settings(request, workload, size, overrides))
+        wrong = list(wrong_settings(request, workload, size, overrides))
         faults |= dict.fromkeys(wrong)
         own += wrong
         limits = limits_of(config, gpu_type, workload.key)
-        warnings |= dict.fromkeys(_duplicates(request))
+        warnings |= dict.fromkeys(duplicates(request))
         try:
             chosen = framework_of(request, workload, size, config, gpu_type, overrides)
         except UsageError as error:
-            faults |= dict.fromkeys(_faults(error, request, request.place))
+            faults |= dict.fromkeys(faults_at(error, request, request.place))
             continue
         for spec, repeats in _specs(request, chosen, size, limits, overrides):
             try:
                 job, unusual = configure(spec, limits, force=overrides.force)
             except UsageError as error:
-                faults |= dict.fromkeys(_faults(error, request, request.place))
+                faults |= dict.fromkeys(faults_at(error, request, request.place))
                 continue
             if own or request.faulty:
                 continue
-            jobs += [
-                (job if repeat == 1 else replace(job, repeat=repeat), request.place) for repeat in range(1, repeats + 1)
-            ]
+            jobs += [(job if repeat == 1 else replace(job, repeat=repeat), request) for repeat in range(1, repeats + 1)]
             where = request.places.get(spec.scale, request.place)
             warnings |= dict.fromkeys(f"{where}: {text}" if where else text for text in unusual)
     return Plan(
         jobs=tuple(job for job, _ in jobs),
-        places=tuple(place for _, place in jobs),
+        requests=tuple(request for _, request in jobs),
         faults=tuple(faults),
         warnings=tuple(warnings),
     )
@@ -243,62 +238,3 @@ def _specs(
             yield spec, request.repeats
             if request.add_profile and workload.is_training:
                 yield replace(spec, profile=True), 1
-
-
-def _wrong_settings(request: JobRequest, workload: Workload, size: str, overrides: JobOverrides) -> Iterator[Fault]:
-    """The faults of parameters and switches that the size does not have, and of values of its parameters."""
-    for name, value in overrides.parameters.items():
-        for fault in params.faults_of_parameters(workload, size, {name: (value,)}):
-            yield replace(fault, place=f"--set {name}={value}")
-    listed = {name: values for name, values in request.parameters.items() if name not in overrides.parameters}
-    found = [
-        *params.faults_of_parameters(workload, size, listed),
-        *params.faults_of_training(
-            workload,
-            dict.fromkeys([*request.params, *overrides.params]),
-            merged((request.switches, overrides.switches)),
-            profile=request.profile or request.add_profile,
-        ),
-    ]
-    if found:
-        yield from _faults(InputFaults(found), request, request.place)
-
-
-def _own_faults(request: JobRequest, env: Mapping[str, str], profiled: Collection[str]) -> Iterator[Fault]:
-    """The faults of variables, switches of profiles and repeats; ``profiled``: headers of sections with a profile."""
-    for name in {**request.env, **env}:
-        try:
-            check_name(name)
-        except KeyFaultError as error:
-            yield replace(error.as_fault(request.place), code="variable-refused", key="env", value=name)
-    if request.switches.sets_profile and request.header not in profiled:
-        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
-        message = f"'{name}' is for profiled jobs, but no job is profiled"
-        place = request.key_places.get(name, request.place)
-        yield Fault(place=place, message=message, hint="add profile: true", code="not-profiled", key=name)
-    if request.repeats > MOST_REPEATS:
-        message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
-        yield Fault(place=request.place, message=message, code="repeats", value=request.repeats)
-
-
-def _duplicates(request: JobRequest) -> Iterator[str]:
-    """A warning for each scale or dtype that is given more than once: meant as repeats, or a typing error."""
-    given: tuple[tuple[str, tuple[str | int, ...]], ...] = (("scale", request.scales), ("dtype", request.dtypes))
-    for what, values in given:
-        for value, times in Counter(values).items():
-            if times > 1:
-                place = request.places.get(value, request.place)
-                where = f"{place}: " if place else ""
-                yield f"{where}{what} {value} is given {times} times, and each gives jobs; use repeats instead"
-
-
-def _faults(error: UsageError, request: JobRequest, place: str) -> list[Fault]:
-    """The faults of an error, each at the line of the key that it is about, else at ``place``."""
-    keys = request.key_places
-    faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
-    return [
-        fault
-        if fault.place
-        else replace(fault, place=next((keys[key] for key in fault.key.split() if key in keys), place))
-        for fault in faults
-    ]

@@ -20,7 +20,9 @@ Name = tuple[str, str | None]  # a workload's key, and one of its sizes or None 
 class Selection:
     """The filters of ``submit-all``; empty tuples and None select everything. ``workloads`` are keys or key_size.
 
-    ``framework`` and ``release``: in which discovery looks, None: what the GPU type and the install have.
+    ``exact_scales``: no powers of two above the tested scales; ``proxy``: the proxies of sizes alone; ``supported``:
+    skip a scale that a size does not support, unless the size was named, where it is a fault. ``framework`` and
+    ``release``: in which discovery looks, None: what the GPU type and the install have.
     """
 
     max_scale: int | None = None
@@ -31,6 +33,9 @@ class Selection:
     repeats: int | None = None
     profile: bool = False
     strong_scaling: bool = False
+    exact_scales: bool = False
+    proxy: bool = False
+    supported: bool = False
     framework: str | None = None
     release: str | None = None
 
@@ -41,12 +46,14 @@ class Selection:
 
 
 def adjust(requests: Iterable[JobRequest], selection: Selection) -> list[JobRequest]:
-    """The requests with the repeats and the profiling of the selection."""
+    """The requests with the repeats, the profiling and the proxies of the selection."""
     changes: dict[str, object] = {}
     if selection.repeats is not None:
         changes["repeats"] = selection.repeats
     if selection.profile:
         changes |= {"profile": True, "add_profile": False}
+    if selection.proxy:
+        changes["proxy"] = True
     return [replace(request, **changes) for request in requests]  # type: ignore[arg-type]
 
 
@@ -130,14 +137,21 @@ def discover(
         if own is None:
             found.skip(key, None, f"{key} has no configuration for Megatron-Bridge on {gpu_type}: skipped")
             continue
+        proxies = {one.proxy for one in workload.sizes.values() if one.proxy is not None}
+        named = {name for owner, name in wanted if owner == key}
+        if selection.proxy:  # the size is named, or its proxy
+            named |= {workload.sizes[name].proxy for name in named if name is not None and name not in proxies}
         for name, size in own.workload.on(rows).items():
-            if wanted and (key, None) not in wanted and (key, name) not in wanted:
+            if wanted and None not in named and name not in named:
                 continue
             if selection.profile and not workload.is_training:
                 found.skip(key, name, f"{key} trains no model and cannot be profiled: skipped")
                 continue
+            if selection.proxy and name not in proxies:
+                continue
             if (size.discover is None or rows in size.discover) or (key, name) in wanted:
-                _add_requests(found, own, name, size, rows, selection)
+                filters = replace(selection, supported=False) if (key, name) in wanted else selection
+                _add_requests(found, own, name, size, rows, filters)
     found.skipped += _unmatched(found, selection, wanted, gpu_type)
     if not found.requests:
         kind = " with strong scaling" if selection.strong_scaling else ""
@@ -182,7 +196,16 @@ def _add_requests(found: _Discovery, own: Framework, name: str, size: Size, gpu:
         tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
         if not tested or (selection.dtypes and not any(_is_dtype(one, dtype) for one in selection.dtypes)):
             continue
-        scales = choose_scales(tested, selection, exact=size.exact_scales)
+        exact = size.exact_scales or selection.exact_scales
+        scales = choose_scales(tested, selection, exact=exact)
+        if selection.supported:
+            most = tested[-1] if exact else max(scales, default=0)
+            untested = [scale for scale in scales if scale not in tested and not tested[-1] < scale <= most]
+            scales = [scale for scale in scales if scale not in untested]
+            for scale in untested:
+                found.skip(key, name, f"{key} {name} {dtype} was not tested at {scale} GPUs: skipped")
+            if not scales:
+                continue
         if not scales:
             found.skip(key, name, f"{key} {name} {dtype} starts at {tested[0]} GPUs: skipped")
         found.requests += [

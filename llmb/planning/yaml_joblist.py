@@ -1,43 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The YAML job list: sections ``<workload>_<size>`` with defaults, tasks and overrides."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from llmb.errors import Fault, UsageError
+from llmb.planning.joblist_keys import Keys, Overrides, Section, TaskEntry, layer_of
 from llmb.runs.job import JobList, JobRequest
 from llmb.text import typed, yamlfile
 from llmb.text.yamlfile import Document, DuplicateKey, KeyPath
-from llmb.workload.switches import PARAMS, Count, Switches, is_dotted, merged
-from llmb.workload.variables import JobEnvironment
+from llmb.workload.switches import PARAMS, is_dotted, merged
 
-
-def _not_empty(values: tuple[object, ...]) -> None:
-    if not values:
-        raise ValueError("is empty; omit it, or list at least one")
-
-
-Counts = Annotated[tuple[Count, ...], _not_empty]
-Texts = Annotated[tuple[str, ...], _not_empty]
-Settings = tuple[str | float | bool | None, ...]
-
-
-class ParamName(str):
-    """The name of a parameter: one of llmb's, a dotted path of the framework's settings, or one that the workload
-    declares, whose values are text."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def type_of(name: str) -> object:
-        """The type of its value. Names and texts are checked when jobs are planned, with the workload."""
-        return Counts if name in PARAMS else Settings if is_dotted(name) else Texts
-
-
-Params = dict[ParamName, tuple[Any, ...]]
-_KEY_PARAMS = ("max_steps", "gbs")  # parameters that are keys as well
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"
 _BESIDE = "write it in the section or the task itself"
 _LEVELS = {
@@ -45,45 +20,6 @@ _LEVELS = {
     **dict.fromkeys(("dtypes", "scales", "repeats", "profile", "add_profile", "proxy"), _BESIDE),
     **dict.fromkeys(("defaults", "tasks"), "write it in the section itself"),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys(Switches):
-    """The keys that a section, a task, ``defaults`` and ``overrides`` have in common."""
-
-    max_steps: Count | None = None
-    gbs: Count | None = None
-    framework: Literal["nemo", "bridge"] | None = None
-    release: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides(Keys):
-    """A section's ``defaults`` or a task's ``overrides``."""
-
-    env: JobEnvironment = field(default_factory=dict)
-    params: Params = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEntry(Keys):
-    """A task; a key that is None is that of its section."""
-
-    dtypes: Annotated[tuple[str, ...], _not_empty] | None = None
-    scales: Counts | None = None
-    repeats: Count | None = None
-    add_profile: bool | None = None
-    profile: bool | None = None
-    proxy: bool | None = None
-    overrides: Overrides = field(default_factory=Overrides)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section(TaskEntry):
-    """A section; without ``tasks`` its own dtypes and scales are one task."""
-
-    defaults: Overrides = field(default_factory=Overrides)
-    tasks: Any = None  # read one by one
 
 
 Entry = TypeVar("Entry", bound=TaskEntry)
@@ -102,15 +38,21 @@ def requests_of(document: Document) -> JobList:
         raise UsageError(f"{document.name} {what}", hint=hint, code="joblist-empty")
     requests: list[JobRequest] = []
     faults = list(document.faults)
+    notes: dict[str, None] = {}
     for header in document.data:
-        found, wrong = _section(document, str(header), (header,))
+        found, wrong = _section(document, str(header), (header,), notes)
         requests += found
         faults += wrong
-    return JobList(requests=tuple(requests), faults=tuple(faults))
+    return JobList(requests=tuple(requests), faults=tuple(faults), notes=tuple(notes))
 
 
-def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRequest], list[Fault]]:
-    """A request for each task, also for a faulty one, so that all its faults are found."""
+def _section(
+    document: Document, header: str, path: KeyPath, notes: dict[str, None]
+) -> tuple[list[JobRequest], list[Fault]]:
+    """A request for each task, also for a faulty one, so that all its faults are found.
+
+    Variables that are used as settings go to ``notes``.
+    """
     if not isinstance(document.data[path[0]], dict):
         hint = "below it, indented: scales: [16]   and: dtypes: [fp8, bf16]"
         message = f"{header} has no keys below it"
@@ -123,6 +65,8 @@ def _section(document: Document, header: str, path: KeyPath) -> tuple[list[JobRe
     for at in _task_paths(document, path):
         task, wrong = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
         if task is not None:
+            layers = _layers((path, section), (at, task))
+            notes |= dict.fromkeys(_used_variables(document, layers))
             request = _request(document, header, (path, section), (at, task))
             wrong += _contradictions(request, complete=not (is_faulty or wrong))
             requests.append(replace(request, faulty=is_faulty or bool(wrong)))
@@ -169,6 +113,7 @@ def _key_places(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> d
         names = [own.name for own in fields(layer) if getattr(layer, own.name) is not None]
         places |= {name: document.place((*path, name)) for name in names if (*path, name) in document.lines}
         if isinstance(layer, Overrides):
+            places |= {one.sets: document.place((*path, "env", one.name)) for one in layer_of(layer).used}
             places |= {name: document.place((*path, "params", name)) for name in layer.params}
     return places
 
@@ -187,6 +132,25 @@ def _contradictions(request: JobRequest, *, complete: bool) -> list[Fault]:
     return []
 
 
+def _layers(section: tuple[KeyPath, Section], task: tuple[KeyPath, TaskEntry]) -> tuple[tuple[KeyPath, Keys], ...]:
+    """The layers of a task with their key paths; a later one overrides those before it."""
+    (above, common), (at, own) = section, task
+    return (
+        ((*above, "defaults"), common.defaults),
+        (above, common),
+        ((*above, "overrides"), common.overrides),
+        (at, own),
+        ((*at, "overrides"), own.overrides),
+    )
+
+
+def _used_variables(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> Iterator[str]:
+    """A note for each variable of NVIDIA's launch scripts that is used as a setting."""
+    for path, layer in layers:
+        for one in layer_of(layer).used:
+            yield f"{document.place((*path, 'env', one.name))}: {one.name} is used as {one.instead}"
+
+
 def _request(
     document: Document, header: str, section: tuple[KeyPath, Section], task: tuple[KeyPath, TaskEntry]
 ) -> JobRequest:
@@ -196,15 +160,11 @@ def _request(
         values = (getattr(own, name), getattr(common, name), default)
         return next(value for value in values if value is not None)
 
-    layers: tuple[tuple[KeyPath, Keys], ...] = (
-        ((*above, "defaults"), common.defaults),
-        (above, common),
-        ((*above, "overrides"), common.overrides),
-        (at, own),
-        ((*at, "overrides"), own.overrides),
-    )
+    layers = _layers(section, task)
     keys = [layer for _, layer in layers]
-    params = {str(name): values for layer in keys for name, values in _params(layer).items()}
+    found = [layer_of(layer) for layer in keys]
+    params = {name: values for layer in found for name, values in layer.params.items()}
+    profiles = [layer.profile for layer in found if layer.profile is not None]
     return JobRequest(
         workload=header,
         place=document.place(at),
@@ -214,16 +174,17 @@ def _request(
         dtypes=pick("dtypes", ()),
         scales=pick("scales", ()),
         repeats=pick("repeats", 1),
-        profile=pick("profile", False),
+        profile=profiles[-1] if profiles else False,
         add_profile=pick("add_profile", False),
         proxy=pick("proxy", False),
-        env={name: str(value) for layer in keys if isinstance(layer, Overrides) for name, value in layer.env.items()},
+        env={name: value for layer in found for name, value in layer.env.items()},
         params={name: values for name, values in params.items() if name in PARAMS},
         parameters={name: values for name, values in params.items() if name not in PARAMS and not is_dotted(name)},
         dotted={name: values[-1] for name, values in params.items() if is_dotted(name)},
         framework=_last(keys, "framework"),
         release=_last(keys, "release"),
-        switches=merged(keys),
+        switches=merged(layer.switches for layer in found),
+        slurm={name: value for layer in found for name, value in layer.slurm.items()},
     )
 
 
@@ -231,13 +192,3 @@ def _last(layers: Iterable[Keys], name: str) -> str | None:
     """The value of a key in the last layer that sets it."""
     given: list[str] = [value for layer in layers if (value := getattr(layer, name)) is not None]
     return given[-1] if given else None
-
-
-def _params(layer: Keys) -> dict[str, tuple[Any, ...]]:
-    """The parameters of a layer; its ``params`` override its keys."""
-    found: dict[str, tuple[Any, ...]] = {
-        name: (value,) for name in _KEY_PARAMS if (value := getattr(layer, name)) is not None
-    }
-    if isinstance(layer, Overrides):
-        found |= {str(name): values for name, values in layer.params.items()}
-    return found

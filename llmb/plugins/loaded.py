@@ -54,7 +54,7 @@ class Plugins:
         return [claim.item for claim in self._held("llmb_commands")]
 
     def cluster_types(self) -> dict[str, api.ClusterType]:
-        """Every cluster type by its name."""
+        """Every cluster type by its name; a plugin's one knows its plugin."""
         return {claim.name: claim.item for claim in self._held("llmb_clusters")}
 
     def source_of_cluster(self, name: str) -> str:

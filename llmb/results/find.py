@@ -144,10 +144,10 @@ def profiled_beside(log: Path) -> str:
 
     Where a folder has several logs, the files that name a job belong to its log.
     """
-    job = _job_of(log.name)
+    job = job_of(log.name)
     for folder in _folders(log):
         names = _names(folder)
-        alone = len({_job_of(name) or name for name in names if is_log(name)}) < 2
+        alone = len({job_of(name) or name for name in names if is_log(name)}) < 2
         report = next((name for name in names if _reports(folder, name, job, alone=alone)), None)
         if report is not None:
             return f"profiled: {report} is next to its log"
@@ -189,7 +189,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _job_of(name: str) -> str:
+def job_of(name: str) -> str:
     """The job's id in a log's name, empty where it has none."""
     found = _JOB.search(re.sub(r"(?:\.(?:out|log|txt|err))?(?:\.gz)?$", "", name))
     return found[1] if found else ""

@@ -14,7 +14,8 @@ from llmb.logs.lines import SlowPatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
-from llmb.results.foreign import Description
+from llmb.results.description import NOTHING, Description
+from llmb.results.launcher_config import config_near, window_of
 from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Metrics, Result
 from llmb.runs.record import RunRecord
@@ -67,10 +68,12 @@ def result_of_run(
         framework=job.framework,
     )
     profiled = "" if job.profile else find.profiled_beside(path)
+    if window is None and record.origin is not None and record.origin.window is not None:
+        window = Window(*record.origin.window)
     metrics = _metrics(samples, reader, described, job.max_steps, window, peak_tflops, job.nodes, profiled)
     checkpoints = facts.checkpoints_of(
         samples.checkpoints,
-        path.parent,
+        path.parent if record.origin is None else path.resolve().parent,
         save=bool(job.switches.save_checkpoint),
         load=job.switches.load_checkpoint,
         ended=state.is_end,
@@ -104,7 +107,7 @@ def result_of_log(
     *,
     workloads: Mapping[str, Workload] | None = None,
     readers: Mapping[tuple[str, str], LogReader] = NO_READERS,
-    given: Description = foreign.NOTHING,
+    given: Description = NOTHING,
     flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
     types: GpuTypes | None = None,
 ) -> Result:
@@ -136,6 +139,9 @@ def result_of_log(
     samples = _with_times(samples, found)
     last = samples.max_iteration if samples.last is None else samples.last
     steps = None if last is None else last + 1
+    if window is None and (beside := config_near(path)) is not None:
+        measured = window_of(beside.release, steps or 0)
+        window = None if measured is None else Window(*measured)
     configuration = found.configuration()
     known = found.profiled and configuration is not None
     profiled = "" if known else facts.PROFILED if found.profiled else find.profiled_beside(path)

@@ -18,8 +18,9 @@ from llmb.errors import LlmbError
 from llmb.failures import Cause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.results.find import logs_of
+from llmb.results.json_form import json_value
 from llmb.results.log_reader import LogReader
-from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Identity, Metrics, Result, json_value
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Identity, Metrics, Result
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
@@ -105,7 +106,10 @@ class Summary:
 
     def is_log_gone(self, run: RunRecord) -> bool:
         """Whether the log that it was made from does not exist any more."""
-        return bool(self.made_from.get(self.result.path)) and not os.path.lexists(f"{run.directory}/{self.result.path}")
+        path = f"{run.directory}/{self.result.path}"
+        if run.origin is not None:  # its log is a link
+            path = os.path.realpath(path)
+        return bool(self.made_from.get(self.result.path)) and not os.path.lexists(path)
 
     def result_of(self, run: RunRecord) -> Result:
         """The result, whose log may have been moved with its folder."""

@@ -17,8 +17,9 @@ class JobRequest:
     ``parameters`` a name that the workload declares.
     ``add_profile`` adds one profiled job to each configuration. ``framework`` None is what the size and the install
     have, ``release`` (of Megatron-Bridge's images) None the newest; ``dotted``: settings of the framework by dotted
-    path. ``place`` is the task's file and line (``jobs.txt:4``), ``header`` those of its workload; ``places`` those of
-    each dtype and scale, ``key_places`` those of each key that is set. A ``faulty`` request was read only in part: it
+    path. ``slurm``: options of sbatch by long name. ``place`` is the task's file and line (``jobs.txt:4``),
+    ``header`` those of its workload; ``places`` those of each dtype and scale, ``key_places`` those of each key that is
+    set. A ``faulty`` request was read only in part: it
     is checked further, and never becomes a job.
     """
 
@@ -37,6 +38,7 @@ class JobRequest:
     release: str | None = None
     dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
+    slurm: Mapping[str, str] = field(default_factory=dict)
     place: str = ""
     header: str = ""
     places: Mapping[str | int, str] = field(default_factory=dict)
@@ -46,10 +48,11 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobList:
-    """A job list as read: its valid requests, and every fault of the others."""
+    """A job list as read: its valid requests, every fault of the others, and notes about what was read otherwise."""
 
     requests: tuple[JobRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,12 +190,13 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen = {script}
+    seen, folders = {script}, {*script.parents}
     for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or any(parent in seen for parent in path.parents) or any(path in one.parents for one in seen):
+        if path in seen or path in folders or not seen.isdisjoint(path.parents):
             message, hint = f"two files have the path '{path}'", "give each its own name"
             raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
         seen.add(path)
+        folders |= {*path.parents}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,15 +257,9 @@ class Site:
     mpi: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    traits: ClusterTraits | None = None
     plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     own_settings: object = None
-    traits: ClusterTraits | None = None
-
-    def own(self, kind: type[T]) -> T:
-        """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
-        if not isinstance(self.own_settings, kind):
-            raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
-        return self.own_settings
 
     @property
     def runs(self) -> ClusterTraits:
@@ -273,6 +268,12 @@ class Site:
             return self.traits
         kind = own_types().get(self.cluster_type)
         return kind.traits_of(None) if kind is not None else ClusterTraits()
+
+    def own(self, kind: type[T]) -> T:
+        """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
+        if not isinstance(self.own_settings, kind):
+            raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
+        return self.own_settings
 
     @property
     def has_pmix(self) -> bool:

@@ -33,6 +33,23 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where an imported run comes from: the ``tool`` that ran it and its ``release`` (None: unknown).
+
+    ``folder``: the run's own, with its files; ``window``: the iterations that the release measures, None for llmb's.
+    """
+
+    tool: str
+    folder: Path
+    release: str | None = None
+    window: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        """As in ``NVIDIA's exemplar-performance 25.08, /shared/.../<name>``."""
+        return f"{self.tool}{f' {self.release}' if self.release else ''}, {self.folder}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One submitted job.
 
@@ -40,7 +57,8 @@ class RunRecord:
     the script's file within ``place``; ``scheduler_id``: None until the scheduler has answered; ``submitter``: the
     process that submits it; ``cluster``: the cluster that has it, None where that is not known. All of these but the
     first two are of the current ``attempt``, as is ``retried``, when it was created (None for the first); earlier
-    attempts are in ``history``.
+    attempts are in ``history``. ``origin``: of an imported run, which llmb did not submit and never submits again; its
+    logs are links to the original files.
     """
 
     id: str
@@ -57,6 +75,7 @@ class RunRecord:
     attempt: int = 1
     retried: Moment | None = None
     history: tuple[Attempt, ...] = ()
+    origin: Origin | None = None
 
     @property
     def stamp(self) -> Stamp:

@@ -61,14 +61,14 @@ def prepare(
     prepared, faults = [], []
     if config.plugins:
         plugins.require_named(yamlfile.load(config.llmb_install / CONFIG_FILE), config.plugins)
-    for job, place in zip(plan.jobs, plan.places, strict=True):
+    for job, request in zip(plan.jobs, plan.requests, strict=True):
         try:
             launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
         except LlmbError as error:
-            faults.append(as_fault(error, place))
+            faults.append(as_fault(error, request.place))
             continue
-        if launch is not None and slurm_args:
-            launch = replace(launch, slurm_args=slurm_args)
+        if launch is not None and (request.slurm or slurm_args):
+            launch = replace(launch, slurm_args={**request.slurm, **slurm_args})
         prepared.append(Prepared(job=job, launch=launch))
     return prepared, list(dict.fromkeys(faults))
 

@@ -22,10 +22,8 @@ _LIST = "pgrep -af 'llmb-job [0-9a-z-]+$' || test $? = 1"
 _START = """\
 umask {umask}
 {exports}
-mkdir -p "${{TMPDIR:-/tmp}}"
-exec < /dev/null > /dev/null 2>&1
-pgrep -f 'llmb-job {id}$' && exit 0
-setsid -f flock "${{TMPDIR:-/tmp}}/llmb-ssh-$(id -u).lock" bash {script} llmb-job {id}
+pgrep -f 'llmb-job {id}$' > /dev/null && exit 0
+setsid -f flock "${{TMPDIR:-/tmp}}/llmb-ssh-$(id -u).lock" bash {script} llmb-job {id} < /dev/null > /dev/null 2>&1
 """
 
 

@@ -135,7 +135,7 @@ class Answers:
     ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
     allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
-    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest; ``plugins``:
+    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest. ``plugins``:
     settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own;
     ``own_section``, the section of a plugin's type.
     """

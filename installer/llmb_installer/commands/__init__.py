@@ -6,10 +6,13 @@ imports none of them.
 """
 
 import importlib
+import keyword
 from pathlib import Path
 from typing import Any
 
 import click
+
+from llmb.cli.completion.words import HELP, SHELLS
 
 
 class _NonEmptyPath(click.Path):
@@ -25,7 +28,8 @@ class _Command(click.Command):
     """A sub-command that is imported when it starts."""
 
     def invoke(self, ctx: click.Context) -> None:
-        importlib.import_module(f"{__name__}.{self.name}").run(**ctx.params)
+        module = f"{self.name}_" if keyword.iskeyword(str(self.name)) else self.name
+        importlib.import_module(f"{__name__}.{module}").run(**ctx.params)
 
 
 def _flag(*names: str, help: str) -> click.Option:
@@ -69,6 +73,16 @@ llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
 llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
 """
 
+_IMPORT = """Import DIR, an install directory of NVIDIA's exemplar-performance.
+
+llmb makes an install directory of its own beside it, with the cluster's settings, links to the images, and the
+finished runs. DIR is not changed. Give the command again to import what was finished since.
+
+\b
+llmb-install import /lustre/me/llmb --dry-run
+llmb-install import /lustre/me/llmb --into /lustre/me/new
+"""
+
 COMMANDS = [
     _Command("status", help="Show what is installed.", params=[_INSTALLED, _FORMAT]),
     _Command(
@@ -101,6 +115,21 @@ COMMANDS = [
         ],
     ),
     _Command(
+        "import",
+        short_help="Import an exemplar-performance install.",
+        help=_IMPORT,
+        params=[
+            click.Argument(["folder"], metavar="DIR", type=FOLDER),
+            click.Option(["--into"], type=FOLDER, help="The new install directory (default: DIR-llmb)."),
+            click.Option(["--gpu-type"], metavar="TYPE", help="The GPU type, overriding DIR's configuration."),
+            _flag("--with-secrets", help="Copy tokens into ~/.config/llmb/secrets."),
+            _flag("--no-checksums", help="Link images without reading them."),
+            _YES,
+            _DRY_RUN,
+            _FORMAT,
+        ],
+    ),
+    _Command(
         "doctor",
         short_help="Find what this machine and its cluster lack.",
         help="Find what this machine and its cluster lack, with fixes.",
@@ -114,6 +143,12 @@ COMMANDS = [
             _flag("--registries", help="Also ask the registries for the workloads' images."),
             _FORMAT,
         ],
+    ),
+    _Command(
+        "completion",
+        short_help="Print the script that completes words in a shell.",
+        help=HELP.format(prog="llmb-install"),
+        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
     ),
     _Command(
         "image",

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.config.cluster_type import ClusterType
+from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.own_types import read_mount
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
@@ -64,7 +65,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """An install directory with an invalid configuration; the hint of ``error`` repairs it."""
+    """An install directory with an invalid configuration, or another tool's; the hint of ``error`` is the fix."""
 
     path: Path
     error: UsageError
@@ -76,8 +77,8 @@ def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -
         return None
     try:
         folder = find_install(option, environ, cwd)
-    except UsageError:
-        return None
+    except UsageError as error:
+        return Damaged(path=Path(str(error.value)), error=error) if error.code == EXEMPLAR else None
     try:
         return Installed(path=folder, config=own_config(folder))
     except UsageError as error:

@@ -7,11 +7,8 @@ import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import llmb
 from llmb.config.images import superblock_fault
 from llmb.errors import LlmbError
 from llmb.system import files, locks, process, shell
@@ -160,24 +157,10 @@ def _adopt(
     found = records.architecture_of(target)
     if found not in (None, architecture):
         return None, f"its programs are for {machine_name(found)}, but the nodes are {machine_name(architecture)}"
-    facts = _facts_of(target, reference, architecture=found, builder="unknown", adopted=True)
+    facts = records.facts_of(target, str(reference), architecture=found, builder="unknown", adopted=True)
     records.write_facts(target, facts)
     progress.say(f"{target} passed all possible checks and is used as {reference}")
     return facts, None
-
-
-def _facts_of(file: Path, reference: Reference, **known: Any) -> records.ImageFacts:
-    """The record of the image in ``file``, built or adopted now; ``known`` are further fields."""
-    stat = file.stat()
-    return records.ImageFacts(
-        reference=str(reference),
-        sha256=records.sha256(file),
-        size=stat.st_size,
-        built_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        llmb=llmb.__version__,
-        mtime_ns=stat.st_mtime_ns,
-        **{"index_digest": None, "digest": None, "options": (), **known},
-    )
 
 
 def _build(
@@ -235,9 +218,9 @@ def _finish(
         raise LlmbError(message, hint=hint, code="architecture-wrong", key=str(manifest.reference), value=actual)
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    facts = _facts_of(
+    facts = records.facts_of(
         part,
-        manifest.reference,
+        str(manifest.reference),
         index_digest=manifest.index_digest,
         digest=manifest.digest,
         architecture=manifest.architecture,

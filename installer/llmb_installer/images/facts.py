@@ -5,8 +5,11 @@ import hashlib
 import shutil
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import llmb
 from llmb.config.images import superblock_fault
 from llmb.errors import Fault, InputFaults, LlmbError, as_fault
 from llmb.system import files, shell
@@ -38,6 +41,20 @@ class ImageFacts:
     adopted: bool = False
     mtime_ns: int | None = None
     devices_left_out: int = 0
+
+
+def facts_of(file: Path, reference: str, **known: Any) -> ImageFacts:
+    """The record of the image in ``file``, built or adopted now; ``known`` are further fields. Raises LlmbError."""
+    stat = file.stat()
+    return ImageFacts(
+        reference=reference,
+        sha256=sha256(file),
+        size=stat.st_size,
+        built_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        llmb=llmb.__version__,
+        mtime_ns=stat.st_mtime_ns,
+        **{"index_digest": None, "digest": None, "options": (), **known},
+    )
 
 
 def facts_path(target: Path) -> Path:

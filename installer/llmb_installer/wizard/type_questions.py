@@ -26,10 +26,19 @@ def _question(kind: ClusterType, own: ClusterQuestion) -> Question:
         options=lambda view: [Option(one, one) for one in _called(kind, own, "choices", lambda: _choices(own, view))],
         applies=lambda view: view.kind == kind.name,
         check=lambda _, value: _called(kind, own, "check", lambda: _fault(own, value)),
-        layer=lambda _, value: nested(key, None if value == "" else own.parse(value)),
+        layer=lambda view, value: _layer(key, own, view, value),
         value=lambda answer: _called(kind, own, "show", lambda: own.show(answer)),
         empty=own.empty,
+        optional=not own.required,
+        find_out=own.find_out,
     )
+
+
+def _layer(key: str, own: ClusterQuestion, view: View, value: Any) -> dict[str, Any]:
+    """The answer; an empty one leaves the section's default, and removes an answer that there was."""
+    if value == "":
+        return nested(key, None) if view.has(key) else {}
+    return nested(key, own.parse(value))
 
 
 def _default(own: ClusterQuestion, view: View) -> str:

@@ -105,7 +105,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (default: unchanged).")
 @click.option("--force", is_flag=True, help="Skip the pre-submission checks.")
-@options.slurm_arg_option
+@options.slurm_options
 @options.install_option
 @pass_context
 def retry(

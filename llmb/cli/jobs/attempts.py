@@ -80,7 +80,16 @@ def reconcile(context: Context) -> int:
 
 
 def _choose(context: Context, runs: Sequence[record.RunRecord], *, named: bool) -> list[record.RunRecord]:
-    """The failed runs; prints the reason of each. Raises UsageError for a ``named`` run that has not failed."""
+    """The failed runs; prints the reason of each.
+
+    Raises UsageError for a ``named`` run that has not failed, or that is imported.
+    """
+    imported = [run for run in runs if run.origin is not None]
+    if imported and named:
+        again = f"llmb-run submit -w {imported[0].job.workload}_{imported[0].job.model_size}"
+        message = f"{', '.join(run.id for run in imported)} cannot be retried: it is imported, llmb did not submit it"
+        raise UsageError(message, hint=f"submit its configuration here: {again}", code="run-imported")
+    runs = [run for run in runs if run.origin is None]
     results = results_of(context, runs)
     wrong = [f"{result.identity.run} {_not_failed(result)}" for result in results if not _is_retriable(result)]
     if named and wrong:

@@ -18,6 +18,7 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.system import console
 from llmb.system.secrets import is_secret_name
+from llmb.text import typed
 from llmb.text.tables import ANY_WIDTH, escape, output_width, to_json
 from llmb.text.times import clock, day_and_time, iso
 
@@ -42,6 +43,9 @@ def show(context: Context, name: str, fmt: str) -> None:
 def show_script(context: Context, name: str) -> None:
     """Print the job script of a run as it was submitted. Raises LlmbError where its file cannot be read."""
     run = context.runs((name,))[0]
+    if run.origin is not None:
+        message, hint = f"{run.id} is imported: llmb wrote no script for it", f"look in {run.origin.folder}"
+        raise LlmbError(message, hint=hint, code="run-imported", key=run.id)
     try:
         console.echo(run.script.read_text(encoding="utf-8"), nl=False)
     except OSError as error:
@@ -69,7 +73,8 @@ def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, A
         "ended": iso(state.ended),
         "directory": str(run.directory),
         "log": str(run.log),
-        "script": str(run.script),
+        "script": str(run.script) if run.origin is None else None,
+        "origin": typed.to_data(run.origin),
         "result": outcome_data(result),
         "job": job_data(run.job),
         "environment": dict(run.launch.environment),
@@ -87,7 +92,8 @@ def page(run: RunRecord, state: JobState, result: Result | None) -> Iterator[str
         for name, value in run.launch.environment.items():
             yield f"  {name}={'***' if is_secret_name(name) else escape(value)}"
     yield ""
-    yield f"log: llmb-run jobs logs {run.id}    script: llmb-run jobs show {run.id} --script"
+    script = f"    script: llmb-run jobs show {run.id} --script" if run.origin is None else ""
+    yield f"log: llmb-run jobs logs {run.id}{script}"
     if state.is_end:
         yield f"figures and causes: llmb-run explain {run.id}"
 
@@ -96,6 +102,7 @@ def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[t
     """Labels and texts, grouped by empty labels."""
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
     yield "id", run.id + attempt + (f", job {run.scheduler_id} of the scheduler" if run.scheduler_id else "")
+    yield "imported", str(run.origin or "")
     yield "state", state.state + (f", exit code {state.exit_code}" if state.exit_code is not None else "")
     yield "reason", escape(state.reason)
     yield "hint", escape(state.fix)
@@ -112,7 +119,8 @@ def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[t
     yield "image", job.image or ""
     yield "", ""
     yield "folder", str(run.directory)
-    for label, path in (("log", run.log), ("script", run.script)):
+    scripts = [("script", run.script)] if run.origin is None else []
+    for label, path in (("log", run.log), *scripts):
         yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
 
 

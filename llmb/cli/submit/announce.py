@@ -15,10 +15,14 @@ _NAMED = 8  # runs that fit on a line
 
 
 class Announcer:
-    """Reports each run that was submitted or refused; a reason that several share is printed once."""
+    """Reports each run that was submitted or refused; a reason that several share is printed once.
 
-    def __init__(self) -> None:
+    ``verbose``: with the scheduler's id, the script and the log.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
         self.reasons: set[str] = set()
+        self.verbose = verbose
 
     def __call__(self, result: SubmitResult) -> None:
         """Print a line for the run, and the reason of a refusal."""
@@ -27,6 +31,8 @@ class Announcer:
         if error is None:
             other = "" if run.scheduler_id else "  another process is submitting it"
             say(f"  {run.id}  {run.name}{attempt}{other}")
+            if self.verbose:
+                say(f"      job {run.scheduler_id or 'unknown'}  script {run.script}  log {run.log}")
             return
         is_unclear = isinstance(error, UnclearError)
         reason = describe(error)

@@ -10,6 +10,7 @@ from llmb.cli.progress import follow
 from llmb.cli.results import judged, print_report, results_of
 from llmb.cli.submit import announce, cost, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
+from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
 from llmb.planning.plan import JobOverrides, Plan, make_plan
@@ -19,6 +20,7 @@ from llmb.submission.prepare import Prepared, check, prepare
 from llmb.submission.submit import Outcome, submit
 from llmb.system import console
 from llmb.workload.gpus import GpuType, nearest_type
+from llmb.workload.launch_variables import unread
 
 NO_PMIX = (
     "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel overlap; "
@@ -74,6 +76,7 @@ def _plan(
         if meant is not None:
             others = make_plan(listed.requests, context.workloads, config, overrides=overrides, gpu_type=meant)
         raise InputFaults([wrong, *listed.faults, *others.faults])
+    _warn_of_idle(config)
     settled = with_slurm_time(context, listed.requests, overrides)
     plan = make_plan(listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type)
     if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
@@ -94,6 +97,15 @@ def _plan(
         say(f"warning: {text}")
     chosen = {id(job) for job in kept}
     return [item for item in items if id(item.job) in chosen], faults
+
+
+def _warn_of_idle(config: ClusterConfig) -> None:
+    """Warn of variables of NVIDIA's launch scripts in the configuration, where they have no effect on a job."""
+    own = {"environment": config.environment}
+    own |= {f"workloads.config.{name}.environment": one.environment for name, one in config.workloads.config.items()}
+    for key, environment in own.items():
+        if idle := list(unread(environment, ())):
+            say(f"warning: {key} of {CONFIG_FILE} has variables without effect here: {', '.join(idle)}")
 
 
 def _unknown_gpu(name: str, known: Sequence[str], meant: str | None, kind: GpuType | None) -> Fault:
@@ -134,6 +146,7 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         return LlmbError.exit_code if failed else 0
     followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
     results = results_of(context, [*before, *followed])
+    context.runs()  # earlier ones show what is unusual about these
     code = print_report(judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
 
@@ -156,7 +169,7 @@ def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *
         context.config,
         __version__,
         keep_going=options.keep_going,
-        on_result=announce.Announcer(),
+        on_result=announce.Announcer(verbose=context.verbose),
         on_interrupt=announce.announce_interrupt,
     )
     announce.sum_up(outcome, len(items))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import Context, say
+from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.output import print_json_list, print_runs
 from llmb.cli.submit.cost import Chosen, estimate_data, estimates_of
 from llmb.errors import LlmbError
@@ -63,6 +64,7 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
         common = _common_env(jobs)
         swept = _swept(jobs) if fmt != "csv" else []
         own = [[*_set_parameters(context, job, swept), *_words(job, _usual_image(context, job))] for job in jobs]
+        own = [[*words, *_slurm_words(item.launch)] for words, item in zip(own, items, strict=True)]
         shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
         if fmt != "table" or len(own) == 1:
             shared = []
@@ -87,12 +89,23 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
         say(f"note: {text}")
     for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
+    if context.verbose and fmt != "json":
+        _print_scripts(context, items)
     if fmt == "table":
         _totals(context, items)
 
 
+def _print_scripts(context: Context, items: Sequence[Prepared]) -> None:
+    """Print the script of each job, repeats once."""
+    shown: dict[str, str] = {}
+    for item in items:
+        shown.setdefault(item.job.experiment_name, preview(item, context.cluster, context.config) or "none")
+    for name, script in shown.items():
+        say(f"script of {name}:\n{script.rstrip()}\n")
+
+
 def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[str, Any]:
-    """A job's data with script and estimate; its switches, its framework and what plugins change where it has any."""
+    """A job's data with its script and its estimate, and its switches, its framework and what plugins change."""
     job = item.job
     more: dict[str, Any] = {"switches": given_switches(job.switches)}
     if job.framework == BRIDGE:
@@ -140,6 +153,11 @@ def _words(job: Job, image: str | None) -> list[str]:
     if job.switches.container_writable is not None:
         words.append("writable" if job.switches.container_writable else "readonly")
     return words
+
+
+def _slurm_words(launch: Launch | None) -> list[str]:
+    """The options of sbatch from the command line and the list."""
+    return [slurm_arg_in_words(name, value) for name, value in (launch.slurm_args if launch else {}).items()]
 
 
 def _swept(jobs: Sequence[Job]) -> list[str]:

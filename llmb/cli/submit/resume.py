@@ -72,7 +72,7 @@ def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Re
     Unless ``dry_run``, first submits the runs of an interrupted submission.
     """
     wanted = {key_of(item.job) for item in items}
-    runs = [run for run in context.runs() if key_of(run.job) in wanted]
+    runs = [run for run in context.runs() if run.origin is None and key_of(run.job) in wanted]
     states = poll(context.need_cluster(), runs) if runs else {}
     unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
     if unsent and not dry_run:

@@ -4,14 +4,18 @@
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, say
-from llmb.cli.submit.options import Option, SubmitOptions, overrides_of, with_options
+from llmb.cli.submit.options import Option, SubmitOptions, with_options
 from llmb.errors import InputFaults, UsageError
+from llmb.workload import launch_variables
+
+if TYPE_CHECKING:
+    from llmb.planning.select import Selection
 
 _FILE = click.Path(path_type=Path)
 
@@ -24,6 +28,7 @@ class ListOptions(SubmitOptions):
     file: Annotated[Path | None, Option("The job list, as JOBLIST.", "-f", "--file", type=_FILE, metavar="FILE")]
     max_scale: Annotated[int | None, Option("At most N GPUs.")]
     min_scale: Annotated[bool, Option("Only the smallest scale of each configuration.")]
+    exact_scales: Annotated[bool, Option("No untested scales above the largest tested one.")]
     scales: Annotated[tuple[int, ...], Option("Only these scales.", "--scale", callback=common.numbers, metavar="A,B")]
     dtypes: Annotated[tuple[str, ...], Option("Only these dtypes.", "--dtype", callback=common.words, metavar="D")]
     workloads: Annotated[tuple[str, ...], Option("Only these: key or key_size.", callback=common.words, metavar="W")]
@@ -60,36 +65,76 @@ def bulk(context: Context, options: BulkOptions) -> int:
 
 
 def _submit(context: Context, options: ListOptions) -> int:
-    from llmb.cli.submit import flow
-    from llmb.planning.joblist import read_job_list
-    from llmb.planning.select import Selection, adjust, discover, narrow
-    from llmb.runs.job import JobList
-    from llmb.workload import variables
+    from llmb.planning.select import Selection
 
+    if unread := list(launch_variables.unread(os.environ, ())):
+        say(f"note: only `single` reads these variables: {', '.join(unread)}")
+    own = {field.name for field in fields(options)}
+    names = [field.name for field in fields(Selection) if field.name in own]
+    return run(context, options, Selection(**{name: getattr(options, name) for name in names}))
+
+
+def joblist_of(options: ListOptions) -> Path | None:
+    """The job list that is given, as an argument or by an option. Raises UsageError where both are."""
     if options.joblist is not None and options.file is not None:
         message = f"two job lists are given: {options.joblist} and --file {options.file}"
         hint = "-f names a job list; to lift checks write --force"
         raise UsageError(message, hint=hint, code="joblist-twice", key="file")
-    joblist = options.joblist or options.file
-    if unread := list(variables.unread(os.environ, ())):
-        say(f"note: only `single` reads these variables: {', '.join(unread)}")
-    selection = Selection(**{field.name: getattr(options, field.name) for field in fields(Selection)})
+    return options.joblist or options.file
+
+
+def run(context: Context, options: ListOptions, selection: "Selection") -> int:
+    """Submit the list of ``options``, or everything that ``selection`` discovers; the exit code. Raises UsageError."""
+    joblist = joblist_of(options)
+    if joblist is not None:
+        return _run_list(context, joblist, options, selection)
+    if not selection.names_scales:
+        hint = "--scale A,B, --max-scale N or --min-scale selects"
+        if options.workloads:
+            message = f"no scale is given for {', '.join(options.workloads)}"
+            raise UsageError(message, hint=f"{hint} its scales", code="nothing-selected", key="scale")
+        hint = f"llmb-run {click.get_current_context().info_name} jobs.txt; {hint} from everything installed"
+        raise UsageError("neither a job list nor a scale is given", hint=hint, code="nothing-selected")
+    return _run_discovered(context, options, selection)
+
+
+def _run_list(context: Context, joblist: Path, options: ListOptions, selection: "Selection") -> int:
+    from llmb.cli.submit import flow
+    from llmb.cli.submit.overrides import overrides_of
+    from llmb.planning.joblist import read_job_list
+    from llmb.planning.select import adjust, narrow
+    from llmb.runs.job import JobList
+
     with flow.refusing(dry_run=options.dry_run):
         overrides = overrides_of(options, context.parameters)
-        listed = None if joblist is None else read_job_list(joblist)
-    if listed is not None:
-        requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
-        return flow.run(context, requests, options, overrides, lambda jobs: narrow(jobs, selection, context.workloads))
-    if not selection.names_scales:
-        hint = "llmb-run submit-all jobs.txt, or --max-scale N, --min-scale, --scale A,B for everything installed"
-        raise UsageError("neither a job list nor a scale is given", hint=hint, code="nothing-selected")
+        if selection.exact_scales:
+            message, hint = "--exact-scales selects scales where there is no job list", "omit it, or --max-scale N"
+            raise UsageError(message, hint=hint, code="option-without-effect", key="--exact-scales")
+        listed = read_job_list(joblist)
+    for text in listed.notes:
+        say(f"note: {text}")
+    requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
+    return flow.run(context, requests, options, overrides, lambda jobs: narrow(jobs, selection, context.workloads))
+
+
+def _run_discovered(context: Context, options: ListOptions, selection: "Selection") -> int:
+    from llmb.cli.submit import flow
+    from llmb.cli.submit.overrides import overrides_of
+    from llmb.planning.select import discover
+    from llmb.planning.targets import with_proxies
+    from llmb.runs.job import JobList
+
     with flow.refusing(dry_run=options.dry_run):
+        overrides = overrides_of(options, context.parameters)
         gpu_type = options.gpu_type or context.config.gpu_type
         found, skipped = discover(context.workloads, context.config, selection, gpu_type)
-    for text in skipped:
+    requests, notes = tuple(found), tuple[str, ...]()
+    if selection.supported and not options.force:
+        requests, notes = with_proxies(found, context.workloads, context.config, gpu_type)
+    for text in (*skipped, *notes):
         say(f"note: {text}")
     try:
-        return flow.run(context, JobList(requests=tuple(found)), options, overrides)
+        return flow.run(context, JobList(requests=requests), options, overrides)
     except InputFaults as error:
         fix = "--workloads and --dtype select jobs, --keep-going submits the valid ones"
         hints = (error.hint, fix if selection.scales else None)

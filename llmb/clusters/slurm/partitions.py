@@ -38,7 +38,7 @@ _IN_SERVICE = frozenset(
 )
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 _WHERE = "in the slurm section of cluster_config.yaml"
-_PARTITION = "'partition' in cluster_config.yaml, or --slurm-arg partition=NAME"
+_PARTITION = "'partition' in cluster_config.yaml, or --partition NAME"
 _WORDS = {"drain": "drained", "inact": "inactive"}
 _ANYWAY = "--no-preflight submits it without this check, to wait for them"
 _WAIT_SECONDS = 60.0

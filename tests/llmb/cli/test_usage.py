@@ -47,7 +47,7 @@ def test_the_real_command_knows_its_version(llmb_run: Command) -> None:
 def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
     done = llmb_here("--help")
     assert done.returncode == 0
-    for name in ("list", "single", "submit-all", "bulk", "jobs", "results", "parse", "plugins", "config"):
+    for name in ("list", "submit", "single", "submit-all", "bulk", "jobs", "results", "parse", "plugins", "config"):
         assert re.search(rf"^ +{name} ", done.stdout, re.MULTILINE)
 
 

@@ -82,7 +82,7 @@ def test_every_request_is_planned_and_every_fault_reported(workloads: Workloads)
         ("l:5", "dtype-unknown", "fp7"),
     ]
     assert [(job.dtype, job.scale) for job in found.jobs] == [("fp8", 16)] * len(found.jobs)
-    assert found.places == ("l:3", "l:4", "l:6")
+    assert tuple(request.place for request in found.requests) == ("l:3", "l:4", "l:6")
 
 
 def test_one_wrong_dtype_is_one_fault_at_however_many_scales(workloads: Workloads) -> None:

@@ -20,7 +20,7 @@ from llmb.planning.yaml_joblist import requests_of
 from llmb.runs.job import Job, JobList, JobRequest
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb.workload.switches import Switches
+from llmb.workload.switches import Switches, given_switches
 
 NAME = "jobs.yaml"
 
@@ -226,8 +226,15 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
         "overrides: {params: {tp: []}}",
         "add_profile: 2",
         "dtypes: [yes]",
-        "overrides: {env: {MAX_STEPS: 100}}",
-        "overrides: {env: {TP: 4, A: b, ENABLE_CHECKPOINT: true}}",
+        "overrides: {env: {MAX_STEPS: many}}",
+        "overrides: {env: {ENABLE_CHECKPOINT: perhaps}}",
+        "overrides: {env: {A: b, HIDDEN_SIZE: 1, MODEL_SIZE: 8b}}",
+        "overrides: {env: {ADDITIONAL_SLURM_PARAMS: nodelist=n1;exclusive}}",
+        "overrides: {max_steps: 10, env: {MAX_STEPS: 100}}",
+        "overrides: {env: {MAX_STEPS: 100, RUN_CONF_MAX_STEPS: 50}}",
+        "qos: ''",
+        "nice: high",
+        "segment: 0",
         "overrides: {env: {A: }}",
         "overrides: {env: {A: [1]}}",
         "overrides: {env: A=1}",
@@ -520,3 +527,57 @@ def test_true_and_false_are_the_texts_that_nvidias_lists_mean() -> None:
     found = read("w_s:\n  scales: [16]\n  overrides: {env: {DEBUG: true, QUIET: no, A: 'true', B: 010}}\n")
     assert found.faults == ()
     assert found.requests[0].env == {"DEBUG": "True", "QUIET": "False", "A": "true", "B": "010"}
+
+
+def test_variables_of_nvidias_scripts_are_the_settings_that_they_set_there() -> None:
+    """Its launch.sh reads them; a list's `env` reaches it."""
+    listed = read(
+        """
+        pretrain_nemotron4_15b:
+          scales: [16]
+          defaults: {env: {MAX_STEPS: 100, NCCL_DEBUG: WARN}}
+          tasks:
+            - overrides:
+                env: {GBS: 128, ENABLE_CHECKPOINT: "true", TIME_LIMIT: "00:45:00", TP: 4, SBATCH_QOS: high}
+            - overrides: {env: {ENABLE_PROFILE: true, RUN_CONF_IMAGE: nvcr.io/nvidia/nemo:25.07, MAX_STEPS: 60}}
+        """
+    )
+    assert not listed.faults
+    first, second = listed.requests
+    assert first.env == second.env == {"NCCL_DEBUG": "WARN"}
+    assert first.params == {"max_steps": (100,), "gbs": (128,), "tp": (4,)}
+    assert given_switches(first.switches) == {"save_checkpoint": True, "time_limit": "00:45:00"}
+    assert (first.slurm, first.profile) == ({"qos": "high"}, False)
+    assert second.params == {"max_steps": (60,)}
+    assert given_switches(second.switches) == {"image": "nvcr.io/nvidia/nemo:25.07"}
+    assert second.profile is True
+    assert second.key_places["max_steps"] == "jobs.yaml:7"
+    assert len(listed.notes) == 9  # one for each variable, those of the defaults once
+    assert all(note.startswith("jobs.yaml:") for note in listed.notes)
+
+
+def test_options_of_slurm_are_keys_and_the_nearer_overrides() -> None:
+    listed = read(
+        """
+        pretrain_nemotron4_15b:
+          scales: [16]
+          qos: high
+          defaults: {partition: batch, reservation: night}
+          tasks:
+            - {nodelist: "n[1-2]", overrides: {qos: low}}
+            - {nice: 10, segment: 2, exclude: n3, account: a}
+        """
+    )
+    assert not listed.faults
+    assert [request.slurm for request in listed.requests] == [
+        {"partition": "batch", "reservation": "night", "qos": "low", "nodelist": "n[1-2]"},
+        {
+            "partition": "batch",
+            "reservation": "night",
+            "qos": "high",
+            "nice": "10",
+            "segment": "2",
+            "exclude": "n3",
+            "account": "a",
+        },
+    ]

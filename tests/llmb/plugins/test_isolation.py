@@ -85,7 +85,7 @@ def test_a_ctrl_c_that_a_plugin_catches_arrives_after_it() -> None:
 
 
 def test_a_ctrl_c_that_a_handler_only_notes_is_no_interrupt() -> None:
-    """As in a submission, which ends only at a second one."""
+    """As in a submission, which continues until a second one."""
     noted: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
     try:

@@ -85,9 +85,9 @@ def test_the_fix_is_shown_wherever_the_run_is(
 @pytest.mark.parametrize(
     ("kept", "shown"),
     [
-        ('"account": "x"', "account=x"),
-        ('"exclusive": false, "overcommit": true', "exclusive=null --slurm-arg overcommit"),
-        ('"comment": "a b"', "'comment=a b'"),
+        ('"account": "x"', "--account x"),
+        ('"exclusive": false, "overcommit": true', "--slurm-arg exclusive=null --slurm-arg overcommit"),
+        ('"comment": "a b"', "--slurm-arg 'comment=a b'"),
     ],
 )
 def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
@@ -98,8 +98,8 @@ def test_what_the_command_line_gave_is_named_as_what_the_next_attempt_keeps(
     (run,) = runs()
     path = run.directory / record.RECORD
     path.write_text(path.read_text().replace('"slurm_args": {}', f'"slurm_args": {{{kept}}}'))
-    (line,) = (line for line in llmb("explain", run.id).stdout.splitlines() if "--slurm-arg" in line)
-    assert f"--slurm-arg {shown} " in line
+    (line,) = (line for line in llmb("explain", run.id).stdout.splitlines() if "which keeps" in line)
+    assert f"which keeps {shown} unless" in line
     run_wording("explain", line)
 
 

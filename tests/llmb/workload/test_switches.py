@@ -7,12 +7,14 @@ from dataclasses import fields
 import pytest
 
 from llmb.cli.submit import single
-from llmb.cli.submit.single import VARIABLES
-from llmb.planning.yaml_joblist import Keys
+from llmb.config.slurm import OWN_OPTIONS
+from llmb.planning.joblist_keys import Keys
+from llmb.workload.launch_variables import table
 from llmb.workload.switches import (
     CHOICES,
     NAMES,
     NO_SWITCHES,
+    PARAMS,
     Switches,
     given_switches,
     merged,
@@ -77,7 +79,7 @@ def test_what_is_no_mount(text: str) -> None:
         parse_mount(text)
 
 
-_OTHER = {"max_steps", "gbs", "framework", "release"}
+_OTHER = {"max_steps", "gbs", "framework", "release", *OWN_OPTIONS}
 
 
 def test_every_switch_has_a_key_and_an_option() -> None:
@@ -91,4 +93,6 @@ def test_every_switch_has_a_key_and_an_option() -> None:
 
 def test_every_variable_of_the_direct_method_has_an_option() -> None:
     options = {parameter.name for parameter in single.command.params}
-    assert {name for name, _ in VARIABLES.values()} <= options
+    special = {"nodes", "cluster_type"}  # read by hand
+    read = {own.sets for own in table().values() if own.sets and not own.layer}
+    assert read - special - set(PARAMS) <= options

@@ -81,6 +81,10 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
             {"gbs": 256, "profile": False},
         ),
         ({"CLUSTER_TYPE": "slurm"}, {"scale": 64}),
+        ({"TP": "4", "MBS": "1"}, {"tp": 4, "mbs": 1, "dp": 16}),
+        ({"PP": "2", "VP": "8", "CP": "2"}, {"pp": 2, "vp": 8, "cp": 2}),
+        ({"NUM_LAYERS": "16"}, {"num_layers": 16}),
+        ({"RUN_CONF_MAX_STEPS": "9"}, {"max_steps": 9}),
     ],
 )
 def test_each_variable(variables: dict[str, str], expected: dict[str, Any], direct: Direct) -> None:
@@ -143,15 +147,6 @@ def test_the_option_of_sbatch_for_nodes_names_what_to_write(
 
 # Variables of the launch scripts that no option replaces, or that are replaced in another way.
 UNREAD = (
-    "TP",
-    "PP",
-    "CP",
-    "VP",
-    "MBS",
-    "NUM_LAYERS",
-    "RUN_CONF_MAX_STEPS",
-    "SBATCH_RESERVATION",
-    "SBATCH_QOS",
     "ADDITIONAL_SLURM_PARAMS",
     "CHECKPOINT_INTERVAL",
     "HIDDEN_SIZE",
@@ -178,13 +173,42 @@ def test_the_ranks_of_a_profile(direct: Direct, wording: Callable[..., None]) ->
     wording("single", done.stderr)
 
 
-def test_a_lists_environment_does_not_steer_a_job_and_is_refused_with_the_keys_that_do(
+@pytest.mark.parametrize("name", ["SBATCH_RESERVATION", "SBATCH_QOS"])
+def test_options_of_slurm_in_the_shell_are_used(name: str, direct: Direct) -> None:
+    job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", **{name: "own"}))
+    assert f"#SBATCH --{name.removeprefix('SBATCH_').lower()}=own\n" in job["script"]
+
+
+def test_a_variable_of_the_scripts_in_the_configuration_is_named(
+    llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
+) -> None:
+    """NVIDIA's cluster_config.yaml sets them there, for its launch scripts."""
+    own = {"config": {"pretrain_nemotron4": {"environment": {"ADDITIONAL_SLURM_PARAMS": "nodelist=n1,n2;exclusive"}}}}
+    install = cluster(environment={"RUN_CONF_MOUNTS": "/a:/b", "NCCL_DEBUG": "WARN"}, workloads=own)
+    done = llmb_here(*SINGLE, "-w", "nemotron4", "--scale", 16, "--install", install)
+    job_of(done)
+    assert [line.split()[1] for line in done.stderr.splitlines() if line.startswith("warning: ")] == [
+        "environment",
+        "workloads.config.pretrain_nemotron4.environment",
+    ]
+    wording("single", done.stderr)
+
+
+def test_a_lists_environment_steers_a_job_as_nvidias_scripts_do(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
-    env = "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: own, TIME_LIMIT: '01:00:00', TP: 4"
+    env = "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: a/b:1, TIME_LIMIT: '01:00:00', TP: 4"
     path = tmp_path / "jobs.yaml"
     path.write_text(f"nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  overrides: {{env: {{{env}, NOTE: x}}}}\n")
-    done = llmb_here("submit-all", path, "--install", cluster(), "-d")
+    done = llmb_here("submit-all", path, "--install", cluster(), "-d", "--format", "json")
+    job = job_of(done)
+    assert (job["max_steps"], job["gbs"], job["tp"]) == (100, 128, 4)
+    assert (job["time_limit"], job["image"], job["env"]["NOTE"]) == ("01:00:00", "a/b:1", "x")
+    assert job["switches"]["save_checkpoint"] is True
+    assert not {"MAX_STEPS", "GBS", "TP", "RUN_CONF_IMAGE"} & job["env"].keys()
+    wording("submit-all", done.stderr)
+    path.write_text("nemotron4_15b:\n  scales: [16]\n  overrides: {env: {HIDDEN_SIZE: 1, JOB_TOTAL_GPUS: 32}}\n")
+    done = llmb_here("submit-all", path, "--install", cluster(name="other"), "-d")
     assert done.returncode == 2
     wording("submit-all", done.stderr)
 

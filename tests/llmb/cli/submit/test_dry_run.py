@@ -757,7 +757,33 @@ def test_f_is_the_list_and_never_a_force(
         wording("submit-all", done.stderr)
 
 
-@pytest.mark.parametrize("given", ["MAX_STEPS=100", "TP=4", "SBATCH_QOS=x", "HIDDEN_SIZE=1"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("MAX_STEPS=100", {"max_steps": 100}),
+        ("TP=4", {"tp": 4}),
+        ("ENABLE_CHECKPOINT=true", {"switches": {"save_checkpoint": True}}),
+        ("RUN_CONF_IMAGE=a/b:1", {"image": "a/b:1"}),
+    ],
+)
+def test_a_launch_variable_given_for_a_job_is_used_as_the_setting(
+    given: str, expected: dict[str, Any], cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
+    words = ("single", "-w", "nemotron4_15b", "--scale", "16", "-d", "--install", cluster(), "--format", "json")
+    done = llmb_here(*words, "--env", given)
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert {name: job[name] for name in expected} == expected
+    assert given.partition("=")[0] not in job["env"]
+    wording("single", done.stderr)
+
+
+def test_a_launch_variable_and_an_option_that_differ(cluster: Cluster, llmb_here: Command) -> None:
+    words = ("single", "-w", "nemotron4_15b", "--scale", "16", "-d", "--install", cluster())
+    assert llmb_here(*words, "--env", "MAX_STEPS=100", "--max-steps", 50).returncode == 2
+    assert llmb_here(*words, "--env", "MAX_STEPS=50", "--max-steps", 50).returncode == 0
+
+
+@pytest.mark.parametrize("given", ["SBATCH_QOS=x", "HIDDEN_SIZE=1", "ENABLE_PROFILE=true", "MAX_STEPS=many"])
 def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
     given: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
@@ -775,12 +801,15 @@ def test_overrides_that_are_not_in_the_name_are_in_the_table(cluster: Cluster, l
 
 
 def test_the_proxy_is_named_for_a_scale_that_it_was_tested_at(
-    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+    cluster: Cluster, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 64, "--install", cluster(), "-d")
+    """In a job list, which means what it says."""
+    path = tmp_path / "jobs.txt"
+    path.write_text("pretrain_llama3.1_405b:\n('fp8', [64], 1)\n")
+    done = llmb_here("submit-all", path, "--install", cluster(), "-d")
     assert done.returncode == 2
     assert "-s 405b-proxy" in done.stderr
-    wording("single", done.stderr)
+    wording("submit-all", done.stderr)
 
 
 def test_gpus_per_node_that_do_not_divide_name_those_that_do(

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run archive`: one file with records, logs and configuration of runs."""
+
+import getpass
+import hashlib
+import os
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path, PurePath
+
+import click
+
+from llmb.archive.contents import choose
+from llmb.archive.manifest import SUFFIX, Manifest
+from llmb.archive.redact import Redaction, anonymous, redaction
+from llmb.cli import options
+from llmb.cli.context import Context, pass_context, say
+from llmb.cli.results import choice_of, choice_options, gather
+from llmb.config.schema import ClusterConfig
+from llmb.errors import UsageError
+from llmb.results.result import Result
+from llmb.runs.record import RunRecord
+from llmb.system import secrets
+from llmb.system.secrets import is_secret_name
+
+
+@click.command("archive")
+@click.argument("runs", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The archive, FILE.tar.zst.")
+@click.option("--anonymous", "is_anonymous", is_flag=True, help="Also replace names of users, hosts and folders.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@choice_options
+@options.install_option
+@pass_context
+def command(
+    context: Context,
+    runs: tuple[str, ...],
+    output: Path | None,
+    is_anonymous: bool,
+    force: bool,
+    workloads: tuple[str, ...],
+    exclude_cancelled: bool,
+    window: str | None,
+) -> int:
+    """Write RUNS (default: all runs) to one file, for a colleague or a vendor.
+
+    It has their records, logs, scripts and measurements, the configuration and what is installed, without secrets,
+    profiles and checkpoints. results, compare and report take it in the place of RUNS.
+    """
+    from llmb.archive.write import write
+
+    found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
+    if not found:
+        raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
+    now = datetime.now().astimezone()
+    config = context.config
+    path = output or Path(f"llmb-{config.cluster_name if not is_anonymous else 'runs'}-{now:%Y%m%d-%H%M}{SUFFIX}")
+    if not path.name.endswith(SUFFIX):
+        path = path.with_name(path.name + SUFFIX)
+    if path.exists() and not force:
+        message = f"{path} exists"
+        raise UsageError(message, hint="--force overwrites it", code="archive-exists", key="--output", value=str(path))
+    records = [record for record, _ in found]
+    manifest = write(
+        path, choose(config, records), _redaction(config, found, is_anonymous), runs=len(found), created=now
+    )
+    announce(path, manifest)
+    return 0
+
+
+def announce(path: Path, manifest: Manifest) -> None:
+    """Print what the archive has, what it lacks, and how to read it."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    runs = f"{manifest.runs} run{'s' if manifest.runs > 1 else ''}"
+    names = "replaced" if manifest.is_anonymous else "kept (--anonymous replaces them)"
+    say(f"{path}: {runs}, {len(manifest.files)} files, {path.stat().st_size / 1e3:,.0f} kB, sha256 {digest}")
+    say(f"secrets replaced: {manifest.secrets}; names of users, hosts and folders: {names}")
+    kinds: Counter[str] = Counter()
+    for one in manifest.omitted.values():
+        if one.reason not in ("lock", "cache"):
+            kinds[one.reason] += one.bytes
+    if kinds:
+        parts = (f"{kind} {size / 1e6:.1f} MB" for kind, size in sorted(kinds.items()))
+        say(f"not in it, and listed in its manifest: {', '.join(parts)}")
+    say(f"look through it before you send it: tar --zstd -tvf {path}")
+    say("results, compare and report take the file in the place of RUNS")
+
+
+def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], is_anonymous: bool) -> Redaction:
+    """What is removed: the values of secrets that are known here, and on request names."""
+    own = [value for name, value in os.environ.items() if is_secret_name(name)]
+    own += secrets.find(secrets.names(), {}).values()
+    if not is_anonymous:
+        return redaction(own)
+    hosts = {socket.gethostname(), *(record.submitter.host for record, _ in found)}
+    for _, result in found:
+        hosts |= set(result.log.hosts) if result.log is not None else set()
+    folders: dict[PurePath, str] = {config.llmb_install: "/llmb", Path.home(): "/home/user"}
+    if config.experiments_root is not None:
+        folders[config.experiments_root] = "/llmb/workloads"
+    users = {getpass.getuser(), Path.home().name}
+    return redaction(own, anonymous(users, hosts, folders, config.cluster_name))

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmb-run submit`: a job list, targets, or everything installed, as `single` and `submit-all` submit them."""
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from llmb.cli import options as common
+from llmb.cli.context import Context, say
+from llmb.cli.submit import shell_variables as shell, single, submit_all
+from llmb.cli.submit.options import Option, SubmitOptions, with_options
+from llmb.cli.submit.single import SingleOptions
+from llmb.cli.submit.submit_all import ListOptions
+from llmb.errors import UsageError
+from llmb.workload import launch_variables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions(ListOptions):
+    """Options of a list, of discovery and of targets."""
+
+    workloads: Annotated[
+        tuple[str, ...],
+        Option("Only these: key or key_size.", "-w", "--workload", "--workloads", callback=common.words, metavar="W"),
+    ]
+    size: Annotated[str | None, Option("Model size of the one workload.", "-s", "--size", metavar="SIZE")]
+
+
+@click.command("submit")
+@with_options(TargetOptions)
+def command(context: Context, options: TargetOptions) -> int:
+    """Submit a job list, targets, or everything installed.
+
+    \b
+    llmb-run submit jobs.yaml                               a job list
+    llmb-run submit -w llama3.1 -s 70b --dtype fp8,bf16 --scale 64,128
+    llmb-run submit -w llama3.1_70b,nemotronh --scale 64    targets: WORKLOAD or WORKLOAD_SIZE
+    llmb-run submit --max-scale 512                         everything installed
+
+    With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each dtype and scale, as
+    `single` does, which reads the variables of NVIDIA's launch scripts too.
+    """
+    from llmb.planning.select import Selection
+
+    joblist = submit_all.joblist_of(options)
+    if joblist is None and _is_direct(options):
+        return single.run(context, _single(options))
+    if joblist is not None and not joblist.exists():
+        _explain_missing(context, joblist)
+    if options.size is not None:
+        message, hint = "-s selects a size of one workload, not of a job list", "omit it, or -w WORKLOAD_SIZE"
+        raise UsageError(message, hint=hint, code="option-without-effect", key="--size", value=options.size)
+    if unread := list(launch_variables.unread(os.environ, ())):
+        say(f"note: only `single` and `submit -s` read these variables: {', '.join(unread)}")
+    chosen = {field.name: getattr(options, field.name) for field in fields(Selection) if field.name != "supported"}
+    return submit_all.run(context, options, Selection(supported=True, **chosen))
+
+
+def _is_direct(options: TargetOptions) -> bool:
+    """Whether one workload is named by options, or by -w and the variables of NVIDIA's launch scripts.
+
+    Raises UsageError for a size without exactly one workload, and with scales that only discovery selects.
+    """
+    selects = options.max_scale is not None or options.min_scale or options.exact_scales
+    if options.size is None:
+        by_variables = any(os.environ.get(name, "").strip() for name in (shell.GPUS, shell.NODES))
+        return by_variables and len(options.workloads) == 1 and not (selects or options.scales)
+    if len(options.workloads) != 1:
+        message = f"-s {options.size} selects a size of one workload, and {len(options.workloads)} are named"
+        hint = "-w WORKLOAD -s SIZE, or -w WORKLOAD_SIZE,WORKLOAD_SIZE"
+        raise UsageError(message, hint=hint, code="size-without-workload", key="--size", value=options.size)
+    if selects:
+        message = f"-s {options.size} needs --scale: --max-scale, --min-scale and --exact-scales select from all sizes"
+        hint = f"--scale N, or -w {options.workloads[0]}_{options.size} instead of -s"
+        raise UsageError(message, hint=hint, code="scale-conflict", key="--size", value=options.size)
+    return True
+
+
+def _single(options: TargetOptions) -> SingleOptions:
+    shared = {field.name: getattr(options, field.name) for field in fields(SubmitOptions)}
+    return SingleOptions(
+        **shared,
+        workload=options.workloads[0],
+        size=options.size,
+        dtypes=options.dtypes,
+        scales=options.scales,
+        repeats=options.repeats or 1,
+    )
+
+
+def _explain_missing(context: Context, path: Path) -> None:
+    """Raise UsageError for a word that is no file, but was meant as a dtype or as a target."""
+    from llmb.planning.select import split_name
+
+    word = str(path)
+    sizes = [size for workload in context.workloads.values() for size in workload.sizes.values()]
+    dtypes = {dtype for size in sizes for row in size.rows for dtype in row.dtype}
+    hint = f"-d is --dry-run; write --dtype {word}" if word in dtypes else None
+    if hint is None:
+        try:
+            split_name(word, context.workloads)
+        except UsageError:
+            return
+        hint = f"write -w {word}"
+    raise UsageError(f"there is no job list '{word}'", hint=hint, code="file-missing", key="joblist", value=word)

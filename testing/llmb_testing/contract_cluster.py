@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contract tests of cluster types: a vendor's test class inherits them and says which cluster to test.
+
+    class TestSsh(ClusterTypeContract):
+        @pytest.fixture
+        def cluster_type(self) -> ClusterType:
+            (kind,) = llmb_ssh.llmb_clusters()
+            return kind
+
+        @pytest.fixture
+        def cluster_config(self, tmp_path: Path) -> ClusterConfig:
+            return read_config(yamlfile.load(...), cluster_types=...)
+
+Each test submits small programs of bash to the real cluster, and waits for them. The cluster is checked like every
+plugin's cluster: an answer that llmb would refuse fails the test.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from llmb.clusters.base import Cluster
+from llmb.clusters.guarded import guard
+from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterType
+from llmb.runs import record, store
+from llmb.runs.launch import Launch, Program, StagedFile, Stamp, Wrapper
+from llmb.runs.record import RunRecord
+from llmb.runs.state import CANCELLED, COMPLETED, ENDS, FAILED, LOST, RUNNING, UNKNOWN, WAITING, JobState
+from llmb.system import files
+from llmb.system.process import ProcessId
+from llmb_testing.job import SMALLEST_JOB
+
+SECRET, VALUE = "CONTRACT_TOKEN", "s3cret-of-the-contract"
+AWKWARD = ("it's", 'a "b"', "$HOME `id`", "c\\d", "two\nlines", "-n", "", "é 日本", "*", "; exit 9 #")
+SLEEP = "echo started; exec sleep 600"
+
+
+class ClusterTypeContract:
+    """What llmb relies on. ``patience``: seconds until a job must have ended; ``ranks``: of the job of several.
+
+    ``passes_secrets``: whether the values of secrets come from the shell that submits, as on most clusters.
+    """
+
+    patience = 120.0
+    ranks = 2
+    passes_secrets = True
+
+    @pytest.fixture
+    def cluster_type(self) -> ClusterType:
+        """The cluster type to test."""
+        raise NotImplementedError("override the fixture 'cluster_type'")
+
+    @pytest.fixture
+    def cluster_config(self, tmp_path: Path) -> ClusterConfig:
+        """The configuration of an install directory of this type."""
+        raise NotImplementedError("override the fixture 'cluster_config'")
+
+    def make_cluster(self, kind: ClusterType, config: ClusterConfig) -> Cluster:
+        """The cluster of a configuration."""
+        return kind.make(config)
+
+    def completed(self, launch: Launch) -> Launch:
+        """``launch`` with what the cluster needs, such as an image."""
+        return launch
+
+    @pytest.fixture
+    def cluster(
+        self, cluster_type: ClusterType, cluster_config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Cluster]:
+        """The cluster, as llmb sees a plugin's; jobs that a test leaves are cancelled."""
+        monkeypatch.setenv(SECRET, VALUE)
+        kind = replace(cluster_type, source=cluster_type.source or f"contract:{cluster_type.name}")
+        cluster = guard(kind, lambda: self.make_cluster(cluster_type, cluster_config))
+        self._left: list[RunRecord] = []
+        yield cluster
+        states = cluster.poll(self._left)
+        cluster.cancel([run for run in self._left if not states[run.id].is_end])
+
+    def launch(self, shell: str, name: str = "contract", **changes: object) -> Launch:
+        """A launch whose rank runs lines of bash."""
+        made = Launch(
+            name=name, nodes=1, ranks_per_node=1, time_limit=600, program=Program(shell=shell), gpu_type="cpu"
+        )
+        return self.completed(replace(made, **changes))  # type: ignore[arg-type]
+
+    def recorded(self, cluster: Cluster, config: ClusterConfig, launch: Launch) -> RunRecord:
+        """A run with its record and its script on disk, not submitted yet."""
+        now = time.time()
+        stamp = store.new_directory(config.experiments("contract"), launch.name, int(now))
+        run = RunRecord(
+            id=stamp.id,
+            created=now,
+            llmb_version="0",
+            cluster_type=config.cluster_type,
+            directory=stamp.path,
+            job=SMALLEST_JOB,
+            launch=launch,
+            script_name=f"launch_{launch.name}",
+            submitter=ProcessId.current(),
+        )
+        record.save(run)
+        files.write_text(run.script, cluster.render(launch, run.stamp))
+        return run
+
+    def submitted(self, cluster: Cluster, config: ClusterConfig, launch: Launch) -> RunRecord:
+        """A submitted run."""
+        run = self.recorded(cluster, config, launch)
+        run = run.submitted(cluster.submit(run))
+        record.save(run)
+        self._left.append(run)
+        return run
+
+    def until(
+        self, cluster: Cluster, runs: Sequence[RunRecord], wanted: frozenset[str] = ENDS
+    ) -> Mapping[str, JobState]:
+        """The states of all runs once each has one of the ``wanted`` states."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            states = cluster.poll(runs)
+            if all(states[run.id].state in wanted for run in runs):
+                return states
+            logs = [f"{run.id} {states[run.id]}\n{_text(run.batch_log)}\n{_text(run.log)}" for run in runs]
+            assert time.monotonic() < deadline, f"not within {self.patience:g} s:\n" + "\n".join(logs)
+            time.sleep(max(0.1, cluster.pace.poll))
+
+    # What the type says of itself.
+
+    def test_it_is_complete_as_data(self, cluster_type: ClusterType, cluster_config: ClusterConfig) -> None:
+        """Its questions are about keys of its section, and its traits can be read with and without one."""
+        from llmb.plugins.cluster_checks import with_source
+
+        kind = with_source(
+            replace(cluster_type, source=""), f"contract:{cluster_type.name}" if _is_foreign(cluster_type) else ""
+        )
+        assert kind.name == cluster_config.cluster_type
+        assert kind.title
+        assert kind.traits_of(None).nodes
+        assert kind.traits_of(cluster_config.section).runs_in == cluster_config.traits.runs_in
+        if kind.schema is not None:
+            names = {field.name for field in fields(kind.schema)}
+            assert {question.key.partition(".")[0] for question in kind.questions} <= names
+
+    def test_render_is_pure(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """The script depends on nothing but launch and stamp, writes nothing, and has no secret in it."""
+        launch = self.launch("exit 0", secrets=(SECRET,) if self.passes_secrets else ())
+        folder = cluster_config.experiments("contract") / "contract" / "contract_1"
+        stamp = Stamp(id="contract-1", timestamp="1", directory=str(folder))
+        first = cluster.render(launch, stamp)
+        assert first == cluster.render(launch, stamp)
+        assert "contract-1" in first
+        assert not folder.exists()
+        assert VALUE not in first
+
+    def test_its_identity_stays(
+        self, cluster: Cluster, cluster_type: ClusterType, cluster_config: ClusterConfig
+    ) -> None:
+        """Two commands see the same cluster, if it names itself at all."""
+        kind = replace(cluster_type, source="contract:other")
+        other = guard(kind, lambda: self.make_cluster(cluster_type, cluster_config))
+        assert cluster.identity() == other.identity()
+
+    def test_preflight_passes_what_can_run(self, cluster: Cluster) -> None:
+        """No fault for a program that the other tests run."""
+        assert cluster.preflight([self.launch("exit 0")]) == []
+
+    def test_preflight_finds_a_secret_that_is_not_set(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also a file that does not exist; both at once."""
+        launch = self.launch("exit 0", secrets=("CONTRACT_UNSET_TOKEN",), inputs=("/nonexistent/file",))
+        codes = [fault.code for fault in cluster.preflight([launch])]
+        assert "input-missing" in codes
+        assert len(codes) >= 2
+
+    # How runs end.
+
+    def test_ends_and_exit_codes(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """Success, an exit code, and a signal: states, codes, times and logs."""
+        good = self.submitted(cluster, cluster_config, self.launch("echo all is well", "good"))
+        bad = self.submitted(cluster, cluster_config, self.launch("echo oh; exit 7", "bad"))
+        killed = self.submitted(cluster, cluster_config, self.launch("kill -9 $$", "killed"))
+        states = self.until(cluster, [good, bad, killed])
+        assert states[good.id].state == COMPLETED, states[good.id]
+        assert states[good.id].exit_code in (None, 0)
+        assert _text(good.log).splitlines()[-1] == "all is well"
+        assert (states[bad.id].state, states[bad.id].exit_code) == (FAILED, 7), states[bad.id]
+        assert "oh" in _text(bad.log)
+        assert (states[killed.id].state, states[killed.id].exit_code) == (FAILED, 137), states[killed.id]
+        for state in states.values():
+            if state.started is not None and state.ended is not None:
+                assert good.created - 5 <= state.started <= state.ended + 1
+
+    def test_a_state_stays_after_the_end(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """Polled and cancelled again, by another command, an ended run is the same."""
+        run = self.submitted(cluster, cluster_config, self.launch("exit 3"))
+        first = self.until(cluster, [run])[run.id]
+        cluster.cancel([run])
+        again = cluster.poll([run])[run.id]
+        assert (again.state, again.exit_code) == (first.state, first.exit_code) == (FAILED, 3)
+
+    def test_a_running_job_is_cancelled(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """It is RUNNING before, CANCELLED after, and its program has ended."""
+        run = self.submitted(cluster, cluster_config, self.launch(SLEEP))
+        self.until(cluster, [run], frozenset({RUNNING}))
+        cluster.cancel([run])
+        assert self.until(cluster, [run])[run.id].state == CANCELLED
+
+    def test_a_job_is_cancelled_by_its_run(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """The scheduler's id may not be known: the submitter was killed before it wrote it."""
+        run = self.submitted(cluster, cluster_config, self.launch(SLEEP))
+        cluster.cancel([replace(run, scheduler_id=None)])
+        assert self.until(cluster, [run])[run.id].state == CANCELLED
+
+    # Exactly once.
+
+    def test_a_run_that_is_submitted_twice_runs_once(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """A command that was killed between submission and answer may submit again."""
+        run = self.submitted(cluster, cluster_config, self.launch("sleep 1; echo once >> count"))
+        cluster.submit(replace(run, scheduler_id=None))
+        state = self.until(cluster, [run])[run.id]
+        assert state.state == COMPLETED, state
+        assert _text(run.work / "count") == "once\n"
+
+    def test_a_submitted_run_is_found(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """While it runs and after its end; one that was never submitted is not, and is no success."""
+        never = self.recorded(cluster, cluster_config, self.launch("exit 0", "never"))
+        run = self.submitted(cluster, cluster_config, self.launch("sleep 1"))
+        lost = replace(run, scheduler_id=None)
+        assert set(cluster.find([lost, never])) == {run.id}
+        self.until(cluster, [run])
+        assert set(cluster.find([lost, never])) == {run.id}
+        assert cluster.poll([never])[never.id].state in {LOST, UNKNOWN, *WAITING}
+
+    # What a program gets.
+
+    def test_a_program_gets_exactly_what_the_launch_says(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """Arguments, variables, files and wrappers, however awkward; no secret in any file of the run."""
+        secret = (SECRET,) if self.passes_secrets else ()
+        shell = 'printf "%s\\0" "$@" > arguments; printf %s "$ODD" > variable; printf %s "${#CONTRACT_TOKEN}" > length'
+        launch = self.launch(
+            f"{shell}; cat a/staged.txt; echo $LLMB_RANK $LLMB_RUN_ID $WRAPPED",
+            args=AWKWARD,
+            environment={"ODD": "".join(AWKWARD)},
+            secrets=secret,
+            files=(StagedFile(name="a/staged.txt", text="it's\n$HOME\n"),),
+            wrappers=(Wrapper(name="env", argv=("env", "WRAPPED=yes")),),
+        )
+        run = self.submitted(cluster, cluster_config, launch)
+        state = self.until(cluster, [run])[run.id]
+        assert state.state == COMPLETED, (state, _text(run.batch_log), _text(run.log))
+        assert tuple(_text(run.work / "arguments").split("\0")[:-1]) == AWKWARD
+        assert _text(run.work / "variable") == "".join(AWKWARD)
+        assert _text(run.log).splitlines()[-3:] == ["it's", "$HOME", f"0 {run.stamp.id} yes"]
+        if self.passes_secrets:
+            assert _text(run.work / "length") == str(len(VALUE))
+        written = [path for path in run.directory.rglob("*") if path.is_file()]
+        assert [path for path in written if VALUE.encode() in path.read_bytes()] == []
+
+    def test_ranks_know_their_place(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """torch's variables, and llmb's own for wrappers."""
+        names = "$RANK $LOCAL_RANK $WORLD_SIZE $LLMB_RANK $LLMB_NODE_RANK $LLMB_LOCAL_RANK"
+        launch = self.launch(f'echo {names} > "place$RANK"', ranks_per_node=self.ranks)
+        run = self.submitted(cluster, cluster_config, launch)
+        state = self.until(cluster, [run])[run.id]
+        assert state.state == COMPLETED, (state, _text(run.batch_log), _text(run.log))
+        for rank in range(self.ranks):
+            assert _text(run.work / f"place{rank}").split() == [
+                str(rank),
+                str(rank),
+                str(self.ranks),
+                str(rank),
+                "0",
+                str(rank),
+            ]
+
+
+def _is_foreign(kind: ClusterType) -> bool:
+    return bool(kind.source) or not isinstance(kind.create, str) or not kind.create.startswith("llmb.")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else f"(no {path.name})"

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imported runs in llmb-run: GPU type, framework, window of their release, verdict, profile, and no second attempt."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.results.launcher_config import window_of
+from llmb_installer.importing.carry import Import
+from llmb_testing import exemplar_folder as exemplar
+
+DoImport = Callable[..., Import]
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def results(source: Path, do_import: DoImport, llmb_here: Command) -> dict[str, dict[str, Any]]:
+    """The results of the imported runs, by Slurm's id of the job."""
+    plan = do_import(source)
+    ids = {run.record.id: str(run.record.scheduler_id) for run in plan.runs}
+    done = llmb_here("results", "--format", "json", "--install", plan.target)
+    assert done.returncode == 3, "a run is cancelled, another invalid"
+    return {ids[one["run"]]: one for one in json.loads(done.stdout)["results"]}
+
+
+def test_results_of_every_release(results: dict[str, dict[str, Any]]) -> None:
+    """1.98 s is the published time of release 25.04; the windows are those of the releases that ran the jobs."""
+    assert sorted(results) == ["101", "102", "103", "104", "105"]
+    first, late, profiled, cancelled, bridge = (results[job] for job in sorted(results))
+    assert (first["status"], first["window"], first["verdict"]) == ("Success", [11, 44], "PASS")
+    assert first["ratio"] == pytest.approx(1.0)
+    assert first["configuration"]["gpu_type"] == "h100"
+    assert first["configuration"]["image"] == "nvcr.io/nvidia/nemo:25.04.01"
+    assert (late["window"], late["time_mean_seconds"]) == ([35, 44], 2.0)  # its other steps took 9 s
+    assert (profiled["verdict"], profiled["configuration"]["profile"]) == ("INVALID", True)
+    assert (cancelled["status"], cancelled["state"], cancelled["max_iteration"]) == ("Cancelled", "CANCELLED", 19)
+    own = bridge["configuration"]
+    assert (own["framework"], own["release"], own["dtype"], own["gpu_type"]) == (
+        "bridge",
+        "26.02.01",
+        "fp8_cs",
+        "gb300",
+    )
+    assert (bridge["window"], bridge["verdict"], bridge["same_window"]) == ([35, 44], "PASS", True)
+    assert bridge["tokens_per_second_per_gpu"] == pytest.approx(5243, rel=1e-3)
+
+
+def test_parse_reads_the_file_beside_a_log(source: Path, llmb_here: Command) -> None:
+    """Without an import: the file names the GPU type, and its release the window; options override it."""
+    folder = source / "workloads" / exemplar.KEYS[1]
+    logs = json.loads(llmb_here("parse", folder, "--format", "json").stdout)["results"]
+    windows = {one["configuration"]["gpu_type"]: one["window"] for one in logs if "_102_" in one["path"]}
+    assert windows == {"h100": [35, 44]}
+    assert [one["verdict"] for one in logs if "_101_" in one["path"]] == ["PASS"]
+    done = llmb_here("parse", folder, "--gpu-type", "b200", "--format", "json")
+    assert {one["configuration"]["gpu_type"] for one in json.loads(done.stdout)["results"]} == {"b200"}
+
+
+def test_other_commands_know_them(source: Path, do_import: DoImport, llmb_here: Command, tmp_path: Path) -> None:
+    plan = do_import(source)
+    at = ("--install", plan.target)
+    rows = json.loads(llmb_here("compare", *at, "--format", "json").stdout)["comparisons"]
+    assert sorted(row["verdict"] or row["status"] for row in rows) == ["Cancelled", "INVALID", "PASS", "PASS", "PASS"]
+    page = tmp_path / "report.html"
+    assert llmb_here("report", *at, "-o", page).returncode == 3
+    assert all(run.record.id in page.read_text() for run in plan.runs)
+    assert llmb_here("explain", "105", *at).returncode == 0
+    shown = json.loads(llmb_here("jobs", "show", "105", *at, "--format", "json").stdout)
+    assert (shown["origin"]["release"], shown["script"]) == ("26.02.01", None)
+    assert llmb_here("jobs", "show", "105", *at).returncode == 0
+    assert llmb_here("jobs", "show", "105", "--script", *at).returncode == 1
+    listed = json.loads(llmb_here("jobs", "list", *at, "--format", "json").stdout)
+    assert {job["state"] for job in listed} == {"COMPLETED", "CANCELLED"}
+
+
+def test_no_second_attempt(source: Path, do_import: DoImport, llmb_here: Command, wording: Callable[..., None]) -> None:
+    plan = do_import(source)
+    (failed,) = (run.record for run in plan.runs if run.state.state == "CANCELLED")
+    done = llmb_here("jobs", "retry", failed.id, "--install", plan.target)
+    assert done.returncode == 2
+    wording("jobs-retry", done.stderr, {failed.id: "<id>"})
+    done = llmb_here("jobs", "retry", "--failed", "--install", plan.target)
+    assert (done.returncode, failed.directory.joinpath("attempt-2").exists()) == (0, False)
+
+
+def test_a_run_that_may_still_run_comes_with_a_later_import(tmp_path: Path, do_import: DoImport) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.08")
+    log = exemplar.write_run(folder, exemplar.KEYS[1], exemplar.NEMO, 7, exemplar.nemo_log(2.0, upto=30))
+    (item,) = (item for item in do_import(folder).items if item.kind == "run")
+    assert (item.action, item.code) == ("leave", "run-not-ended")
+    log.write_text(exemplar.nemo_log(2.0))
+    (run,) = do_import(folder).runs
+    assert (run.state.state, run.record.origin is not None) == ("COMPLETED", True)
+    assert run.record.job.gpu_type == "h100"  # from the cluster's configuration: release 25.05 writes no file beside it
+
+
+def test_an_old_unfinished_log_has_failed(tmp_path: Path, do_import: DoImport, llmb_here: Command) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.08")
+    text = exemplar.nemo_log(2.0, upto=30) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    log = exemplar.write_run(folder, exemplar.KEYS[1], exemplar.NEMO, 7, text)
+    os.utime(log, (time.time() - 86400,) * 2)
+    plan = do_import(folder)
+    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)["results"]
+    assert (one["status"], one["cause"]["kind"]) == ("Failed", "GPU out of memory")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("pretrain_grok1_314b_fp8_gpus64_tp1_pp1_cp1_mbs1_gbs64", "workload-not-offered"),
+        ("pretrain_nemotron4_15b_fp8_gpus64_tp3_pp1_cp1_mbs2_gbs256", "settings-conflict"),
+        ("pretrain_nemotron4_15b_fp8_gpus24", "settings-unknown"),
+    ],
+)
+def test_runs_that_are_not_taken(name: str, code: str, tmp_path: Path, do_import: DoImport) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.07")
+    exemplar.write_run(folder, exemplar.KEYS[1], name, 7, exemplar.nemo_log(2.0))
+    (item,) = (item for item in do_import(folder).items if item.kind == "run")
+    assert (item.action, item.code) == ("leave", code)
+
+
+def test_results_outlive_the_original_log(source: Path, do_import: DoImport, llmb_here: Command) -> None:
+    plan = do_import(source)
+    (run,) = (run for run in plan.runs if run.record.scheduler_id == "101")
+    at = ("results", "101", "--format", "json", "--install", plan.target)
+    (before,) = json.loads(llmb_here(*at).stdout)["results"]
+    run.log.unlink()
+    (after,) = json.loads(llmb_here(*at).stdout)["results"]
+    assert (after["status"], after["ratio"]) == (before["status"], before["ratio"]) == ("Success", pytest.approx(1.0))
+
+
+def test_a_gradient_that_is_not_a_number(tmp_path: Path, do_import: DoImport, llmb_here: Command) -> None:
+    """Such a run is invalid for exemplar-performance since 26.05 too."""
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "26.06")
+    name = "pretrain_llama3_70b_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_ep1_mbs2_gbs256"
+    config = exemplar.run_config(9, "26.06.01", "llama3.1", "70b", "fp8", 64, gpu="gb300")
+    text = exemplar.bridge_log(6.25, 256, gradient="nan")
+    exemplar.write_run(folder, exemplar.KEYS[0], name, 9, text, config=config)
+    plan = do_import(folder)
+    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)["results"]
+    assert one["verdict"] == "INVALID"
+
+
+def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
+    """They end with the scale; parallelism is the table's. Of a job that Slurm requeued, the last attempt counts."""
+    folder, name = tmp_path / "theirs", "pretrain_nemotron4_15b_fp8_64"
+    exemplar.write_config(folder, "25.05")
+    log = exemplar.write_run(folder, exemplar.KEYS[1], name, 389757, exemplar.nemo_log(2.0, upto=20))
+    log.with_name(log.name.replace("_0.out", "_1.out")).write_text(exemplar.nemo_log(2.0))
+    (run,) = do_import(folder).runs
+    job, training = run.record.job, run.record.job.trained
+    assert (job.experiment_name, job.scale, training.gbs, training.mbs) == (name, 64, 256, 2)
+    assert (run.log.name[-6:], run.state.state, run.record.scheduler_id) == ("_1.out", "COMPLETED", "389757")
+
+
+@pytest.mark.parametrize(
+    ("release", "steps", "window"),
+    [
+        ("25.05", 50, None),
+        ("25.07", 50, None),
+        ("25.08", 50, (35, 44)),
+        ("26.08.00", 50, (35, 44)),
+        ("25.08", 20, None),
+        (None, 50, None),
+        ("unknown", 50, None),
+    ],
+)
+def test_the_window_of_a_release(release: str | None, steps: int, window: tuple[int, int] | None) -> None:
+    assert window_of(release, steps) == window

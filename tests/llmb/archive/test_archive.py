@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of archives: the same results as where they were made, no secrets, no names on request, damage is found."""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import socket
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from llmb.archive.read import unpack
+from llmb.archive.redact import SECRET, anonymous, redaction
+from llmb.errors import LlmbError
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def rows(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+    return [{key: value for key, value in row.items() if key != "path"} for row in found]
+
+
+def members(path: Path) -> dict[str, bytes]:
+    """Every file of an archive, read without llmb."""
+    with (
+        path.open("rb") as raw,
+        zstandard.ZstdDecompressor().stream_reader(raw) as unpacked,
+        tarfile.open(fileobj=unpacked, mode="r|") as tar,
+    ):
+        return {one.name: tar.extractfile(one).read() for one in tar}  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def archive(install: Any, run: Run, tmp_path: Path) -> Path:
+    """An archive of three runs, one of them failed."""
+    install.measured("good1", 2.70)
+    install.measured("good2", 2.80, "llama31_8b", "fp8", 8)
+    install.run("bad1", install.job("nemotron4_15b", "bf16", 16), "boom\n", "FAILED")
+    path = tmp_path / "night.tar.zst"
+    assert run("archive", "-o", path).returncode == 0
+    return path
+
+
+def test_results_of_an_archive_are_those_of_its_runs(
+    archive: Path, install: Any, run: Run, llmb_here: Run, tmp_path: Path
+) -> None:
+    before = run("results", "--format", "json")
+    compared = run("compare", "--format", "json")
+    install.folder.rename(tmp_path / "gone")
+    after = llmb_here("results", archive, "--format", "json")
+    assert (rows(after), after.returncode) == (rows(before), before.returncode)
+    assert len(rows(after)) == 3
+    assert json.loads(llmb_here("compare", archive, "--format", "json").stdout) == json.loads(compared.stdout)
+    page = tmp_path / "page.html"
+    llmb_here("report", archive, "-o", page)
+    assert all(run_id in page.read_text() for run_id in ("good1", "good2", "bad1"))
+    (one,) = rows(llmb_here("results", archive, "good1", "--format", "json"))
+    assert one["run"] == "good1"
+
+
+def test_two_archives_are_compared(archive: Path, install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    install.measured("later", 1.35)
+    other = tmp_path / "other.tar.zst"
+    run("archive", "later", "-o", other)
+    compared = json.loads(llmb_here("compare", other, archive, "--format", "json").stdout)["comparisons"]
+    (row,) = [row for row in compared if row["ratio"] is not None]
+    assert row["ratio"] == pytest.approx(2.0)
+
+
+def test_an_archive_asks_no_cluster_and_reads_no_settings_of_its_reader(
+    archive: Path, install: Any, llmb_here: Run, home: Path
+) -> None:
+    shutil.rmtree(install.folder)
+    own = home / ".config/llmb/config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("experiments_root: /elsewhere\n")
+    done = llmb_here("results", archive, "--format", "json")
+    assert len(rows(done)) == 3
+    assert "config.yaml" not in done.stderr
+
+
+def test_every_file_is_in_the_manifest_with_its_checksum(archive: Path, install: Any) -> None:
+    found = members(archive)
+    manifest = json.loads(found.pop("llmb-archive.json"))
+    assert manifest["files"] == {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in found.items()
+    }
+    assert manifest["runs"] == 3
+    assert sum(name.endswith("/llmb-run.json") for name in found) == 3
+    assert "cluster_config.yaml" in found
+
+
+def test_profiles_weights_and_binaries_are_listed_and_not_in_it(install: Any, run: Run, tmp_path: Path) -> None:
+    made = install.measured("good1", 2.70)
+    for name in ("nsys_profile/profile_1.nsys-rep", "checkpoints/step50/weights.distcp", "core.17"):
+        path = made.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\0" * 1000)
+    run("archive", "-o", tmp_path / "a.tar.zst")
+    found = members(tmp_path / "a.tar.zst")
+    omitted = json.loads(found["llmb-archive.json"])["omitted"]
+    reasons = {name.rpartition("/")[2]: (own["bytes"], own["reason"]) for name, own in omitted.items()}
+    assert reasons == {
+        "nsys_profile": (1000, "profile"),
+        "checkpoints": (1000, "checkpoint"),
+        "core.17": (1000, "not a text"),
+    }
+    assert not any(b"\0" in data for data in found.values())
+
+
+def test_secrets_are_not_in_it(install: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "known-here-0123456789")
+    made = install.measured("good1", 2.70)
+    text = made.log.read_text()
+    lines = ("HF_TOKEN=hf_abcdefghijklmnopqrstuv", "key known-here-0123456789", "pulled https://me:pa55word@host/x")
+    made.log.write_text("\n".join([*lines, text]))
+    with gzip.open(made.work / "log-older.out.gz", "wt") as packed:
+        packed.write("WANDB_API_KEY: 0123456789abcdef\n")
+    run("archive", "-o", tmp_path / "a.tar.zst")
+    found = members(tmp_path / "a.tar.zst")
+    data = b"".join(gzip.decompress(data) if name.endswith(".gz") else data for name, data in found.items())
+    for secret in (b"hf_abcdef", b"known-here", b"pa55word", b"0123456789abcdef"):
+        assert secret not in data
+    assert json.loads(found["llmb-archive.json"])["secrets"] == 4
+
+
+def test_names_are_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, home: Path, tmp_path: Path) -> None:
+    made = install.measured("good1", 2.70)
+    log = made.log.read_text()
+    nccl = "gpu-node07:12:34 [0] NCCL INFO Using network IB\n"
+    made.log.write_text(f"{nccl}nodes gpu-node[07-09] of {install.folder} for {home}\n{log}")
+    before = rows(run("results", "--format", "json"))
+    run("archive", "--anonymous", "-o", tmp_path / "a.tar.zst")
+    found = members(tmp_path / "a.tar.zst")
+    every = b"".join([*found.values(), *(name.encode() for name in found)])
+    for name in (str(install.folder), str(home), socket.gethostname(), "gpu-node07", "gpu-node["):
+        assert name.encode() not in every, name
+    after = rows(llmb_here("results", tmp_path / "a.tar.zst", "--format", "json"))
+    assert [row["ratio"] for row in after] == [row["ratio"] for row in before]
+    assert after[0]["log"]["hosts"] == ["host1"]
+
+
+def test_words_that_files_need_are_no_names() -> None:
+    names = anonymous({"root", "ana"}, {"localhost", "n1.site.org"}, {Path("/"): "x", Path("/home/ana"): "/h"}, "slurm")
+    assert names == {"/home/ana": "/h", "ana": "user1", "n1": "host2", "n1.site.org": "host2"}
+    own = redaction([], names)
+    assert own.apply("ana banana n1 n12 /home/ana/x")[0] == "user1 banana host2 n12 /h/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"HF_TOKEN": "abcdef123"', f'"HF_TOKEN": "{SECRET}"'),
+        ("export APP_SECRET='abcdef123'", f"export APP_SECRET='{SECRET}'"),
+        ("Authorization: Bearer abcdef123.x", f"Authorization: Bearer {SECRET}"),
+        ("tokens: 123456789", "tokens: 123456789"),
+        ("HF_TOKEN=$HF_TOKEN", "HF_TOKEN=$HF_TOKEN"),
+        ("max_token = 8192000", "max_token = 8192000"),
+    ],
+)
+def test_what_a_secret_looks_like(text: str, expected: str) -> None:
+    assert redaction([]).apply(text)[0] == expected
+
+
+def _packed(files: dict[str, bytes]) -> bytes:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return zstandard.compress(raw.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"no archive", "archive-damaged"),
+        (_packed({"x": b""}), "archive-damaged"),
+        (_packed({"../x": b"outside"}), "archive-damaged"),
+        (_packed({"llmb-archive.json": b'{"schema_version": 2, "llmb_version": "9"}'}), "archive-version"),
+    ],
+)
+def test_a_file_that_is_no_archive(content: bytes, code: str, tmp_path: Path) -> None:
+    path, folder = tmp_path / "a.tar.zst", tmp_path / "folder"
+    path.write_bytes(content)
+    folder.mkdir()
+    with pytest.raises(LlmbError) as raised:
+        unpack(path, folder)
+    assert raised.value.code == code
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_truncated_archive_and_a_changed_file(archive: Path, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    found = members(archive)
+    found["cluster_config.yaml"] += b"# changed\n"
+    for number, content in enumerate((whole[: len(whole) // 2], _packed(found))):
+        folder = tmp_path / f"folder{number}"
+        folder.mkdir()
+        archive.write_bytes(content)
+        with pytest.raises(LlmbError) as raised:
+            unpack(archive, folder)
+        assert raised.value.code == "archive-damaged"
+
+
+def test_an_existing_file_is_kept(archive: Path, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        assert run("archive", "good1", "-o", archive).returncode == 2
+        assert archive.read_bytes() == whole
+        assert run("archive", "good1", "-o", archive, "--force").returncode == 0
+        assert llmb_here("results", "missing.tar.zst").returncode == 2

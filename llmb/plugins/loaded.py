@@ -215,8 +215,6 @@ class Plugins:
         return self._claims[hook]
 
     def _claimed(self, source: str, hook: str) -> list[Claim[Any]]:
-        from llmb.plugins.cluster_checks import with_source
-
         implementation = self.calls.implementation(source, hook)
         if implementation is None:
             return []
@@ -225,12 +223,12 @@ class Plugins:
             given: list[Any] = list(answer) if isinstance(answer, (list, tuple)) else [None]
             if not all(isinstance(getattr(item, "name", None), str) for item in given):
                 raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
-            given = [with_source(item, source) for item in given] if hook == "llmb_clusters" else given
+            if hook == "llmb_clusters":
+                from llmb.plugins.cluster_checks import with_source
+
+                given = self.calls.call(source, hook, lambda: [with_source(item, source) for item in given])
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
-            return []
-        except (TypeError, ValueError) as error:
-            self._refuse(Problem(source=source, reason=str(error), part=f"{_KINDS[hook]}s"))
             return []
         return [Claim(source=source, name=item.name, form=item.name, item=item) for item in given]
 

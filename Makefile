@@ -6,7 +6,7 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
-.PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site release bench clean
+.PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site pictures release bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -82,6 +82,9 @@ $(SITE): pyproject.toml $(STAMP)
 
 release: $(STAMP)  ## build and check wheels and sdists in dist/: VERSION=1.2.0 URL=https://...
 	@$(BIN)/python .ci/release.py "$(VERSION)" "$(URL)"
+
+pictures: $(STAMP)  ## make the pictures of docs/images from an invented example (needs Chromium)
+	$(BIN)/python docs/pictures.py
 
 bench: $(STAMP)  ## run the benchmarks of llmb itself
 	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

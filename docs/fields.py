@@ -12,7 +12,7 @@ from typing import Any
 from llmb.cli.jobs import runs_table
 from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
-from llmb.results import columns, facts, result
+from llmb.results import columns, deviations, facts, json_form, result
 from llmb.runs.job import Job, Training
 from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import Measured
@@ -98,7 +98,7 @@ def hint_of(cls: type, name: str) -> Any:
 def of_results() -> Iterator[Field]:
     """The fields of a result."""
     parts: Mapping[str, type] = typing.get_type_hints(result.Result)
-    for name, place in result.FIELDS.items():
+    for name, place in json_form.FIELDS.items():
         yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
 
 
@@ -123,11 +123,13 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
     return [
         (RESULTS, "results", list(of_results())),
         ("Each of `metrics`:", "metrics", of_class(Measured)),
+        ("Each of `causes`:", "causes", of_class(deviations.VerdictCause)),
         ("`reference`:", "reference", of_class(result.Reference)),
         ("`configuration`:", "configuration", of_class(result.Configuration)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`log`:", "log", of_class(facts.LogFacts)),
+        ("Each of `log.uneven`:", "log.uneven", of_class(deviations.Uneven)),
         ("Each of `log.checkpoints`:", "log.checkpoints", of_class(facts.CheckpointTime)),
         ("`checkpoints`:", "checkpoints", of_class(facts.Checkpoints)),
         ("`checkpoints.saved`:", "checkpoints.saved", of_class(facts.Saved)),

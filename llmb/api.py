@@ -8,7 +8,7 @@ Each name is imported on first use. Every start of llmb-run imports every plugin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmb.hookspecs import hookimpl
+from llmb.hookspecs import CONTRACT, hookimpl
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, Pace, UnclearError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
+    from llmb.runs.command_context import CommandContext
     from llmb.runs.job import Job, Training
     from llmb.runs.launch import Launch, Program, Server, Site, StagedFile, Stamp, Wrapper
     from llmb.runs.record import RunRecord
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
     from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
+    from llmb.workload.sample_log import SampleLog
     from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
 
 _MODULES = {
@@ -41,6 +43,7 @@ _MODULES = {
     "config.schema": ("ClusterConfig",),
     "config.traits": ("ClusterTraits",),
     "errors": ("Fault", "KeyFaultError", "LlmbError", "UsageError"),
+    "runs.command_context": ("CommandContext",),
     "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
     "logs.samples": ("Samples", "Step"),
@@ -54,12 +57,13 @@ _MODULES = {
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
     "workload.rows": ("BatchRule", "Row", "Scales"),
+    "workload.sample_log": ("SampleLog",),
     "workload.spec": ("Checkpoint", "NemoRecipe", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
-__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "Scales"]
+__all__ = ["CONTRACT", "Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
+__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "SampleLog", "Scales"]
 __all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
@@ -67,6 +71,7 @@ __all__ += ["MetricSpec", "Parameter"]
 __all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
 __all__ += ["ClusterConfig", "ClusterQuestion", "ClusterTraits"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
+__all__ += ["CommandContext"]
 __all__ += ["job_by_files", "job_environment", "launch_faults", "node_script", "stage_programs", "state_by_files"]
 __all__ += ["Fault", "KeyFaultError", "LlmbError", "UsageError"]
 

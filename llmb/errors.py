@@ -41,7 +41,7 @@ class UsageError(LlmbError):
 class Fault:
     """One thing that is wrong, at one place: ``place`` is ``file:line`` or an option's name, or empty.
 
-    ``code``, ``key`` and ``value`` are those of ``LlmbError``.
+    ``code``, ``key`` and ``value`` are those of ``LlmbError``. ``of_plugin``: it is a plugin's, not the user's.
     """
 
     message: str
@@ -50,19 +50,38 @@ class Fault:
     code: str = ""
     key: str = ""
     value: object = field(default=None, hash=False)
+    of_plugin: bool = False
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
+class PluginError(LlmbError):
+    """A plugin failed: ``value`` is its ``distribution:entry``, ``key`` its hook or the key of what it returned.
+
+    ``reason`` is the message without the plugin's name.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str = "", hint: str | None = None, code: str = "", key: str = "", value: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, code=code, key=key, value=value)
+        self.reason = reason or message
+
+
 class InputFaults(UsageError):
-    """All faults of one input. ``code`` is that of the first fault, unless given."""
+    """All faults of one input. ``code`` is that of the first fault, unless given.
+
+    Exit code 1 where all faults are of plugins, as the input may be right.
+    """
 
     def __init__(self, faults: list[Fault], *, hint: str | None = None, code: str = "") -> None:
         first = faults[0] if faults else Fault(message="")
         text = "\n".join(str(fault) for fault in faults)
         super().__init__(text, hint=hint, code=code or first.code, key=first.key, value=first.value)
         self.faults = faults
+        if faults and all(fault.of_plugin for fault in faults):
+            self.exit_code = LlmbError.exit_code
 
 
 class KeyFaultError(ValueError):
@@ -90,7 +109,15 @@ class KeyFaultError(ValueError):
 
 def as_fault(error: LlmbError, place: str = "") -> Fault:
     """``error`` as a fault at ``place``, with its hint, code, key and value."""
-    return Fault(message=error.message, place=place, hint=error.hint, code=error.code, key=error.key, value=error.value)
+    return Fault(
+        message=error.message,
+        place=place,
+        hint=error.hint,
+        code=error.code,
+        key=error.key,
+        value=error.value,
+        of_plugin=isinstance(error, PluginError),
+    )
 
 
 @contextmanager

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from llmb import api
 
 PROJECT = "llmb"
+# MAJOR.MINOR of this contract. MINOR grows when a hook, an argument of a hook, a name of llmb.api or a field with a
+# default is added: older plugins work unchanged. MAJOR grows when something is removed or changes its meaning.
+CONTRACT = "1.0"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
@@ -71,3 +74,12 @@ def llmb_clusters() -> Sequence[api.ClusterType]:  # type: ignore[empty-body]
 @hookspec
 def llmb_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
     """Return further ``llmb-run`` commands. Called at every start, also for ``--help``, so it must import little."""
+
+
+@hookspec
+def llmb_settings() -> type:  # type: ignore[empty-body]
+    """Return the frozen dataclass of this plugin's section below ``plugins`` in cluster_config.yaml.
+
+    Its fields are the keys; ``site.own(Settings)`` has the values in llmb_setup and llmb_launch. Called when a
+    configuration is read, or a hook gets a site.
+    """

@@ -83,6 +83,7 @@ _LONGEST = [
     "llmb/clusters/local/test_run.py",
     "llmb/clusters/test_ssh_contract.py",
     "llmb/clusters/local/test_local_contract.py",
+    "llmb/plugins/test_write_a_plugin_page.py",
 ]
 
 

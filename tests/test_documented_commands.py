@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 import pytest
-from pluggy import PluginManager
 
+from llmb.builtin import builtin_plugins
 from llmb.cli import app
 from llmb.cli.context import Context
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
 from llmb_testing.documented import Block, blocks
 
@@ -23,6 +23,7 @@ PAGES = [
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
 SCENES = {"local", "cluster", "slurm", "plugin", "exemplar"}
+PLUGINS_OWN = {"usage"}  # commands of the plugins that docs/write-a-plugin.md writes
 _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)")
 
 
@@ -44,7 +45,7 @@ def parse(command: click.Command, name: str, words: list[str]) -> None:
         words = words[:at]
         if not words:
             return
-    command.make_context(name, words, obj=Context(Plugins(manager=PluginManager("llmb"), default="")))
+    command.make_context(name, words, obj=Context(load_plugins(builtin_plugins(), entries=())))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -53,6 +54,8 @@ def test_every_command_exists_and_says_where_it_is_run(page: Path) -> None:
     for block in blocks(page):
         assert block.scene in SCENES or block.why, block.place
         for program, *words in commands(block):
+            if block.scene == "plugin" and words[0] in PLUGINS_OWN:
+                continue
             try:
                 parse(programs[program], program, words)
             except click.UsageError as error:

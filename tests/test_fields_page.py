@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from llmb.results.columns import report
-from llmb.results.result import SUCCESS, Configuration, Reference, Verdict, from_json
+from llmb.results.json_form import from_json
+from llmb.results.result import SUCCESS, Configuration, Reference, Verdict
 from llmb.stats.measure import Window
 from llmb.text.tables import to_json
 from llmb.verdict.compare import to_data, with_published
@@ -75,12 +76,12 @@ def test_what_is_printed_is_on_the_page(tables: list[dict[str, str]]) -> None:
     pairs = [
         (row, tables[0]),
         (row["metrics"]["step_time"], tables[1]),
-        (row["reference"], tables[2]),
-        (row["configuration"], tables[3]),
-        (printed["analysis"], tables[11]),
-        (printed["summary"], tables[12]),
-        (compared, tables[18]),
-        (compared["comparisons"][0], tables[19]),
+        (row["reference"], tables[3]),
+        (row["configuration"], tables[4]),
+        (printed["analysis"], tables[13]),
+        (printed["summary"], tables[14]),
+        (compared, tables[20]),
+        (compared["comparisons"][0], tables[21]),
     ]
     for found, known in pairs:
         assert list(found) == list(known)

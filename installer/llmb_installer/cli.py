@@ -12,6 +12,7 @@ import click
 from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.errors import LlmbError, UsageError, describe
 from llmb.system import console
+from llmb.system.guard import DEBUG_OPTION, take_debug
 from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
 
 _COMPLETING = "_LLMB_INSTALL_COMPLETE"  # llmb.cli.completion.engine.variable_of("llmb-install"), without its import
@@ -31,6 +32,7 @@ class _Commands(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
+@click.option(DEBUG_OPTION, is_flag=True, expose_value=False, help="Show the traceback of a failing plugin.")
 @click.version_option(package_name="llmb-installer", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -108,7 +110,8 @@ def main() -> None:
         sys.exit(completion.answer(cli))
     end_in_order()
     try:
-        code = cli.main(standalone_mode=False)
+        take_debug(sys.argv[1:])
+        code = cli.main([word for word in sys.argv[1:] if word != DEBUG_OPTION], standalone_mode=False)
         console.flush()
     except LlmbError as error:
         console.echo(describe(error), err=True)

@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
-from llmb.errors import Fault, InputFaults, UsageError
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
 from llmb.system import console, files
 from llmb.text import yamlfile
+from llmb.text.fold import fold
+from llmb.text.tables import output_width
 from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import detected as detection, scheduler, site
 from llmb_installer.planning.costs import find_costs
-from llmb_installer.planning.plan import Intent, Offered, intent_of, load_offered, look
+from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look
+from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +96,19 @@ def gather(
     """
     offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
-        console.echo(f"note: using the recorded answers of {folder}; --config uses others", err=True)
+        what = "continuing the unfinished installation in" if is_unfinished(folder) else "using the recorded answers of"
+        console.echo(f"note: {what} {folder}; --config uses other answers", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
         _print_notes([f"from the environment: {', '.join(used)}"] if used else [])
-    if not terminal or not answers.missing(document.data):
+    if answers_file is None and terminal and (folder := _unfinished_folder(install, settings)) is not None:
+        resumed = _resume(folder, settings, offered)
+        if isinstance(resumed, Gathered):
+            return resumed
+        document = resumed if resumed is not None else document
+    elif not terminal or not answers.missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
     try:
@@ -117,7 +127,12 @@ def gather(
         if faults:
             raise InputFaults(faults)
     asked = ask(
-        document, detected, offered.plugins, lambda layered: _show_plan(layered, offered), os.environ, dry_run=dry_run
+        document,
+        detected,
+        offered.plugins,
+        lambda layered: _show_plan(*_intent(layered, offered)),
+        os.environ,
+        dry_run=dry_run,
     )
     if asked.action != "install":
         return Change(action=asked.action, install=Path(asked.document.data["install"]), workloads=asked.workloads)
@@ -125,10 +140,52 @@ def gather(
     return Gathered(intent=replace(intent, adopts=True), notes=tuple(notes), agreed=True)
 
 
+def _unfinished_folder(install: Path | None, settings: Sequence[str]) -> Path | None:
+    """The unfinished installation in this folder or the named one, else the one that this user began last.
+
+    Raises LlmbError while another llmb-install works in this folder.
+    """
+    if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
+        return None
+    folder = _installed_folder(install, settings)
+    if folder is not None and is_unfinished(folder):
+        if (running := record.running_installer(folder)) is not None:
+            hint = "wait until it has finished"
+            raise LlmbError(f"{folder}: {running}", hint=hint, code="install-running", value=str(folder))
+        return folder
+    is_named = install is not None or os.environ.get("LLMB_INSTALL")
+    folder = pointed(os.environ) if folder is None and not is_named else None
+    return folder if folder is not None and record.running_installer(folder) is None else None
+
+
+def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered | yamlfile.Document | None:
+    """Show what is done and what remains of an unfinished installation, and ask whether to continue it.
+
+    What to install; the answers, which the user wants to change first; None for something else.
+    """
+    from llmb_installer.wizard.resume import ask_resume
+
+    document, count, refused = layers(record.answers_path(folder), folder, settings), "its plan is invalid", ""
+    found: tuple[Intent, list[str]] | None = None
+    try:
+        found = _intent(document, offered, recorded=True)
+        plan = _show_plan(*found)
+        count = counted(plan.done, plan.todo)
+    except LlmbError as error:
+        console.echo(describe(error), err=True)
+        refused = "see above"
+    choice = ask_resume(folder, count, refused=refused, has_config=(folder / CONFIG_FILE).exists())
+    if choice == "continue" and found is not None:
+        return Gathered(intent=replace(found[0], adopts=True), notes=(), agreed=True)
+    return document if choice == "change" else None
+
+
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        intent, notes = intent_of(answers.read_answers(document, known=offered.workloads, recorded=recorded), offered)
+        asked = answers.read_answers(document, known=offered.workloads, recorded=recorded)
+        offered.check_settings(document, asked)
+        intent, notes = intent_of(asked, offered)
         return intent, [*notes, *fits.check(intent.answers)]
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
@@ -178,15 +235,15 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     return folder if record.answers_path(folder).is_file() else None
 
 
-def _show_plan(document: yamlfile.Document, offered: Offered) -> None:
-    """Print the plan of the answers. Raises LlmbError where it cannot be carried out."""
-    intent, notes = _intent(document, offered)
+def _show_plan(intent: Intent, notes: Sequence[str]) -> Plan:
+    """Print the plan of ``intent``, which is returned. Raises LlmbError where it cannot be carried out."""
     plan = look(replace(intent, adopts=True))
     for note in notes:
-        console.echo(f"note: {note}")
+        console.echo(fold(f"note: {note}", output_width(), "  "))
     costs = find_costs(plan.todo, plan.install, context_for(intent, threading.Event()))
     console.echo(show.plan_text(plan, costs))
     costs.require()
+    return plan
 
 
 def record_answers(intent: Intent, path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -69,12 +69,30 @@ class Commands:
     context: Context
     environ: Mapping[str, str] = field(repr=False)
 
-    def run(self, what: str, argv: Sequence[str], *, cwd: Path | None = None) -> None:
-        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix."""
+    def run(
+        self,
+        what: str,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix.
+
+        ``on_output`` gets its output, while it runs, in parts.
+        """
         log = self.context.log
         files.create_text(log, "")  # with the mode of the install directory
         before = log.stat().st_size
-        code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop)
+        with log.open("rb") as printed_now:
+            printed_now.seek(before)
+
+            def tick() -> None:
+                if on_output is not None and (part := printed_now.read()):
+                    on_output(part)
+
+            code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop, tick=tick)
+            tick()
         if code == 0:
             return
         printed = ""

@@ -15,9 +15,10 @@ from llmb import __version__
 from llmb.builtin import builtin_plugins
 from llmb.cli import commands, options
 from llmb.cli.context import Context, with_install
-from llmb.errors import INTERRUPTED, LlmbError, describe
+from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describe
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.system import console
+from llmb.system.guard import DEBUG_OPTION, as_plugin_error, take_debug
 
 # Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
 # of 700 the collections take a twelfth of a short command.
@@ -51,24 +52,38 @@ def load() -> Plugins:
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    by_name = {command.name: command for command in plugins.commands() if command.name is not None}
+    by_name = {command.name: _with_install(command) for command in plugins.commands() if command.name is not None}
     group = options.Group(
         "llmb-run",
         commands=by_name,
+        params=[options.debug_option],
         help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line (default: ``sys.argv``) and return its exit code."""
+def _with_install(command: click.Command) -> click.Command:
+    """``command`` with the option ``--install``, which a plugin's command need not declare."""
+    if not isinstance(command, commands.Deferred) and not any("--install" in own.opts for own in command.params):
+        options.install_option(command)
+    return command
+
+
+def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> int:
+    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
     console.forget_warnings()
-    plugins = load()
+    words = list(sys.argv[1:] if args is None else args)
+    take_debug(words)
     out = sys.stdout
+    try:
+        plugins = load() if plugins is None else plugins
+    except UsageError as error:
+        console.echo(describe(error), err=True)
+        return error.exit_code
     group, context = build(plugins), Context(plugins)
     try:
-        code = group.main(args, prog_name="llmb-run", standalone_mode=False, obj=context)
+        code = group.main(_without_debug(words, group), prog_name="llmb-run", standalone_mode=False, obj=context)
         console.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
@@ -100,3 +115,25 @@ def run(args: Sequence[str] | None = None) -> int:
         console.echo(f"error: the output cannot be written: {error.strerror}", err=True)
         console.give_up_output()
         return LlmbError.exit_code
+    except Exception as error:
+        failure = _of_plugin(error, plugins)
+        if failure is None:
+            raise
+        console.echo(describe(failure), err=True)
+        console.give_up_output()
+        return failure.exit_code
+
+
+def _without_debug(words: list[str], group: click.Command) -> list[str]:
+    """A command line without ``--debug`` behind a command of llmb, which need not have that option itself."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    if not (isinstance(group, click.Group) and isinstance(group.commands.get(name), commands.Deferred)):
+        return words
+    end = words.index("--") if "--" in words else len(words)
+    return [word for word in words[:end] if word != DEBUG_OPTION] + words[end:]
+
+
+def _of_plugin(error: Exception, plugins: Plugins) -> PluginError | None:
+    """The error that names the plugin in whose code ``error`` was raised, such as its own command; None for a bug."""
+    source = plugins.source_of(error)
+    return as_plugin_error(error, source, "code", plugins.calls.owner(source)) if source is not None else None

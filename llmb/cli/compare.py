@@ -13,7 +13,7 @@ from llmb.cli.opened import of_archive
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
-from llmb.report.markdown import LEAST, cut, shortest
+from llmb.report.markdown import LEAST, cut, with_parameters
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.system import console, files
 from llmb.text.names import listed
@@ -160,7 +160,7 @@ _NAMED = 6  # runs in a line
 def _bad_row(row: Comparison) -> str:
     """A bad row as a line: ``FAIL: nemotron4_15b_fp8_gpus128 0.942: p1pjso2k``."""
     why = f" {row.ratio:.3f}" if row.ratio is not None else f", {row.verdict_reason}"
-    return f"{row.verdict}: {shortest(row.experiment)}{why}: {listed(row.runs, _NAMED, ' ')}"
+    return f"{row.verdict}: {with_parameters(row.experiment, row.configuration)}{why}: {listed(row.runs, _NAMED, ' ')}"
 
 
 def _case(row: Comparison) -> export.JunitCase:

@@ -21,7 +21,7 @@ from llmb.system import console
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.config.cluster_type import ClusterType
-    from llmb.plugins.loader import Plugins
+    from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.store import Unreadable
@@ -68,7 +68,8 @@ class Context:
     """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
     and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
-    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not.
+    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
+    ``every``: the runs that were read last, None before.
     """
 
     def __init__(self, plugins: Plugins) -> None:
@@ -79,6 +80,7 @@ class Context:
         self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
+        self.every: list[RunRecord] | None = None
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
 
@@ -92,9 +94,13 @@ class Context:
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""
         workloads = self.plugins.workloads()
-        for problem in self.plugins.problems:
-            say(f"warning: plugin {problem.source} is skipped: {problem.reason}")
+        self._warn_of_plugins()
         return workloads
+
+    def _warn_of_plugins(self) -> None:
+        """Print a warning for each plugin that cannot be used, or a part of it."""
+        for problem in self.plugins.problems:
+            console.warn_once(str(problem))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -143,6 +149,12 @@ class Context:
             return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
+        if config.plugins:
+            from llmb.text import yamlfile
+
+            if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
+                raise InputFaults(faults)
+        self._warn_of_plugins()
         if config.kind is None:
             raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
         return configuration.with_slurm_args(config, self.slurm_args)
@@ -171,6 +183,7 @@ class Context:
         from llmb.runs import store
 
         runs, self.unreadable = store.all_runs(self.config)
+        self.every = runs
         for one in self.unreadable:
             console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs

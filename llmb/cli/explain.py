@@ -20,7 +20,7 @@ from llmb.runs.record import RunRecord
 from llmb.stats.measure import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
-from llmb.verdict.explain import Subject, explain
+from llmb.verdict.explain import WIDTH, Subject, explain
 from llmb.verdict.judge import pool_key
 from llmb.verdict.reference import References
 from llmb.workload.bridge import table_of
@@ -55,7 +55,9 @@ def print_explanation(context: Context, name: str, window: str | None, reference
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
     results = judged(context, results_of(context, alike, chosen), reference)
     subject = _subject(context, run, results, reference)
-    console.echo(completed("\n".join(escape(line) for line in explain(subject).splitlines())))
+    lines = explain(subject).splitlines()
+    lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in run.launch.changed_by.items()]
+    console.echo(completed("\n".join(escape(line) for line in lines)))
 
 
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:

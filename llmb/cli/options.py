@@ -12,6 +12,7 @@ from llmb.cli.commands import Deferred
 from llmb.cli.context import Context
 from llmb.config.slurm import OWN_OPTIONS, long_name
 from llmb.errors import UsageError
+from llmb.system.guard import DEBUG_OPTION
 
 
 class Group(click.Group):
@@ -126,6 +127,10 @@ install_option = click.option(
     expose_value=False,
     callback=_keep_install,
     help="Install directory (default: LLMB_INSTALL or a parent).",
+)
+# of the main command; it is read before any plugin is loaded
+debug_option = click.Option(
+    [DEBUG_OPTION], is_flag=True, expose_value=False, help="Show the traceback of a failing plugin."
 )
 FORMATS = ("table", "json", "csv", "md")
 format_option = click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")

@@ -17,10 +17,8 @@ from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
-from llmb.plugins.trial import lines_of_trial, reader_for_log
-from llmb.results.description import Description
-from llmb.results.recorded import result_of_log
-from llmb.results.result import Result
+from llmb.plugins.owners import Problem
+from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.system import console, files
 from llmb.text.names import squash_workload
 from llmb.text.tables import Column, escape
@@ -42,19 +40,29 @@ def list_(context: Context, fmt: str) -> None:
     """Show the plugins and the workload of each."""
     plugins = context.plugins
     by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
-    refused = {problem.source: problem.reason for problem in plugins.problems}
+    plugins.cluster_types()
+    refused: dict[str, list[Problem]] = {}
+    for problem in plugins.problems:
+        refused.setdefault(problem.source, []).append(problem)
     rows = [
         {
             "plugin": source,
-            "status": "skipped" if source in refused else "ok",
+            "status": _status(refused.get(source, [])),
             "workload": by_source.get(source, ""),
-            "reason": refused.get(source, ""),
+            "contract": plugins.contract(source),
+            "reason": "; ".join(one.summary for one in refused.get(source, [])),
         }
         for source in sorted({*plugins.sources, *refused})
     ]
-    print_rows(
-        [Column(key=name, heading=name.capitalize()) for name in ("plugin", "status", "workload", "reason")], rows, fmt
-    )
+    names = ("plugin", "status", "workload", "contract", "reason")
+    print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
+
+
+def _status(problems: list[Problem]) -> str:
+    """Whether a plugin is used, in part or not at all."""
+    if not problems:
+        return "ok"
+    return "in part" if all(problem.part for problem in problems) else "skipped"
 
 
 @group.command("check")
@@ -65,8 +73,9 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, and its
-    hooks must answer. NeMo must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. With --log, show what the
-    plugin of a workload reads of a log instead; exit code 1 if it finds no step.
+    hooks must answer, and its sample log must measure the headline metric. NeMo must have its recipes: the installed
+    NeMo, otherwise NeMo 2.3.1. With --log, show what the plugin of a workload reads of a log instead; exit code 1 if
+    the headline metric is not measured.
     """
     if log is not None:
         return _try_log(context, log, workload)
@@ -83,6 +92,7 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     venvs = _nemo_venvs(context, workloads)
     installed = {venv: installed_names(venv) for venv in set(venvs.values())}
     faults = [fault for key, own in workloads.items() for fault in faults_of(own, plugins, installed[venvs[key]])]
+    faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
     if faults:
         say(describe(InputFaults(faults)))
     if plugins.problems or context.faulty_figures or faults:
@@ -93,7 +103,10 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
 
 
 def _try_log(context: Context, log: Path, name: str | None) -> int:
-    """Print what the plugin of the workload called ``name`` reads of ``log``; without a name, what each one reads."""
+    """Print what the plugin of the workload called ``name`` reads of ``log``; without a name, what each one reads.
+
+    The exit code is 1 where no headline metric is measured.
+    """
     if not log.is_file():
         raise UsageError(f"{log} does not exist", hint="check the path", code="path-missing", key="--log", value=log)
     workloads = context.workloads
@@ -102,21 +115,17 @@ def _try_log(context: Context, log: Path, name: str | None) -> int:
         wanted = [(key, size or workloads[key].default_size)]
     else:
         wanted = [(key, own.default_size) for key, own in workloads.items()]
-    found = [(pair, _trial(context, log, *pair)) for pair in wanted]
-    read = [one for one in found if one[1].metrics.max_iteration is not None]
-    for (key, size), result in read if name is None else found:
+    found = [(key, size, result_of_trial(workloads[key], size, log, context.plugins)) for key, size in wanted]
+    read = [one for one in found if one[2].metrics.max_iteration is not None]
+    for key, size, result in read if name is None else found:
         console.echo(f"{key}_{size}")
         for line in lines_of_trial(result):
             console.echo(f"  {escape(line)}")
+        for unknown, meant in undeclared(workloads[key], log).items() if workloads[key].metrics else ():
+            say(f"warning: {key} declares no metric '{unknown}', which the log has\nhint: {meant}")
     if not read and name is None:
         say("no plugin finds a step in it; -w W shows why for one workload")
-    return 0 if read else 1
-
-
-def _trial(context: Context, log: Path, key: str, size: str) -> Result:
-    reader = reader_for_log(context.workloads[key], size, log, context.plugins)
-    given = Description(workload=key, size=size)
-    return result_of_log(log, reader, workloads=context.workloads, given=given)
+    return 0 if any(result.metrics.has_figures for _, _, result in read) else 1
 
 
 def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]:
@@ -135,29 +144,54 @@ def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]
 @group.command("new")
 @click.argument("name")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--kind", type=click.Choice(scaffold.KINDS), default=scaffold.WORKLOAD, help="What it adds to llmb.")
 @pass_context
-def new(context: Context, name: str, folder: Path | None) -> None:
-    """Write a new plugin with a workload NAME.
+def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
+    """Write a new plugin called NAME.
 
-    The plugin is written to FOLDER (default: ./NAME). It is complete: its workload is a small llama for H100s and for
-    this machine. Edit workload.yaml to make it yours.
+    The plugin is written to FOLDER (default: ./NAME). It is complete, with tests, and runs on this machine. KIND:
+
+    \b
+    workload   a model that NeMo trains, from a table alone
+    program    a benchmark with a program of its own
+    metric     an existing program, and how to read its log
+    cluster    a cluster type
+    command    a further command of llmb-run
     """
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
-    for key in context.workloads:
-        if squash_workload(key) == squash_workload(plain):
-            message = f"plugin {context.plugins.offers[key].source} already offers {key}"
-            hint = "choose another name: llmb uses neither of two plugins that offer the same workload"
-            raise UsageError(message, hint=hint, code="workload-duplicate", value=name)
+    _check_free(context, name, plain, kind)
     if folder.exists():
         hint = f"choose another folder: llmb-run plugins new {name} FOLDER"
         raise UsageError(f"{folder} already exists", hint=hint, code="folder-exists", value=folder)
-    texts = scaffold.scaffold(plain)
+    texts = scaffold.scaffold(plain, kind)
     files.write_folder(folder, texts)
     for path in texts:
         console.echo(f"{folder / path}")
     where = folder if folder.is_absolute() else f"./{folder}"
     say(f"install the plugin:       pip install -e {where}")
-    say(f"check it:                 llmb-run plugins check; llmb-run list -w {plain}")
-    say(f"preview a job:            llmb-run single -w {plain} -s tiny --scale 1 -d")
-    say(f"install what jobs need:   llmb-install add {plain} --yes")
+    say("check it:                 llmb-run plugins check")
+    if kind in scaffold.WITH_WORKLOAD:
+        size = " -s tiny" if kind == scaffold.WORKLOAD else ""
+        say(f"preview a job:            llmb-run single -w {plain}{size} --scale 1 -d")
+        say(f"install what jobs need:   llmb-install add {plain} --yes")
+    elif kind == scaffold.CLUSTER:
+        say(f"install for it:           llmb-install --set cluster_type={plain} --set gpu_type=cpu --install bench")
+    elif kind == scaffold.COMMAND:
+        say(f"run it:                   llmb-run {plain}")
+
+
+def _check_free(context: Context, name: str, plain: str, kind: str) -> None:
+    """Raise UsageError if a workload or command of this name exists, where the new plugin would add one."""
+    plugins = context.plugins
+    if kind == scaffold.COMMAND and plain in [command.name for command in plugins.commands()]:
+        message, hint = f"llmb-run already has a command '{plain}'", "choose another name"
+        raise UsageError(message, hint=hint, code="name-duplicate", value=name)
+    if kind == scaffold.CLUSTER and plain in plugins.cluster_types():
+        message, hint = f"llmb already has the cluster type '{plain}'", "choose another name"
+        raise UsageError(message, hint=hint, code="name-duplicate", value=name)
+    for key in context.workloads if kind in scaffold.WITH_WORKLOAD else ():
+        if squash_workload(key) == squash_workload(plain):
+            message = f"plugin {plugins.offers[key].source} already offers {key}"
+            hint = "choose another name: llmb uses neither of two plugins that offer the same workload"
+            raise UsageError(message, hint=hint, code="workload-duplicate", value=name)

@@ -21,6 +21,9 @@ from llmb.errors import UsageError
 from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
+from llmb.report.history import history_of
+from llmb.report.history_markdown import history_markdown
+from llmb.report.history_page import history_html
 from llmb.report.markdown import to_markdown
 from llmb.report.page import charted, to_html
 from llmb.report.value import Report, Run
@@ -46,6 +49,7 @@ _HTML = (".html", ".htm")
     help="Write the report to FILE (default: stdout).",
 )
 @click.option("--format", "fmt", type=click.Choice(FORMATS), help="Output format (default: from FILE's extension).")
+@click.option("--history", is_flag=True, help="Show each configuration by night, and what changed.")
 @choice_options
 @options.reference_option
 @options.install_option
@@ -55,6 +59,7 @@ def command(
     runs: tuple[str, ...],
     output: Path | None,
     fmt: str | None,
+    history: bool,
     workloads: tuple[str, ...],
     exclude_cancelled: bool,
     window: str | None,
@@ -63,7 +68,8 @@ def command(
     """Write a report on RUNS (default: all runs).
 
     `-o report.html` writes one self-contained page: verdicts, differences from the published runs, charts, failures
-    with fixes, conditions. Markdown is for notes and tickets.
+    with fixes, conditions. Markdown is for notes and tickets. `--history` shows the ratio of each configuration in each
+    night, and what changed in between.
     """
     fmt = fmt or ("html" if output is not None and output.suffix.lower() in _HTML else "md")
     if fmt == "html" and output is None and sys.stdout.isatty():
@@ -72,7 +78,7 @@ def command(
         raise UsageError(message, hint=hint, code="html-on-terminal", key="--format")
     context, runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
-    return write_report(context, runs, choice, reference, output, as_html=fmt == "html")
+    return write_report(context, runs, choice, reference, output, as_html=fmt == "html", history=history)
 
 
 def write_report(
@@ -83,21 +89,26 @@ def write_report(
     output: Path | None,
     *,
     as_html: bool,
+    history: bool = False,
 ) -> int:
     """Write the report on the runs ``names`` to ``output``, or to stdout; the exit code. Raises LlmbError."""
     found = gather(context, names, choice)
     # The workload of a run without a readable record is unknown.
     without = [] if names or choice.workloads else unreadable(context)
     report = make_report(context, found, reference, datetime.now().astimezone(), without)
-    if as_html:
+    if as_html and not history:
         report = with_samples(context, report, [record for record, _ in found], charted(report))
-    text = to_html(report) if as_html else to_markdown(report)
+    over_time = history_of(report) if history else None
+    if over_time is None:
+        text = to_html(report) if as_html else to_markdown(report)
+    else:
+        text = (history_html if as_html else history_markdown)(report, over_time)
     if output is None:
         console.echo(text, nl=False)
     else:
         files.write_text(output, text)
         say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
-    return exit_code(report.results)
+    return exit_code(report.results if over_time is None else over_time.latest)
 
 
 def make_report(

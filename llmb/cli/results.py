@@ -11,6 +11,7 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
+from llmb.cli.peers import kept_results
 from llmb.cli.reading import peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
 from llmb.errors import RUN_FAILED
@@ -26,6 +27,7 @@ from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.judge import BAD, judge
+from llmb.verdict.suspects import EXPLAINED, with_causes
 from llmb.workload.published import check_release
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -186,10 +188,18 @@ def results_of(context: Context, runs: Sequence[RunRecord], window: Window | Non
 def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
     """``results`` judged against the published figures, of the release ``reference`` where given.
 
+    Reasons begin with what may explain a verdict: conditions that other runs of this install directory do not have.
     Raises UsageError when that release is unknown.
     """
     if reference is not None:
         check_release(reference, context.figures())
+    found = _judge(context, results, reference)
+    if not any(result.verdict.word in EXPLAINED for result in found):
+        return found
+    return with_causes(found, _judge(context, kept_results(context, found), reference))
+
+
+def _judge(context: Context, results: Sequence[Result], reference: str | None) -> list[Result]:
     keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
     return judge(results, context.figures(keys), reference)
 

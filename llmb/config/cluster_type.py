@@ -39,6 +39,8 @@ class ClusterQuestion:
     value answers the question. ``required``: whether an empty answer is refused. ``parse``: the value for a typed text,
     by default the text; raises ValueError for a wrong one. ``show``: its inverse. ``check``: what is wrong with a
     value, from a question or a file; None if nothing is. ``empty``: how the review shows an empty answer.
+    ``find_out``: for who does not know the answer, how to find it out; a line that begins with blanks is a command to
+    paste. The word none is an empty answer where it is not ``required``. ``llmb.text.addresses`` has checks.
     """
 
     key: str
@@ -53,6 +55,7 @@ class ClusterQuestion:
     show: Callable[[Any], str] = _shown
     check: Callable[[Any], str | None] = lambda value: None
     empty: str = "none"
+    find_out: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb's own cluster types, by the same interface as a plugin's: local, slurm, runai."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -11,7 +10,15 @@ from llmb.config.cluster_type import ClusterQuestion, ClusterType
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.config.traits import ClusterTraits
+from llmb.text.addresses import name_fault, url_fault
 
+_FIND_PROJECT = """\
+Run:ai's web page lists your projects under Projects; so does this command:
+  runai project list"""
+_FIND_CLAIM = """\
+Run:ai's web page lists volumes under Data sources; this lists their claims:
+  kubectl get pvc -n runai-PROJECT
+name is free to choose, path is where pods see the volume, claim is the name of the claim: work:/work:work-claim"""
 _MOUNT = ("name", "path", "claim")
 _BATCH = ClusterTraits(
     nodes="scheduler", sbatch_options=True, slurm_variables=True, sets_vboost=True, writable_images=True
@@ -49,10 +56,14 @@ def read_mount(text: str) -> tuple[str, str, str] | None:
 
 
 def _mount(text: str) -> dict[str, str]:
-    found = read_mount(text)
-    if found is None:
-        raise ValueError("write name:path:claim, such as work:/work:work-claim; the path is absolute")
-    return dict(zip(_MOUNT, found, strict=True))
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != 3 or not all(parts):
+        raise ValueError("write three parts: name:path:claim, such as work:/work:work-claim")
+    if not parts[1].startswith("/"):
+        raise ValueError(f"the path {parts[1]} is not absolute: start it with /")
+    if (reason := name_fault(parts[0], "a volume") or name_fault(parts[2], "a claim")) is not None:
+        raise ValueError(reason)
+    return dict(zip(_MOUNT, parts, strict=True))
 
 
 def _shown_mount(value: Any) -> str:
@@ -60,9 +71,7 @@ def _shown_mount(value: Any) -> str:
 
 
 def _url_fault(value: Any) -> str | None:
-    return (
-        None if re.match("https?://.", str(value)) else "write the URL of the control plane's API: https://HOST/api/v1"
-    )
+    return url_fault(str(value), "https://HOST/api/v1", schemes=("https", "http"))
 
 
 def _found_runai(environ: Mapping[str, str]) -> str | None:
@@ -84,8 +93,17 @@ RUNAI = ClusterType(
             variable="BASE_URL",
             required=True,
             check=_url_fault,
+            find_out="It is the address of Run:ai's web page, followed by /api/v1.",
         ),
-        ClusterQuestion(key="project", label="project", text="Run:ai project:", variable="PROJECT_NAME", required=True),
+        ClusterQuestion(
+            key="project",
+            label="project",
+            text="Run:ai project:",
+            variable="PROJECT_NAME",
+            required=True,
+            check=lambda value: name_fault(str(value), "a project"),
+            find_out=_FIND_PROJECT,
+        ),
         ClusterQuestion(
             key="pvc",
             label="volume",
@@ -94,12 +112,16 @@ RUNAI = ClusterType(
             required=True,
             parse=_mount,
             show=_shown_mount,
+            find_out=_FIND_CLAIM,
         ),
         ClusterQuestion(
             key="app_id",
             label="application",
-            text="ID of the client or application that signs in:",
+            text="ID of the client or application that signs in (none: APP_ID at submission):",
             variable="APP_ID",
+            check=lambda value: name_fault(str(value), "an application"),
+            empty="APP_ID at submission",
+            find_out="Run:ai's web page has it under Applications or Access keys. APP_SECRET is its secret.",
         ),
     ),
     secrets=("APP_SECRET",),

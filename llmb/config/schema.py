@@ -17,6 +17,8 @@ from llmb.workload.gpus import GpuType, GpuTypes, check_memory, check_peaks, kno
 from llmb.workload.model import require_positive
 from llmb.workload.variables import Environment, check_passed
 
+PluginSections = dict[str, dict[str, Any] | None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallConfig:
@@ -95,8 +97,9 @@ class WorkloadsConfig:
 class ClusterConfig:
     """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from.
 
-    These are no keys: ``types``, every known GPU type, those of plugins included; ``kind``, the cluster type, None for
-    llmb's own; ``own_section``, the section of a plugin's type.
+    ``plugins``: the settings of plugins by distribution; each plugin's dataclass describes them. These are no keys:
+    ``types``, every known GPU type, those of plugins included; ``kind``, the cluster type, None for llmb's own;
+    ``own_section``, the section of a plugin's type.
     """
 
     schema_version: Literal[2] = 2
@@ -112,6 +115,7 @@ class ClusterConfig:
     runai: RunaiConfig | None = None
     install: InstallConfig = field(default_factory=InstallConfig)
     workloads: WorkloadsConfig = field(default_factory=WorkloadsConfig)
+    plugins: PluginSections = field(default_factory=dict)
     types: GpuTypes = field(default_factory=known_types, compare=False, repr=False, metadata=typed.INTERNAL)
     kind: ClusterType | None = field(default=None, compare=False, repr=False, metadata=typed.INTERNAL)
     own_section: Any = field(default=None, metadata=typed.INTERNAL)

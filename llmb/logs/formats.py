@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from llmb.logs.samples import Samples
 from llmb.logs.scan import Needle, needle
 from llmb.logs.spec_checks import TRAINING_KEYS, check_keys, check_needle, check_pattern
+from llmb.text.checked import check_types
 
 # The step lines of NeMo 2.
 _NEEDLE = "train_step_timing in s"
@@ -58,6 +59,7 @@ class ParseSpec:
     def __post_init__(self) -> None:
         if self.is_default and not self.units:
             return
+        check_types(self)
         check_needle(self.needle)
         check_pattern(self.iteration)
         check_keys(self.keys, self.units)

@@ -2,16 +2,17 @@
 """Checks a plugin's workload for faults that would otherwise show only in a submission: its rows, and its launch."""
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, UsageError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, UsageError, as_fault
 from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
 from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import ClusterLimits, JobSpec, configure
-from llmb.plugins.loader import PluginError, Plugins
+from llmb.plugins.loaded import Plugins
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words
@@ -120,20 +121,27 @@ def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key, known: Gpu
 
 
 def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, source: str) -> Iterator[Fault]:
-    """The errors of the plugin's own setup and launch for these jobs."""
+    """The errors of the plugin's own setup and launch for these jobs, and answers that differ for equal arguments."""
     own = plugins.manager.get_plugin(source)
     for job in jobs:
-        try:
-            if hasattr(own, "llmb_setup"):
-                plugins.setup(workload, _site(job))
-            if hasattr(own, "llmb_launch"):
-                plugins.launch(workload, job, _site(job))
-            if hasattr(own, "llmb_flops") and job.training is not None:
-                plugins.flops(workload, job.training.model)
-        except PluginError as error:
-            yield as_fault(error, source)
-        except LlmbError:  # a message for users, which depends on their site
-            continue
+        calls: dict[str, Callable[[], object]] = {
+            "llmb_setup": partial(plugins.setup, workload, _site(job)),
+            "llmb_launch": partial(plugins.launch, workload, job, _site(job)),
+        }
+        if job.training is not None:
+            calls["llmb_flops"] = partial(plugins.flops, workload, job.training.model)
+        for hook, call in calls.items():
+            if not hasattr(own, hook):
+                continue
+            try:
+                if call() != call():
+                    message = f"{hook} gives different answers for equal arguments"
+                    hint = "it may depend on its arguments alone: no time, random number or environment"
+                    yield Fault(place=source, message=message, hint=hint, code="hook-impure", key=hook)
+            except PluginError as error:
+                yield as_fault(error, source)
+            except LlmbError:  # a message for users, which depends on their site
+                continue
 
 
 def _without_program(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, key: _Key) -> Iterator[Fault]:

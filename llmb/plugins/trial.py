@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a plugin reads a log that belongs to no run, as `parse -w` and `plugins check --log` do."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import LlmbError
+from llmb.errors import Fault, LlmbError, as_fault
 from llmb.plugins.checkup import jobs_of
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
+from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
+from llmb.results.recorded import result_of_log
 from llmb.results.result import Metrics, Result
 from llmb.runs.record import RunRecord
-from llmb.stats.metrics import TRAINING_BY_NAME
+from llmb.stats.measure import Window
+from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
 from llmb.system.process import ProcessId
+from llmb.text import yamlfile
+from llmb.text.names import suggest
+
+_NO_LOG = Path("/nonexistent/run/log.out")
+_STEP_LINE = re.compile(r"llmb step \d{1,12}/\d{1,12}(.*)")
+_VALUE = re.compile(r"(?<!\S)([A-Za-z][A-Za-z0-9_]*)\s?[=:]\s?(?:[-+]?[\d.]|(?i:nan|inf)\b)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +36,11 @@ class LogOnly(RunRecord):
     def log(self) -> Path:
         """The file."""
         return self.file
+
+    @property
+    def work(self) -> Path:
+        """The folder of the file, where a hook finds the other files of the run."""
+        return self.file.parent
 
 
 def reader_for_log(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> LogReader:
@@ -74,6 +89,65 @@ def _run_of(job: api.Job, log: Path) -> LogOnly:
         submitter=ProcessId(host="", pid=0, start=0.0, boot=""),
         file=log,
     )
+
+
+def result_of_trial(
+    workload: api.Workload, size: str | None, log: Path, plugins: Plugins, window: Window | None = None
+) -> Result:
+    """What the plugin of ``workload`` reads of ``log``, of a run of ``size`` (None: the default). Raises LlmbError."""
+    name = size or workload.default_size
+    known = {workload.key: workload}
+    given = Description(workload=workload.key, size=name)
+    reader = reader_for_log(workload, name, log, plugins)
+    return result_of_log(log, reader, window, workloads=known, given=given, types=plugins.gpu_types)
+
+
+def undeclared(workload: api.Workload, log: Path) -> dict[str, str]:
+    """Names in the lines `llmb step` of ``log`` that the workload does not declare, with the nearest that it does."""
+    known = [STEP_TIME, *(metric.name for metric in workload.metrics)]
+    text = log.read_text(encoding="utf-8", errors="replace")
+    names = (name for line in _STEP_LINE.findall(text) for name in _VALUE.findall(line))
+    return {name: suggest(name, known) for name in names if name not in known}
+
+
+def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
+    """The fault of reading logs: the sample log is missing, or its headline metric is not measured.
+
+    Or ``llmb_parse`` fails for a run whose log does not exist yet.
+    """
+    try:
+        reader_for_log(workload, None, _NO_LOG, plugins)
+    except LlmbError as error:
+        yield as_fault(error, plugins.offers[workload.key].source)
+        return
+    sample = workload.sample_log
+    if sample is None or workload.file is None:
+        return
+    place = yamlfile.load(workload.file).place(("sample_log",))
+    if sample.size is not None and sample.size not in workload.sizes:
+        message, hint = f"unknown size '{sample.size}'", suggest(sample.size, list(workload.sizes))
+        yield _fault(place, f"sample_log.size: {message}", hint, code="size-unknown", value=sample.size)
+        return
+    log = workload.file.parent / sample.file
+    if not log.is_file():
+        hint = "write a log of your program to it; a wheel must include it"
+        yield _fault(place, f"{log} does not exist", hint, code="sample-missing", value=str(log))
+        return
+    try:
+        result = result_of_trial(workload, sample.size, log, plugins)
+    except LlmbError as error:
+        yield _fault(place, error.message, error.hint, code=error.code, value=str(log))
+        return
+    if not result.metrics.has_figures:
+        size = f" -w {workload.key}_{sample.size or workload.default_size}"
+        meant = "; ".join(f"'{name}' is not declared, {hint}" for name, hint in undeclared(workload, log).items())
+        hint = meant or f"llmb-run plugins check --log {log}{size}"
+        message = f"{result.metrics.headline} is not measured: {result.reason or result.status}"
+        yield _fault(place, message, hint, code="headline-missing", value=result.metrics.headline)
+
+
+def _fault(place: str, message: str, hint: str | None, *, code: str, value: str) -> Fault:
+    return Fault(place=place, message=message, hint=hint, code=code, key="sample_log", value=value)
 
 
 def lines_of_trial(result: Result) -> Iterator[str]:

@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions of a report, and why a figure may differ from the published one. Pure."""
+"""The conditions of a report: what all runs have in common, and what differs. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from llmb.report.entries import Entry, per_gpu
+from llmb.report.entries import per_gpu
 from llmb.report.value import Report, Run
 from llmb.results.facts import LogFacts
-from llmb.results.result import parameters_in_words
+from llmb.results.setting_words import parameters_in_words
 from llmb.runs.job import Training
-from llmb.stats.measure import measure
-from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.system.secrets import is_secret_name
-from llmb.verdict import explain
-from llmb.verdict.judge import pool, published, ratio_of
-from llmb.workload.published import Figure
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 NOT_LOGGED = "not in the log"
@@ -154,92 +149,3 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
 
 def _image(reference: str | None, digests: Mapping[str, str]) -> str:
     return "no image" if reference is None else f"{reference} {digests.get(reference, '(unknown digest)')}"
-
-
-_WORTH_SAYING = 0.01  # a fraction of the step time
-
-Fact = tuple[str, str]  # a name and its value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why an entry may differ from the published ``figure``.
-
-    ``differs``: known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of this entry and
-    not of the figure, without what all entries have in common.
-    """
-
-    entry: Entry
-    figure: Figure
-    differs: tuple[str, ...]
-    seen: tuple[str, ...]
-    own: tuple[Fact, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanations:
-    """The explanations of several entries.
-
-    ``common``: what is known of all of them and not of the published figures; ``missing``: what their logs omit, and
-    how to log it.
-    """
-
-    entries: tuple[Explanation, ...] = ()
-    common: tuple[Fact, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explanations:
-    """The explanations of those entries that are compared with a published figure."""
-    compared = [(entry, figure) for entry in entries if (figure := entry.runs[0].figure) is not None]
-    facts = [facts_of(entry.runs[0], digests) for entry, _ in compared]
-    common = [fact for fact in (facts[0] if facts else []) if all(fact in other for other in facts)]
-    missing = (explain.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
-    return Explanations(
-        entries=tuple(
-            Explanation(
-                entry=entry,
-                figure=figure,
-                differs=tuple(_differences(entry.runs[0], figure)),
-                seen=(*remarkable(entry), *_over_published_window(entry)),
-                own=tuple(fact for fact in own if fact not in common),
-            )
-            for (entry, figure), own in zip(compared, facts, strict=True)
-        ),
-        common=tuple(common),
-        missing=tuple(dict.fromkeys(text for texts in missing for text in texts)),
-    )
-
-
-def remarkable(entry: Entry) -> list[str]:
-    """Sentences on what may explain a value: steps far from the median, drift, repeats that differ."""
-    notes = [(run.id, [*explain.step_notes(run.result)]) for run in entry.runs]
-    found = [f"Steps of {id_}: {'; '.join(own)}." for id_, own in notes if own]
-    known = [run.result.metrics.value.mean for run in entry.runs if run.result.metrics.value is not None]
-    if len(known) > 1 and max(known) > min(known) * (1 + _WORTH_SAYING) > 0:
-        found.append(f"The highest of the repeats is {100 * (max(known) / min(known) - 1):.1f} % above the lowest.")
-    return found
-
-
-def _differences(run: Run, figure: Figure) -> Iterator[str]:
-    peak, row = run.peak_tflops, run.row
-    return explain.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
-
-
-def _over_published_window(entry: Entry) -> Iterator[str]:
-    """The ratio over the window of the published figure, where that is another one."""
-    figure, steps = entry.runs[0].figure, entry.result.metrics.steps
-    if figure is None or steps is None or entry.result.verdict.same_window is not False:
-        return
-    declared = [] if figure.metric.name in TRAINING_BY_NAME else [figure.metric]
-    found = [
-        measure(run.samples, figure.window.of(steps, run.samples.first), declared)
-        for run in entry.runs
-        if run.samples is not None
-    ]
-    metric = figure.metric
-    values = [measured[metric.name].mean for measured in found if metric.name in measured]
-    if len(values) == len(entry.runs):
-        ratio, _ = ratio_of(pool(values, metric.name), published(figure.value), metric.better)
-        window = explain.window_in_words(figure.window)
-        yield f"Over the window of the published figure ({window}) the ratio is {ratio:.3f}."

@@ -6,13 +6,15 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from llmb.report.value import ORDER, Report, Run, word_of
-from llmb.results.result import TITLE, Configuration, Result, distinguishing, parameters_in_words, settings_of
+from llmb.report.value import ORDER, Report, Run, count, word_of
+from llmb.results.deviations import VerdictCause
+from llmb.results.result import Configuration, Result
+from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.runs.job import Job
 from llmb.stats.measure import Spread
 from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import judge_pool, metric_of, pool_key, pooled
+from llmb.verdict.judge import metric_of, pool_key, pooled
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 
@@ -44,11 +46,24 @@ class Entry:
         return f"{self.job.workload.removeprefix('pretrain_')} {self.job.model_size} {self.job.dtype}"
 
     @property
+    def parameters(self) -> str:
+        """The workload's own parameters, as ``message_size=16M``."""
+        return parameters_in_words(self.job.parameters)
+
+    @property
+    def title(self) -> str:
+        """The label with the number of GPUs and the parameters."""
+        return ", ".join(filter(None, (self.label, count(self.job.scale, "GPU"), self.parameters)))
+
+    @property
+    def causes(self) -> tuple[VerdictCause, ...]:
+        """What may explain its verdict."""
+        return self.result.verdict.causes
+
+    @property
     def reason(self) -> str:
-        """The reason: for the ratio, else the causes of failures, else that of its result."""
-        if self.result.verdict.reference is not None and self.ratio is not None:
-            return judge_pool([run.result for run in self.runs]).reason
-        return self.result.verdict.reason or _causes(self.runs) or self.result.reason or ""
+        """The reason: of the verdict, without its causes, else the causes of failures, else that of its result."""
+        return self.result.verdict.bare_reason or _causes(self.runs) or self.result.reason or ""
 
     @property
     def metric(self) -> MetricSpec | None:
@@ -121,8 +136,9 @@ def _with_notes(made: Sequence[Entry]) -> list[Entry]:
     titled = []
     for entry in made:
         own, metrics = entry.result.identity.configuration, entry.result.metrics
-        title = tuple(getattr(entry.job, name) for name in TITLE)
-        titled.append((title, settings_of(own, window=metrics.window, steps=metrics.steps)))
+        title = (*(getattr(entry.job, name) for name in TITLE), entry.parameters)
+        without = (*TITLE, "parameters")
+        titled.append((title, settings_of(own, window=metrics.window, steps=metrics.steps, without=without)))
     return [replace(entry, note=note) for entry, note in zip(made, distinguishing(titled), strict=True)]
 
 

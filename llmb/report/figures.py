@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from llmb.report.conditions import Explanation
 from llmb.report.entries import Entry
+from llmb.report.explanations import Explanation
 from llmb.report.value import Run
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.verdict.judge import metric_of, pooled
@@ -54,7 +54,17 @@ class Figures:
 
     def text(self, metric: MetricSpec | None, value: float) -> str:
         """A value below these headings."""
-        return _in_words(metric, value, with_unit=len(self.metrics) > 1)
+        return _in_words(metric, value, with_unit=self.mixed)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the values are of several metrics, so that each needs the name of its own."""
+        return len(self.metrics) > 1
+
+    @staticmethod
+    def with_unit(metric: MetricSpec | None, value: float) -> str:
+        """A value with its unit, whatever the headings say."""
+        return _in_words(metric, value, with_unit=True)
 
     def reference(self, entry: Entry) -> str:
         """The published figure of an entry; always with its unit where it is of another metric than was measured."""

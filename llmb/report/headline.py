@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The top of a report: its headline, and what needs attention. Pure."""
+"""The headline of a report. Pure."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmb.report.conditions import remarkable
 from llmb.report.entries import Entry
-from llmb.report.value import NEEDS_ATTENTION, ORDER, Report, count, word_of_group
+from llmb.report.value import ORDER, count
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
@@ -80,39 +79,3 @@ def _details(entries: Sequence[Entry], counts: Counter[str]) -> list[str]:
     if going := counts[RUNNING] + counts[PENDING]:
         found.append(f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not final.")
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """Something that needs attention: its verdict or status, ``what`` it is, ``why``, and the section with details."""
-
-    word: str
-    what: str
-    why: str
-    anchor: str
-
-
-def attention(report: Report, entries: Sequence[Entry], explained: Sequence[Entry]) -> list[Item]:
-    """The items of a report; ``explained``: the entries that have a section of the page."""
-    items = [_of_entry(entry, explained) for entry in entries if entry.word in NEEDS_ATTENTION]
-    for number, group in enumerate(report.failures, 1):
-        what = f"{group.cause.kind}, {count(len(group.runs), 'run')}"
-        why = sentence(group.cause.fix or group.cause.line)
-        items.append(Item(word=word_of_group(group), what=what, why=why, anchor=f"failure-{number}"))
-    return sorted(items, key=lambda item: ORDER.index(item.word))
-
-
-def _of_entry(entry: Entry, explained: Sequence[Entry]) -> Item:
-    anchor = f"why-{explained.index(entry) + 1}" if entry in explained else "results"
-    runs = f", {count(len(entry.runs), 'run')}" if len(entry.runs) > 1 and entry.ratio is None else ""
-    what = f"{entry.label}, {count(entry.job.scale, 'GPU')}{runs}"
-    why = " ".join([sentence(entry.reason), *remarkable(entry)[:2]])
-    return Item(word=entry.word, what=f"{what} ({entry.note})" if entry.note else what, why=why, anchor=anchor)
-
-
-def sentence(text: str) -> str:
-    """The text as a sentence, with a capital unless it begins with a command."""
-    if not text:
-        return text
-    begun = text if text.startswith(("llmb-", "srun ")) else text[0].upper() + text[1:]
-    return begun if begun.endswith(".") else f"{begun}."

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group, group_failures
 from llmb.report.value import ORDER, Report, count, word_of
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result, parameters_in_words
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
+from llmb.results.setting_words import parameters_in_words
 from llmb.results.table import legend, table_of
 from llmb.text.names import listed, shorter
 from llmb.text.tables import Column, as_markdown, escape, render
@@ -74,8 +75,17 @@ def _pools(results: Iterable[Result], verdict: str) -> list[list[Result]]:
 
 def _bad_or_invalid(pool: Sequence[Result]) -> str:
     verdict = pool[0].verdict
-    why = f" {verdict.pooled_ratio or 0.0:.3f}" if verdict.word == FAIL else f", {verdict.reason}"
-    return f"{verdict.word}: {shortest(pool[0].identity.experiment)}{why}: {_ids(pool)}"
+    why = f", {verdict.reason}"
+    if verdict.word == FAIL:
+        why = ", ".join([f" {verdict.pooled_ratio or 0.0:.3f}", *(cause.text for cause in verdict.causes)])
+    own = pool[0].identity
+    return f"{verdict.word}: {with_parameters(own.experiment, own.configuration)}{why}: {_ids(pool)}"
+
+
+def with_parameters(experiment: str, configuration: Configuration | None) -> str:
+    """The shortest name of an experiment, with the parameters of its workload."""
+    parameters = parameters_in_words(configuration.parameters) if configuration is not None else ""
+    return " ".join(filter(None, (shortest(experiment), parameters)))
 
 
 def _failed(results: Iterable[Result]) -> Iterable[str]:

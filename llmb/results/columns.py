@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
+from llmb.results.deviations import Uneven
 from llmb.results.facts import Checkpoints, CheckpointTime, LogFacts
-from llmb.results.result import (
-    FAILED,
-    FIELDS,
-    SUCCESS,
-    Configuration,
-    Reference,
-    Result,
-    json_value,
-)
+from llmb.results.json_form import FIELDS, json_value
+from llmb.results.result import FAILED, SUCCESS, Configuration, Reference, Result
 from llmb.stats.measure import Statistics, Window, default_window
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.text import typed
@@ -51,7 +45,7 @@ def report(results: Sequence[Result]) -> dict[str, Any]:
 
 _BARE = (Configuration,)  # its fields keep their names, unless a result has them too
 _ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns
-_OMITTED = (CheckpointTime,)  # each event: the last ones are in `checkpoints`
+_OMITTED = (CheckpointTime, Uneven)  # each event: the last ones are in `checkpoints`; `causes` names nodes
 _METRICS = "metrics"  # a mean and a deviation of each metric that has no field of its own
 _NESTED = {
     "reference": Reference,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb.logs.samples import Checkpoint, Samples
+from llmb.results.deviations import Uneven, uneven_nodes
 from llmb.stats.measure import Window, steps_in
 
 SOCKET = "Socket"
@@ -26,7 +27,7 @@ class LogFacts:
     ``networks``: what NCCL uses (``IB``, ``Socket``); ``nodes``: the number of ``hosts`` that logged anything;
     ``drivers`` and ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: the lowest of all GPUs;
     ``vboost``: on how many nodes it was raised, and why not on the others; ``peak_memory_bytes`` of one GPU;
-    ``checkpoints``: each save and load, in seconds.
+    ``checkpoints``: each save and load, in seconds; ``uneven``: in what some of its nodes differ from the others.
     """
 
     framework: str | None = None
@@ -41,6 +42,7 @@ class LogFacts:
     max_sm_clock_mhz: float | None = None
     power_limit_w: float | None = None
     vboost: str | None = None
+    uneven: tuple[Uneven, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ def facts_of(samples: Samples) -> LogFacts:
         max_sm_clock_mhz=min(filter(None, (node.max_sm_clock_mhz for node in nodes)), default=None),
         power_limit_w=min(filter(None, (node.power_limit_w for node in nodes)), default=None),
         vboost=environment.vboost,
+        uneven=uneven_nodes(nodes),
     )
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run's result, and the configuration that decides what it is compared with."""
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
+from llmb.results.deviations import VerdictCause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
@@ -19,11 +19,11 @@ from llmb.stats.metrics import (
     TFLOPS_PER_GPU,
     TOKENS_PER_SECOND,
     TOKENS_PER_SECOND_PER_GPU,
-    TRAINING_BY_NAME,
     Measured,
 )
 
-_USUAL_FP8, _USUAL_TOKENIZER, _USUAL_FRAMEWORK = "delayed", "null", "nemo"
+USUAL_FRAMEWORK = "nemo"
+_USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
 STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
@@ -240,13 +240,14 @@ class Verdict:
 
     ``ratio``: this run's value relative to the published one, better above 1. ``word`` and ``reason`` are on the
     configuration: all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for
-    one run). ``same_window``: whether the reference was taken over the same iterations. ``mfu_reference_convention``:
-    the run's MFU by the formula ``reference_flops_convention`` and the peak of the reference's printed MFU, None
-    without one.
+    one run). ``causes``: what may explain it; ``reason`` begins with them. ``same_window``: whether the reference was
+    taken over the same iterations. ``mfu_reference_convention``: the run's MFU by the formula
+    ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
     """
 
     word: str | None = None
     reason: str | None = None
+    causes: tuple[VerdictCause, ...] = ()
     reference: Reference | None = None
     ratio: float | None = None
     repeats: int | None = None
@@ -255,6 +256,11 @@ class Verdict:
     same_window: bool | None = None
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
+
+    @property
+    def bare_reason(self) -> str:
+        """The reason without the causes."""
+        return (self.reason or "").removeprefix("; ".join(cause.text for cause in self.causes)).removeprefix("; ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,139 +295,3 @@ class Result:
         A run that completed, and whose log llmb cannot read, is no failure.
         """
         return self.status != SUCCESS and not self.is_open and not (self.status == UNKNOWN and self.state == COMPLETED)
-
-
-class JsonField(NamedTuple):
-    """Where a field of the JSON form is in a ``Result``: the name of its part (empty: the result), and its own."""
-
-    part: str
-    name: str
-
-
-# Names and order are the contract of `results --format json`.
-FIELDS = {
-    "experiment": JsonField("identity", "experiment"),
-    "path": JsonField("identity", "path"),
-    "status": JsonField("", "status"),
-    "reason": JsonField("", "reason"),
-    "window": JsonField("metrics", "window"),
-    "max_iteration": JsonField("metrics", "max_iteration"),
-    "steps": JsonField("metrics", "steps"),
-    "time_mean_seconds": JsonField("metrics", "step_time"),
-    "time_std_dev_seconds": JsonField("metrics", "step_time_deviation"),
-    "tflops_per_gpu_mean": JsonField("metrics", "framework_tflops"),
-    "tflops_per_gpu_std_dev": JsonField("metrics", "framework_tflops_deviation"),
-    "tokens_per_second": JsonField("metrics", "tokens_per_second"),
-    "tokens_per_second_per_gpu": JsonField("metrics", "tokens_per_second_per_gpu"),
-    "model_tflops_per_gpu": JsonField("metrics", "model_tflops_per_gpu"),
-    "mfu": JsonField("metrics", "mfu"),
-    "days_per_1t_tokens": JsonField("metrics", "days_per_1t_tokens"),
-    "model_flops": JsonField("metrics", "model_flops"),
-    "flops_convention": JsonField("metrics", "flops_convention"),
-    "reference": JsonField("verdict", "reference"),
-    "ratio": JsonField("verdict", "ratio"),
-    "verdict": JsonField("verdict", "word"),
-    "verdict_reason": JsonField("verdict", "reason"),
-    "repeats": JsonField("verdict", "repeats"),
-    "pooled_ratio": JsonField("verdict", "pooled_ratio"),
-    "ratio_interval": JsonField("verdict", "ratio_interval"),
-    "same_window": JsonField("verdict", "same_window"),
-    "run": JsonField("identity", "run"),
-    "state": JsonField("", "state"),
-    "cause": JsonField("", "cause"),
-    "configuration": JsonField("identity", "configuration"),
-    "invalid": JsonField("metrics", "invalid"),
-    "statistics": JsonField("metrics", "statistics"),
-    "log": JsonField("", "log"),
-    "checkpoints": JsonField("", "checkpoints"),
-    "not_said": JsonField("identity", "missing"),
-    "mfu_reference_convention": JsonField("verdict", "mfu_reference_convention"),
-    "reference_flops_convention": JsonField("verdict", "reference_flops_convention"),
-    "first_iteration": JsonField("metrics", "first_iteration"),
-    "metrics": JsonField("metrics", "measured"),
-    "headline": JsonField("metrics", "headline"),
-}
-_EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
-_PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}
-_MEASURED = {  # the fields of mean and deviation that each metric of training has besides
-    STEP_TIME: ("time_mean_seconds", "time_std_dev_seconds"),
-    TFLOPS_PER_GPU: ("tflops_per_gpu_mean", "tflops_per_gpu_std_dev"),
-    **{name: (name, "") for name in (TOKENS_PER_SECOND, TOKENS_PER_SECOND_PER_GPU, MODEL_TFLOPS_PER_GPU, MFU)},
-}
-
-
-def json_value(result: Result, key: str) -> Any:
-    """The value of one of FIELDS; ``reason`` is that of an INVALID or NO_REFERENCE verdict where the run has none."""
-    place = FIELDS[key]
-    if key == "reason" and result.reason is None and result.verdict.word in _EXPLAINED:
-        return result.verdict.reason
-    return getattr(getattr(result, place.part) if place.part else result, place.name)
-
-
-def from_json(values: Mapping[str, Any]) -> Result:
-    """The result with these ``values`` of FIELDS; those of earlier releases have no ``metrics``, only the fields."""
-    parts: dict[str, dict[str, Any]] = {"": {}, "identity": {}, "metrics": {}, "verdict": {}}
-    derived = {"metrics", *(name for names in _MEASURED.values() for name in names)}
-    for key, value in values.items():
-        if key not in derived:
-            parts[FIELDS[key].part][FIELDS[key].name] = value
-    window = values.get("window")
-    count = 0 if window is None else window.last - window.first + 1
-    parts["metrics"]["measured"] = {
-        name: TRAINING_BY_NAME[name].measured(mean, values.get(deviation) or 0.0, count)
-        for name, (key, deviation) in _MEASURED.items()
-        if (mean := values.get(key)) is not None
-    } | dict(values.get("metrics") or {})
-    return Result(**parts[""], **{name: part(**parts[name]) for name, part in _PARTS.items()})
-
-
-TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every row shows of itself
-_SETTINGS = {
-    "gbs": "batch {}",
-    "seq_length": "sequence {}",
-    "num_layers": "{} layers",
-    "profile": "profiled",
-    "saves": "saves a checkpoint",
-    "loads": "loads a checkpoint",
-    "nccl_trace": "NCCL trace",
-    "image": "{}",
-    "vboost": "vboost",
-    "gpus_per_node": "{} GPUs per node",
-    "framework": "{}",
-    "rows_of": "rows of {}",
-}
-
-
-def parameters_in_words(parameters: Mapping[str, str]) -> str:
-    """``message_size=16M algorithm=ring``."""
-    return " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
-
-
-def settings_of(
-    own: Configuration | None,
-    *,
-    window: Window | None,
-    steps: int | None = None,
-    without: Collection[str] = TITLE,
-) -> dict[str, str]:
-    """Each setting by its name, as a phrase that is empty where it is usual; variables are ``NAME=value``."""
-    found = {"steps": f"{steps} steps" if steps else "", "window": "" if window is None else f"window {window}"}
-    if own is None:
-        return found
-    for setting in fields(Configuration):
-        if setting.name not in (*without, "env", "parameters", "dotted"):
-            value = getattr(own, setting.name)
-            text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
-            found[setting.name] = "" if value in (None, False, _USUAL_FRAMEWORK) else text.format(value)
-    named = {**({} if "parameters" in without else own.parameters), **own.dotted, **own.env}
-    return found | {name: f"{name}={value}" for name, value in sorted(named.items())}
-
-
-def distinguishing(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:
-    """For each title with its settings: those that not all rows of the same title have in common."""
-    alike = Counter(title for title, _ in titled)
-    shared = Counter((title, setting) for title, own in titled for setting in own.items())
-    return [
-        ", ".join(text for name, text in own.items() if text and shared[title, (name, text)] < alike[title])
-        for title, own in titled
-    ]

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from llmb.results.facts import in_words
-from llmb.results.result import Metrics, Result, json_value
+from llmb.results.json_form import json_value
+from llmb.results.result import Metrics, Result, Verdict
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.text.tables import Column
 
@@ -109,7 +110,7 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
     star = "" if verdict.same_window else "*"  # the published figure was taken over another window
     same_formula = verdict.reference_flops_convention == result.metrics.flops_convention
     word = f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word
-    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else None
+    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else _causes(verdict)
     return {
         **{name: json_value(result, name) for name in _COPIED},
         **_values(result, others, mixed=mixed),
@@ -119,6 +120,11 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
         "verdict": word or result.status,
         "reason": "; ".join(filter(None, (result.reason, why, *in_words(result.checkpoints)))) or None,
     }
+
+
+def _causes(verdict: Verdict) -> str:
+    """What may explain a verdict; the ratio is in a column of its own."""
+    return "; ".join(cause.text for cause in verdict.causes)
 
 
 def legend(results: Iterable[Result]) -> list[str]:

@@ -5,13 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from llmb.config.own_types import own_types
 from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text.checked import check_types
 
+T = TypeVar("T")
 Start = Literal["ranks", "mpi", "once"]
 
 
@@ -127,7 +128,7 @@ class Launch:
     writes; ``fixes``, the fix for a missing secret or input, by its name. ``slurm_args`` are those of the command line,
     kept for every attempt. ``vboost``: a Slurm cluster first raises the GPUs' vboost on each node;
     ``container_writable``: whether ranks may write into the image's own folders, None where not set; llmb sets both,
-    and the job's mounts.
+    and the job's mounts. ``changed_by``: the fields that plugins named in cluster_config.yaml changed, by plugin.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Launch:
     slurm_args: Mapping[str, str | bool] = field(default_factory=dict)
     vboost: bool = False
     container_writable: bool | None = None
+    changed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -188,12 +190,13 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen = {script}
+    seen, folders = {script}, {*script.parents}
     for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or any(parent in seen for parent in path.parents) or any(path in one.parents for one in seen):
+        if path in seen or path in folders or not seen.isdisjoint(path.parents):
             message, hint = f"two files have the path '{path}'", "give each its own name"
             raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
         seen.add(path)
+        folders |= {*path.parents}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +240,8 @@ class Site:
     image; ``venv``: the installed environment of this workload, if any; ``venvs``: by name, where it has several;
     ``assets``: the installed folders of a model hub's repositories, by the hub's names; ``repos``: the checkouts of git
     repositories, by URL; ``mpi``: srun's MPI plugin, None without; ``environment``: the cluster's and the workload's
-    variables, merged; ``settings``: versions chosen at installation.
+    variables, merged; ``settings``: versions chosen at installation; ``plugins``: the sections of all plugins in
+    cluster_config.yaml; ``own_settings``: that of the plugin that is asked, read into its dataclass, for ``own``.
     """
 
     cluster_type: str
@@ -254,6 +258,8 @@ class Site:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     traits: ClusterTraits | None = None
+    plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    own_settings: object = None
 
     @property
     def runs(self) -> ClusterTraits:
@@ -262,6 +268,12 @@ class Site:
             return self.traits
         kind = own_types().get(self.cluster_type)
         return kind.traits_of(None) if kind is not None else ClusterTraits()
+
+    def own(self, kind: type[T]) -> T:
+        """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
+        if not isinstance(self.own_settings, kind):
+            raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
+        return self.own_settings
 
     @property
     def has_pmix(self) -> bool:

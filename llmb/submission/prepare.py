@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.clusters.checks import preview_stamp
-from llmb.config import ClusterConfig
+from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.planning.plan import Plan, make_plan
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Site
+from llmb.text import yamlfile
 from llmb.workload.spec import Workload
 
 NO_ARGS: Mapping[str, str | bool] = {}
@@ -43,6 +44,7 @@ def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
         repos=own.repos,
         mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
         environment=job.env,
+        plugins=config.plugins,
     )
 
 
@@ -57,6 +59,8 @@ def prepare(
     """The launch of each job, and a fault for each that has none; ``has_pmix`` as in ``site_of``. Pure."""
     workloads = plugins.workloads()
     prepared, faults = [], []
+    if config.plugins:
+        plugins.require_named(yamlfile.load(config.llmb_install / CONFIG_FILE), config.plugins)
     for job, request in zip(plan.jobs, plan.requests, strict=True):
         try:
             launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))

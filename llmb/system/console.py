@@ -214,10 +214,13 @@ def forget_warnings() -> None:
         _warned.clear()
 
 
-def warn_once(text: str) -> None:
-    """Print a warning on standard error, once in a command however often it occurs. Safe for threads."""
+def warn_once(text: str, *, key: str = "") -> None:
+    """Print a warning on standard error, once in a command however often it occurs. Safe for threads.
+
+    Texts with the same ``key`` are one warning.
+    """
     with _warning:
-        if text in _warned:
+        if (key or text) in _warned:
             return
-        _warned.add(text)
+        _warned.add(key or text)
     echo(f"warning: {text}", err=True)

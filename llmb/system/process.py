@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
 _SWEEP = 5.0  # seconds that kill_marked takes at most
 _LOADING = 0.5  # seconds that the system may take to load a new process
+_RINGS = 3  # how often a block may catch OverdueError
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -193,22 +194,35 @@ class OverdueError(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Iterator[None]:
     """Raise OverdueError in the block after ``seconds``, and again each second until the block ends.
 
     It uses a signal, which also interrupts regular expressions. Other threads than the main one have no limit.
+    ``give_up`` is called where the block has caught OverdueError several times.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    rings = 0
+    active = True
 
     def ring(_number: int, _frame: FrameType | None) -> None:
-        raise OverdueError
+        nonlocal rings
+        rings += 1
+        if rings > _RINGS and give_up is not None:
+            give_up()
+        if active:
+            raise OverdueError
 
+    started = time.monotonic()
     before = signal.signal(signal.SIGALRM, ring)
     left, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, left, again)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            active = False
+        finally:  # also where it rings at the end of the block
+            rest = max(left - (time.monotonic() - started), 0.001) if left else 0.0
+            signal.setitimer(signal.ITIMER_REAL, rest, again)
+            signal.signal(signal.SIGALRM, before)

@@ -83,11 +83,13 @@ def run_logged(
     cwd: Path | None = None,
     stop: threading.Event | None = None,
     umask: int = -1,
+    tick: Callable[[], None] | None = None,
 ) -> int:
     """Run a program, append its output to the file ``log``, and return its exit code.
 
     With ``stop``, Ctrl-C on the terminal does not reach it; once ``stop`` is set, its process group is ended and
-    StoppedError is raised. Raises LlmbError if it cannot be started. ``umask``: its umask, ours if negative.
+    StoppedError is raised; until then ``tick`` is called several times a second. Raises LlmbError if it cannot be
+    started. ``umask``: its umask, ours if negative.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
@@ -106,13 +108,15 @@ def run_logged(
             raise _cannot_start(argv, error) from error
     with process:
         try:
-            return _wait(process, argv[0], stop)
+            return _wait(process, argv[0], stop, tick)
         except BaseException:
             process.kill()
             raise
 
 
-def _wait(process: subprocess.Popen[bytes], name: str, stop: threading.Event | None) -> int:
+def _wait(
+    process: subprocess.Popen[bytes], name: str, stop: threading.Event | None, tick: Callable[[], None] | None
+) -> int:
     while True:
         try:
             return process.wait(None if stop is None else 0.1)
@@ -120,6 +124,8 @@ def _wait(process: subprocess.Popen[bytes], name: str, stop: threading.Event | N
             if stop is not None and stop.is_set():
                 _end_group(process)
                 raise StoppedError(f"{name} was stopped") from None
+            if tick is not None:
+                tick()
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

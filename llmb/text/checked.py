@@ -34,7 +34,7 @@ def _hint(kind: Any, given: object) -> str | None:
         return f"a tuple of one text has a comma: ({given!r},)"
     if of_texts and isinstance(given, (list, tuple)):
         return "tuple(map(str, ...))"
-    if kind is str or (get_origin(kind) is Mapping and get_args(kind)[1] is str):
+    if kind is str or (get_origin(kind) in (Mapping, dict) and get_args(kind)[1] is str):
         return "str(...)"
     return None
 
@@ -55,7 +55,7 @@ def _check(kind: Any) -> _Check:
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
         item = _check(inner[0])
         return lambda given: isinstance(given, tuple) and all(map(item, given))
-    if origin is Mapping:
+    if origin in (Mapping, dict):
         key, item = map(_check, inner)
         return lambda given: isinstance(given, Mapping) and all(key(k) and item(v) for k, v in given.items())
     if kind is float:

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 from llmb.errors import UsageError
 from llmb.results.columns import report
 from llmb.results.facts import LogFacts
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result, from_json
+from llmb.results.json_form import from_json
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
 from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.system import files
@@ -71,7 +72,7 @@ def read_export(path: Path) -> list[Result]:
 
 _PARTS = {
     "configuration": {own.name for own in fields(Configuration)},
-    "log": {own.name for own in fields(LogFacts)} - {"checkpoints", "peak_memory_bytes"},
+    "log": {own.name for own in fields(LogFacts)} - {"checkpoints", "peak_memory_bytes", "uneven"},
 }
 
 

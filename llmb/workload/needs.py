@@ -9,6 +9,14 @@ from llmb.errors import KeyFaultError
 from llmb.text.checked import check_types
 
 
+def _check_below(text: str, key: str) -> None:
+    """Raise KeyFaultError for a path that is not below the folder that it is relative to."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        message, hint = f"'{text}' is not a path below its folder", "write it without / at the beginning and without .."
+        raise KeyFaultError(message, key, hint=hint, code="path-outside", value=text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """A container image by reference, ``registry/name:tag`` or ``...@digest``."""
@@ -35,6 +43,9 @@ class Venv:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if "/" in self.name or self.name.startswith(".") or not self.name:
+            message, hint = f"'{self.name}' is not a folder's name", "as in 'torch'"
+            raise KeyFaultError(message, "name", hint=hint, code="name-invalid", value=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +57,7 @@ class Repo:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _check_below(self.commit, "commit")
 
     @property
     def name(self) -> str:
@@ -73,6 +85,9 @@ class HubAsset:
 
     def __post_init__(self) -> None:
         check_types(self)
+        _check_below(self.revision, "revision")
+        for name in (*self.files, *self.optional):
+            _check_below(name, "files")
 
     def folder(self, install: Path) -> Path:
         """The folder of the files in an install directory: ``datasets/hub/<owner>--<name>/<revision>``."""

@@ -15,6 +15,7 @@ from llmb.workload.model import ModelShape, require_positive
 from llmb.workload.overrides import OPTIMIZER, Recompute, check_optimizer, check_overrides
 from llmb.workload.parameters import Parameter, check_parameters
 from llmb.workload.rows import ProfileWindow, Row, Scales, check_unambiguous, check_word, refuse_of_training
+from llmb.workload.sample_log import SampleLog
 from llmb.workload.switches import parse_image
 
 
@@ -194,7 +195,7 @@ class Workload:
     ``bridge``: the file of its rows for Megatron-Bridge (llmb.workload.bridge), likewise, None without any.
     ``metrics``: what it measures, the headline first; a workload that trains a model also has those of training, whose
     headline is the step time. Either all of its sizes have a model or none. ``parameters``: of its own, by name.
-    ``gpu_types``: GPU types that llmb does not know, by name.
+    ``gpu_types``: GPU types that llmb does not know, by name. ``sample_log``: a log to check the plugin with.
     ``file``: the YAML that it was read from, None otherwise; it is not a key of the YAML.
     """
 
@@ -212,6 +213,7 @@ class Workload:
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
     parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)
+    sample_log: SampleLog | None = None
     file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

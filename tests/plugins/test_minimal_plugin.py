@@ -27,8 +27,11 @@ def test_it_is_one_pyproject_one_module_and_one_table() -> None:
 
 
 def test_it_is_what_plugins_new_writes() -> None:
-    for name, text in scaffold("example").items():
-        assert (FOLDER / name).read_text("utf-8").replace("# SPDX-License-Identifier: Apache-2.0\n", "") == text
+    """Without its sample log, its tests and what they need."""
+    written = scaffold("example")
+    for name in ("llmb_example/__init__.py", "llmb_example/workload.yaml"):
+        text = (FOLDER / name).read_text("utf-8").replace("# SPDX-License-Identifier: Apache-2.0\n", "")
+        assert text == written[name].replace("sample_log: {file: sample_log.txt, size: tiny}\n", "")
 
 
 def test_its_entry_point_names_the_module() -> None:
@@ -61,8 +64,9 @@ def test_it_runs_on_h100_and_on_a_laptop() -> None:
 
 
 def blocks(begin: str, language: str = "yaml") -> list[str]:
-    """The examples of docs/write-a-plugin.md in this language that begin so."""
-    page = (FOLDER.parents[1] / "docs" / "write-a-plugin.md").read_text("utf-8")
+    """The examples of the pages for authors in this language that begin so."""
+    docs = FOLDER.parents[1] / "docs"
+    page = "\n".join((docs / name).read_text("utf-8") for name in ("write-a-plugin.md", "workload-yaml.md"))
     return [text for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
 
 

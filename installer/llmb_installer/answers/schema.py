@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types, undetermined
 from llmb.config.runai import RunaiConfig
-from llmb.config.schema import GpuTypeConfig
+from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
 from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
@@ -135,8 +135,9 @@ class Answers:
     ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
     fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
     allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
-    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest. These are no
-    keys: ``kind``, the cluster type, None for llmb's own; ``own_section``, the section of a plugin's type.
+    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest. ``plugins``:
+    settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own;
+    ``own_section``, the section of a plugin's type.
     """
 
     cluster_type: Annotated[str, check_cluster_type]
@@ -164,6 +165,7 @@ class Answers:
     environment: Environment = field(default_factory=dict)
     pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
+    plugins: PluginSections = field(default_factory=dict)
     kind: ClusterType | None = field(default=None, compare=False, repr=False, metadata=typed.INTERNAL)
     own_section: Any = field(default=None, metadata=typed.INTERNAL)
 

@@ -12,7 +12,8 @@ from llmb.errors import Fault, LlmbError, as_fault
 from llmb.system import files, locks, parallel
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
-from llmb_installer.planning import config
+from llmb_installer.execution.runner import cancel_jobs
+from llmb_installer.planning import config, unfinished
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
@@ -83,11 +84,13 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
         record.end_leftover_programs(install)
         record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
+        unfinished.mark(install, os.environ)
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
             record.remove_unwanted_parts(install)
+            unfinished.unmark(install, os.environ)
     return outcome
 
 
@@ -127,18 +130,18 @@ def _build_all(plan: Plan, workers: int) -> Results:
                 log = context.log.with_name(f"{name}.log")
                 return step.build(replace(context, log=log, progress=progress))
 
+        def say_stopping() -> None:
+            names = ", ".join(display.running) or "no step"
+            display.say(f"Stopping {names}; this takes a few seconds. Press Ctrl-C again to end at once.")
+
         done = [step.key for step in plan.done]
-        return run_steps(
-            plan.todo,
-            done,
-            work,
-            note,
-            workers=workers,
-            stop=stop,
-            on_stop=lambda: display.say(
-                "Stopping the running steps, which takes a few seconds; Ctrl-C again ends at once ..."
-            ),
-        )
+        try:
+            return run_steps(plan.todo, done, work, note, workers=workers, stop=stop, on_stop=say_stopping)
+        except KeyboardInterrupt:
+            if display.running:  # the second Ctrl-C: the threads of these steps end with this process
+                record.end_leftover_programs(plan.install)
+                cancel_jobs()
+            raise
 
 
 def _configure(plan: Plan, results: Results) -> Outcome:

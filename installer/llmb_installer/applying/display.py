@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -18,14 +17,17 @@ from llmb.text.tables import shorten
 from llmb_installer.registry import size
 from llmb_installer.steps import Step
 
-_TITLE, _BAR, _STATUS = 24, 12, 26  # characters: of a title at least, a bar, and the status of a step
+_TITLE, _BAR, _STATUS = 16, 12, 44  # characters: of a title at least, a bar, and the status of a step
+_WIDE = 100  # characters: narrower terminals have no bars
+_EVERY = 30.0  # seconds between lines on a running step, where there is no terminal
 
 
 class Display:
     """Shows steps on standard error. A context manager; ``step`` is called in the thread that builds the step."""
 
-    def __init__(self, stop: threading.Event) -> None:
-        self.stop = stop
+    def __init__(self, stop: threading.Event, *, every: float = _EVERY) -> None:
+        self.stop, self.every = stop, every
+        self.running: list[str] = []  # keys of steps
         self.console: Console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
 
@@ -45,61 +47,93 @@ class Display:
         title = f"{step.key}: {step.title}"
         task = None
         if self.bars is not None:
-            width = max(_TITLE, self.console.width - _BAR - _STATUS - 10)
+            bar = _BAR + 1 if self.console.width >= _WIDE else 0
+            width = max(_TITLE, self.console.width - bar - _STATUS - len("0:00:00") - 3)
             task = self.bars.add_task(shorten(title, width), total=None, status="")
         else:
             self.say(f"{title}: started")
         start, ended = time.monotonic(), "failed"
+        self.running.append(step.key)
         try:
-            yield StepProgress(display=self, task=task)
+            yield StepProgress(display=self, key=step.key, task=task, shown=start)
             ended = "done"
         except StoppedError:
             ended = "stopped"
             raise
         finally:
+            self.running.remove(step.key)
             if self.bars is not None and task is not None:
                 self.bars.remove_task(task)
             self.say(f"{title}: {ended} after {time.monotonic() - start:.0f} s")
 
     def say(self, line: str) -> None:
         """Print a line above the bars."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(line, markup=False, soft_wrap=not self.console.is_terminal)
 
 
 @dataclass(slots=True)
 class StepProgress:
-    """The progress of one step; its calls raise StoppedError once the user interrupted."""
+    """The progress of one step; its calls raise StoppedError once the user interrupted.
+
+    ``shown``: when its last line was printed, where there is no terminal.
+    """
 
     display: Display
+    key: str
     task: TaskID | None
+    shown: float
     bytes: int = 0
     of: int = 0
+    text: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def total(self, bytes: int) -> None:
-        self.of = bytes
-        self._update(total=bytes or None)
+        with self.lock:
+            self.of = bytes
+        self._update()
 
     def advance(self, bytes: int) -> None:
         with self.lock:
             self.bytes += bytes
-        shown = {"status": f"{size(self.bytes)} of {size(self.of)}"} if bytes and self.of else {}
-        self._update(advance=bytes, **shown)
+        self._update()
 
     def say(self, text: str) -> None:
-        self._update(status=shorten(text, _STATUS))
+        with self.lock:
+            self.text = text
+        self._update()
 
-    def _update(self, **fields: Any) -> None:
+    @property
+    def status(self) -> str:
+        """Bytes so far, the total where it is known, and what the step is doing."""
+        amount = f"{size(self.bytes)} of {size(self.of)}" if self.of else size(self.bytes) if self.bytes else ""
+        return ", ".join(part for part in (amount, self.text) if part)
+
+    def _short(self) -> str:
+        status = self.status
+        return status if len(status) <= _STATUS else f"{status[: _STATUS - 3]}..."
+
+    def _update(self) -> None:
         if self.display.stop.is_set():
             raise StoppedError("interrupted")
         if self.display.bars is not None and self.task is not None:
-            self.display.bars.update(self.task, **fields)
+            bytes, total, status = self.bytes, self.of or None, self._short()
+            self.display.bars.update(self.task, completed=bytes, total=total, status=status)
+        elif self.display.bars is None:
+            self._print()
+
+    def _print(self) -> None:
+        with self.lock:
+            now = time.monotonic()
+            if not self.status or now - self.shown < self.display.every:
+                return
+            self.shown = now
+        self.display.say(f"{self.key}: {self.status}")
 
 
 def _bars(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=_BAR),
+        *([BarColumn(bar_width=_BAR)] if console.width >= _WIDE else []),
         TimeElapsedColumn(),
         TextColumn("{task.fields[status]}", markup=False),
         console=console,

@@ -8,13 +8,15 @@ import click
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
-from llmb.text.tables import to_json
+from llmb.text.fold import fold
+from llmb.text.tables import output_width, to_json
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
+from llmb_installer.planning.unfinished import counted
 
 
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
@@ -38,7 +40,10 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
         return
     if not (yes or agreed):
         ask()
-    outcome = apply(intent)
+    try:
+        outcome = apply(intent)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(_interrupted(intent, yes=yes)) from error
     for sentence in outcome.notes:
         console.echo(f"note: {sentence}", err=True)
     if fmt == "json":
@@ -46,6 +51,18 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
     elif text := show.outcome_text(plan, outcome):
         console.echo(text)
     outcome.require()
+
+
+def _interrupted(intent: Intent, *, yes: bool) -> str:
+    """What is kept of an interrupted installation, and the command that continues it, in one line to be pasted."""
+    try:
+        plan = look(intent)
+        kept = f"{counted(plan.done, plan.todo)} and kept; "
+    except LlmbError:  # the command to continue reports it
+        kept = ""
+    command = f"llmb-install{record.option_of(intent.site.install)}{' --yes' if yes else ''}"
+    text = f"Interrupted: {kept}downloads continue where they were cut off."
+    return f"{fold(text, output_width())}\nTo continue: {command}"
 
 
 def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:

@@ -9,6 +9,7 @@ from llmb.config import CONFIG_FILE
 from llmb.config.reading import read_config
 from llmb.errors import Fault
 from llmb.text import tables, yamlfile
+from llmb.text.fold import fold
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
@@ -36,11 +37,12 @@ def plan_text(plan: Plan, costs: Costs) -> str:
     rows = [_row(step, plan, costs) for step in plan.intent.steps]
     change = "todo" if plan.config.changed else "done"
     rows.append({"step": "config", "state": change, "what": CONFIG_FILE})
-    lines = [head, tables.render(COLUMNS, rows, "table").rstrip("\n")]
-    lines += [f"For {_workloads(plan.intent.workloads)}.", *where_sentences(plan)]
+    lines = [f"For {_workloads(plan.intent.workloads)}.", *where_sentences(plan)]
     notes = (*plan.config.kept, *_replaced(plan), *costs.doubts, *_torch_notes(plan))
     lines += [f"note: {sentence}" for sentence in notes]
-    return "\n".join([*lines, *_costs_text(plan, costs)])
+    sentences = (fold(line, tables.output_width(), "  ") for line in (*lines, *_costs_text(plan, costs)))
+    table = tables.render(COLUMNS, rows, "table").rstrip("\n")
+    return "\n".join([fold(head, tables.output_width(), "  "), table, *sentences])
 
 
 def _replaced(plan: Plan) -> list[str]:
@@ -156,8 +158,8 @@ def summary(
     if first := [key for key in ready if key in smoke]:
         next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
     lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
-    lines.append(f"Next: {next_}")
-    return "\n".join(lines)
+    # The command stays in one line, to be pasted.
+    return "\n".join([*(fold(line, tables.output_width(), "    ") for line in lines), f"Next: {next_}"])
 
 
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
@@ -168,7 +170,7 @@ def outcome_text(plan: Plan, outcome: Outcome) -> str:
         else []
     )
     for key, steps in outcome.lacking.items():
-        lines.append(f"Not ready: {key}, which needs {', '.join(steps)}")
+        lines.append(fold(f"Not ready: {key}, which needs {', '.join(steps)}", tables.output_width(), "    "))
     return "\n".join(lines)
 
 

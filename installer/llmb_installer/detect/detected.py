@@ -58,6 +58,7 @@ class Installed:
             "runai": lean(config.runai),
             **foreign_section(config),
             "workloads": list(config.workloads.installed or ()) or None,
+            "plugins": dict(config.plugins),
         }
         return dict(without_nulls(data))
 

@@ -136,6 +136,7 @@ def site_of(answers: Answers, gpu_type: str) -> Site:
         container=answers.uses_images,
         environment=answers.environment,
         settings=_settings(answers),
+        plugins=answers.plugins,
     )
 
 
@@ -222,8 +223,27 @@ def notes_on(answers: Answers, found: scheduler.SlurmFound) -> Iterator[str]:
         )
     if slurm.mpi is not None and found.mpi and slurm.mpi not in (*found.mpi, NO_MPI):
         yield f"slurm.mpi: srun has no MPI type '{slurm.mpi}' here; it has {', '.join(found.mpi)}"
+    kinds = found.gpu_kinds(str(slurm.option("partition") or ""))
+    own, config = answers.gpu_types.get(answers.gpu_type), cluster_of(answers, answers.gpu_type)
+    if own is None or own.gpus_per_node is None:
+        kinds = [kind for kind in kinds if kind.gpu_type in (answers.gpu_type, None)]
+        yield from differing_gpus(answers.gpu_type, config.rows_for(answers.gpu_type), kinds)
     account = slurm.option("account")
     yield from _account_notes(str(account) if account is not None else None, found)
+
+
+def differing_gpus(gpu_type: str, known: str, kinds: Iterable[scheduler.GpuKind]) -> Iterator[str]:
+    """A note for each of ``kinds`` with another number of GPUs of a node than llmb knows for ``known``.
+
+    ``known`` is the known type whose configurations apply to ``gpu_type``.
+    """
+    usual = known_types().get(known)
+    for kind in kinds:
+        if usual is not None and known != CPU and kind.per_node != usual.gpus_per_node:
+            yield (
+                f"a node of partition {kind.partition} has {kind.per_node} GPUs, but {known} usually has "
+                f"{usual.gpus_per_node}: check that gpu_type {gpu_type} is right; jobs will use {kind.per_node} of them"
+            )
 
 
 def _account_notes(account: str | None, found: scheduler.SlurmFound) -> Iterator[str]:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
 
+import contextlib
 import re
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +32,21 @@ class Runner:
         return "here"
 
     def run(
-        self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
+        self,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stop: threading.Event,
+        tick: Callable[[], None] | None = None,
     ) -> int:
-        """Run a program, its output appended to ``log``; its exit code. Raises StoppedError, LlmbError."""
+        """Run a program, its output appended to ``log``; its exit code. Raises StoppedError, LlmbError.
+
+        ``tick`` is called now and then while it runs.
+        """
         umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
-        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask)
+        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
@@ -58,13 +69,30 @@ class Srun(Runner):
         return ["srun", *job, *self.options, *argv]
 
     def run(
-        self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
+        self,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stop: threading.Event,
+        tick: Callable[[], None] | None = None,
     ) -> int:
         """Run a program on a node."""
-        return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop)
+        return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop, tick=tick)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         return _answered(shell.run(self._argv(argv), env=env))
+
+
+_jobs: dict[str, Mapping[str, str]] = {}  # names of batch jobs that run now, with their environments
+
+
+def cancel_jobs() -> None:
+    """Cancel the batch jobs that run now: sbatch, when it is killed, leaves its job."""
+    for name, env in [*_jobs.items()]:
+        with contextlib.suppress(LlmbError):
+            shell.run(["scancel", f"--name={name}"], env=env, timeout=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +108,25 @@ class Sbatch(Runner):
         return f"sbatch {' '.join(self.options)}".rstrip()
 
     def run(
-        self, argv: Sequence[str], log: Path, *, env: Mapping[str, str], cwd: Path | None, stop: threading.Event
+        self,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stop: threading.Event,
+        tick: Callable[[], None] | None = None,
     ) -> int:
         """Run a program as a batch job."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
+        _jobs[name] = env
         try:
-            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop)
+            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop, tick=tick)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
+        finally:
+            _jobs.pop(name, None)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         files.make_folder(self.folder)
@@ -126,11 +164,12 @@ def _answered(done: shell.Completed) -> shell.Completed:
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 FULL = 20_000_000  # free bytes below which a disk is taken for full
 
-# How uv and pip name the package that they cannot build; and a warning of Python's, or the call it quotes below.
+# How uv and pip name the package that they cannot build; and omitted lines: pip's progress, and a warning of Python's
+# with the call that it quotes below.
 _BUILT = re.compile(
     r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
 )
-_WARNING = re.compile(r":\d+: \w*Warning: |^\s+(?:(?:dist|self)\._finalize_\w+|warnings\.warn)\(")
+_WARNING = re.compile(r"^Progress \d+ of \d+$|:\d+: \w*Warning: |^\s+(?:(?:dist|self)\._finalize_\w+|warnings\.warn)\(")
 
 
 def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:

@@ -75,6 +75,7 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
                 for key in installed
             },
         },
+        **({"plugins": dict(answers.plugins)} if answers.plugins else {}),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE
 from llmb.errors import InputFaults, LlmbError, PreflightError, UsageError, as_fault
+from llmb.plugins import loaded
 from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site
 from llmb.text import yamlfile
@@ -144,7 +145,7 @@ def unoffered(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
 
 
 # Keys of the answers with another name in cluster_config.yaml.
-_CONFIGURED = {
+_CONFIGURED: dict[str, dict[str, Any]] = {
     "node_architecture": {
         "place": "install.node_architecture",
         "hint": "install: {node_architecture: x86_64} or aarch64",
@@ -156,9 +157,16 @@ _CONFIGURED = {
 class Offered:
     """The plugins, their workloads by key, and a note for each plugin that failed to load."""
 
-    plugins: Plugins
+    plugins: loaded.Plugins
     workloads: Mapping[str, spec.Workload]
     notes: Sequence[str]
+
+    def check_settings(self, document: yamlfile.Document, answers: Answers) -> None:
+        """Raise InputFaults for settings of plugins that are invalid, or of plugins that cannot be used here."""
+        if answers.plugins:
+            if faults := self.plugins.check_settings(document):
+                raise InputFaults(faults)
+            self.plugins.require_named(document, answers.plugins)
 
 
 def load_offered() -> Offered:
@@ -167,7 +175,7 @@ def load_offered() -> Offered:
     workloads = plugins.workloads()
     if not workloads:
         raise LlmbError("no plugin offers a workload", hint="pip install llmb installs three", code="no-workloads")
-    notes = [f"plugin {problem.source} is skipped: {problem.reason}" for problem in plugins.problems]
+    notes = [str(problem) for problem in plugins.problems]
     return Offered(plugins=plugins, workloads=workloads, notes=notes)
 
 

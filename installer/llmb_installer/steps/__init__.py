@@ -113,7 +113,7 @@ def programs_step(install: Path, workloads: tuple[str, ...]) -> programs.Program
 def _step(workload: str, need: needs.Need, answers: Answers, site: Site) -> Step:
     match need:
         case needs.Venv():
-            return _venv(workload, need, answers, site)
+            return _venv(need, answers, site)
         case needs.Image():
             return _image(workload, need, answers, site)
         case needs.Repo():
@@ -124,13 +124,7 @@ def _step(workload: str, need: needs.Need, answers: Answers, site: Site) -> Step
             return task.TaskStep(need=need, install=site.install)
 
 
-def _venv(workload: str, need: needs.Venv, answers: Answers, site: Site) -> VenvStep:
-    if "/" in need.name or need.name.startswith("."):
-        raise LlmbError(
-            f"{workload}: '{need.name}' is not a folder's name",
-            hint="report it to the plugin's author",
-            code="name-invalid",
-        )
+def _venv(need: needs.Venv, answers: Answers, site: Site) -> VenvStep:
     index, cpu_index = answers.torch_index, answers.torch_cpu_index
     all_cpu = all(
         cluster_of(answers, gpus.CPU).rows_for(name) == gpus.CPU for name in (site.gpu_type, *answers.gpu_types)

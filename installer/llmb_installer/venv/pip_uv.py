@@ -5,7 +5,7 @@ import abc
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,10 +13,12 @@ from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf
+from llmb_installer.venv.downloads import Downloads
 from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of
 from llmb_installer.venv.spec import VenvSpec, torch_line
 
 _REPORTS = (22, 2)  # the first pip that has --report
+_RAW_PROGRESS = (24, 1)  # the first pip that prints its progress for programs
 _PROJECT = """\
 [project]
 name = "llmb-wanted"
@@ -43,6 +45,10 @@ class Packages(abc.ABC):
     commands: Commands
     scratch: Path
     prefix: Path | None = None
+    downloads: Downloads = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "downloads", Downloads(self.commands.context.progress))
 
     @abc.abstractmethod
     def resolve(self, step: VenvSpec, made_for: str) -> Lock:
@@ -60,18 +66,22 @@ class Packages(abc.ABC):
         if lock.torch:
             index = self._only_from(lock.torch_index) if lock.torch_index is not None else []
             given = ["--require-hashes", "--requirement", self._write("lock-torch.txt", lock.torch)]
-            self.commands.run(f"{self.tool} install of torch from {lock.torch_index}", [*options, *index, *given])
+            self._run(f"{self.tool} install of torch from {lock.torch_index}", [*options, *index, *given])
         if lock.hashed:
             given = ["--require-hashes", "--requirement", self._write("lock.txt", lock.hashed)]
-            self.commands.run(f"{self.tool} install", [*options, *given])
+            self._run(f"{self.tool} install", [*options, *given])
         if lock.plain:
             given = ["--requirement", self._write("lock-plain.txt", lock.plain)]
-            self.commands.run(f"{self.tool} install from repositories", [*options, *given])
+            self._run(f"{self.tool} install from repositories", [*options, *given])
 
     def build(self, step: VenvSpec, requirements: Sequence[str]) -> None:
         """Build ``requirements`` from source against the installed packages. Raises LlmbError."""
         given = ["--no-deps", "--no-build-isolation", "--requirement", self._write("source.txt", requirements)]
         self.commands.run(f"{self.tool} install from source", [*self._install(step), *given])
+
+    def _run(self, what: str, argv: Sequence[str]) -> None:
+        """Run the tool, and report its downloads. Raises LlmbError."""
+        self.commands.run(what, argv, on_output=self.downloads)
 
     @property
     def python(self) -> str:
@@ -122,25 +132,31 @@ class Pip(Packages):
     def _install(self, step: VenvSpec) -> list[str]:
         sources = [] if step.wheelhouse is None else ["--no-index", "--find-links", str(step.wheelhouse)]
         target = [] if self.prefix is None else ["--prefix", str(self.prefix), "--ignore-installed", "--no-compile"]
-        options = ["--no-input", "--disable-pip-version-check", *sources, *target]
+        raw = ["--progress-bar", "raw"] if self._version >= _RAW_PROGRESS else []
+        options = ["--no-input", "--disable-pip-version-check", *raw, *sources, *target]
         return [self.python, "-I", *self.program, "install", *options]
 
     def _only_from(self, index: str) -> list[str]:
         return ["--index-url", index]
 
-    def _update(self) -> None:
-        """Update a pip that has no --report."""
+    @property
+    def _version(self) -> tuple[int, int]:
+        """The release of the environment's pip; (0, 0) without one."""
         own = contents.packages(self.folder).get("pip")
         found = re.match(r"(\d+)\.(\d+)", own.version) if own is not None else None
-        if found is None or (int(found[1]), int(found[2])) < _REPORTS:
+        return (int(found[1]), int(found[2])) if found is not None else (0, 0)
+
+    def _update(self) -> None:
+        """Update a pip that has no --report."""
+        if self._version < _REPORTS:
             self.commands.run(
                 "pip's own update", [self.python, "-I", "-m", "pip", "install", "--no-input", "pip>=22.2"]
             )
 
     def _report(self, what: str, step: VenvSpec, wanted: Sequence[str]) -> dict[str, Any]:
         answer = self.scratch / "report.json"
-        options = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(answer)]
-        self.commands.run(what, [*self._install(step), *options, *wanted])
+        options = ["--dry-run", "--ignore-installed", "--report", str(answer)]
+        self._run(what, [*self._install(step), *options, *wanted])
         report: dict[str, Any] | None = files.read_json(answer)
         if report is None:
             raise LlmbError(f"{what}: pip wrote no report", hint=f"see {self.commands.context.log}")

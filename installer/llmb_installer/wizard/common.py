@@ -13,6 +13,7 @@ from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import detects
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
+from llmb_installer.detect.site import differing_gpus
 from llmb_installer.registry import size
 from llmb_installer.wizard.question import Option, Question, View, row
 
@@ -156,6 +157,15 @@ def _only_with_bridge(view: View) -> bool:
     return any(name not in own.on(gpu) for own in view.workloads.values() for name in bridge_sizes(own, gpu))
 
 
+def _gpus_note(view: View, value: str) -> str | None:
+    """A warning where nodes have another number of GPUs than llmb knows for their type."""
+    if not view.is_slurm:
+        return None
+    own = view.over(_gpu_layer(view, value))
+    kinds = [kind for kind in view.slurm.gpu_kinds(_partition(view)) if kind.gpu_type == value]
+    return next(differing_gpus(value, own.known_gpu_type, kinds), None)
+
+
 VENV_TITLES = {"uv": "uv: the fastest", "venv": "venv: Python's own, with pip", "conda": "conda"}
 
 CLUSTER_TYPE = Question(
@@ -168,7 +178,14 @@ FOLDER = Question(
     note=_folder_note,
     layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
 )
-GPU_TYPE = Question(**row("GPU_TYPE"), options=_gpu_types, default=_default_gpu, clear=_gpu_is_clear, layer=_gpu_layer)
+GPU_TYPE = Question(
+    **row("GPU_TYPE"),
+    options=_gpu_types,
+    default=_default_gpu,
+    clear=_gpu_is_clear,
+    layer=_gpu_layer,
+    note=lambda view, value: _gpus_note(view, str(value)),
+)
 LIKE = Question(
     **row("LIKE"),
     options=lambda view: [

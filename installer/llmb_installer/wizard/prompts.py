@@ -1,76 +1,173 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks in the terminal, with questionary. Ctrl-C raises KeyboardInterrupt."""
+"""Asks in the terminal, with questionary. Escape goes to the previous question; Ctrl-C raises KeyboardInterrupt."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import questionary
+from prompt_toolkit.key_binding import KeyBindings
 
 from llmb.errors import LlmbError
 from llmb.system import console
-from llmb_installer.wizard.question import Option, Question, View
+from llmb.text.fold import fold
+from llmb_installer.wizard.question import Back, Option, Question, View
+from llmb_installer.wizard.screen import answered, width
+from llmb_installer.wizard.widgets import (
+    BACK_TITLE,
+    FIND_OUT_TITLE,
+    GO_BACK,
+    SHOW_HOW,
+    Boxes,
+    Typed,
+    answer,
+    control_of,
+)
 
 _MANY = 15  # from this number of choices on, typing filters them
+_POINTER = 5  # characters before the title of a choice
 
 
-def ask(question: Question, view: View, default: Any) -> Any:
-    """The user's answer to ``question``. Raises LlmbError where nothing can be chosen."""
+def ask(question: Question, view: View, default: Any, *, back: bool = False) -> Any:
+    """The user's answer to ``question``, or Back, which is offered with ``back``.
+
+    Raises LlmbError where nothing can be chosen.
+    """
 
     def check(value: Any) -> str | None:
         return question.check(view, value)
 
     if question.kind == "one":
-        value = one(question.text, question.options(view), default)
+        value = one(question.text, question.options(view), default, back=back, find_out=question.find_out)
     elif question.kind == "many":
-        value = many(question.text, question.options(view), default, check)
+        value = many(question.text, question.options(view), default, check, back=back, find_out=question.find_out)
     else:
-        value = line(question.text, str(default or ""), check, question.kind == "folder")
+        value = line(
+            question.text,
+            str(default if default is not None else ""),
+            lambda text: question.fault(view, question.typed(text)),
+            question.kind == "folder",
+            back=back,
+            find_out=question.find_out,
+        )
+        value = value if isinstance(value, Back) else question.typed(value)
+    if isinstance(value, Back):
+        return value
+    if question.kind != "one":
+        answered(question.text, question.shown(view, value))
     if (note := question.note(view, value)) is not None:
-        console.echo(f"  {note}")
+        console.echo(fold(f"  {note}", width(), "  "))
     return value
 
 
-def one(text: str, options: Sequence[Option], default: Any) -> Any:
-    """One of ``options``; the cursor starts at ``default``."""
+def one(
+    text: str, options: Sequence[Option], default: Any, *, back: bool = False, has_esc: bool = False, find_out: str = ""
+) -> Any:
+    """One of ``options``, or Back; the cursor starts at ``default``.
+
+    ``has_esc``: Escape goes back, and a title says so.
+    """
     available = [option.value for option in _available(text, options)]
     first = default if default in available else available[0]
-    choices = _choices(options, ())
-    start = next(choice for choice in choices if choice.value == first and not choice.disabled)
-    searched = len(choices) > _MANY
-    return _answer(
-        questionary.select(text, choices=choices, default=start, use_search_filter=searched, use_jk_keys=not searched)
-    )
-
-
-def many(text: str, options: Sequence[Option], default: Sequence[Any], check: Callable[[Any], str | None]) -> Any:
-    """Any of ``options``; those of ``default`` are selected."""
-    _available(text, options)
-    return _answer(
-        questionary.checkbox(
-            text,
-            choices=_choices(options, default),
-            validate=lambda value: check(value) or True,
-            instruction="(space bar selects, Enter confirms)",
+    while True:
+        choices = [*_choices(options, ()), *_ways(back, find_out)]
+        start = next(choice for choice in choices if choice.value == first and not choice.disabled)
+        searched = len(choices) > _MANY
+        asked = questionary.select(
+            _question(text, f"(arrow keys{', or type to filter' if searched else ''})"),
+            choices=choices,
+            default=start,
+            instruction=" ",
+            use_search_filter=searched,
+            use_jk_keys=not searched,
         )
-    )
+        value = answer(asked.application, KeyBindings(), back=back or has_esc)
+        if value is GO_BACK:
+            return Back()
+        if value is not SHOW_HOW:
+            answered(text, next(option.title for option in options if option.value == value))
+            return value
+        _show_how(find_out)
 
 
-def line(text: str, default: str, check: Callable[[str], str | None], folder: bool = False) -> str:
-    """A line of text; Tab completes the name of a ``folder``."""
-    kind = questionary.path if folder else questionary.text
-    more = {"only_directories": True} if folder else {}
-    asked = kind(text, default=default, validate=lambda value: check(value) or True, **more)  # type: ignore[arg-type]
-    return str(_answer(asked)).strip()
+def many(
+    text: str,
+    options: Sequence[Option],
+    default: Sequence[Any],
+    check: Callable[[Any], str | None],
+    *,
+    back: bool = False,
+    find_out: str = "",
+) -> Any:
+    """Any of ``options``, or Back; those of ``default`` are selected."""
+    _available(text, options)
+    selected = list(default)
+    while True:
+        asked = questionary.checkbox(
+            _question(text, "(space bar selects, Enter confirms)"),
+            choices=[*_choices(options, selected), *_ways(back, find_out)],
+            instruction=" ",
+        )
+        boxes = Boxes(control_of(asked.application), check)
+        value = answer(asked.application, boxes.keys(), boxes.below, back=back)
+        selected = boxes.selected
+        if value is GO_BACK:
+            return Back(selected)
+        if value is not SHOW_HOW:
+            return selected
+        _show_how(find_out)
 
 
-def hidden(text: str) -> str:
-    """A secret, which is not shown."""
-    return str(_answer(questionary.password(text))).strip()
+def line(
+    text: str,
+    default: str,
+    check: Callable[[str], str | None],
+    folder: bool = False,
+    *,
+    back: bool = False,
+    find_out: str = "",
+) -> Any:
+    """A line of text, or Back. ``check`` gives the reason why a text is refused, which is shown while it is typed.
+
+    Tab completes the name of a ``folder``.
+    """
+    while True:
+        state = Typed(default, check, back=back, find_out=bool(find_out))
+        more: dict[str, Any] = {"only_directories": True, "complete_while_typing": False} if folder else {}
+        kind: Callable[..., questionary.Question] = questionary.path if folder else questionary.text
+        asked = kind(_question(text), default=default, **more)
+        value = answer(asked.application, state.keys(), state.below, back=back)
+        if value is GO_BACK:
+            return Back(None if state.text.strip() in state.words else state.text.strip())
+        if value is not SHOW_HOW:
+            return str(value)
+        _show_how(find_out)
 
 
-def _answer(question: questionary.Question) -> Any:
-    """The answer. Unlike ``unsafe_ask``, a signal from outside ends the question too, as Python handles it."""
-    return question.application.run(handle_sigint=False)
+def hidden(text: str, *, back: bool = False) -> Any:
+    """A secret, which is not shown, or Back."""
+    keys = "(not shown; Enter skips it; Esc: back)" if back else "(not shown; Enter skips it)"
+    value = answer(questionary.password(_question(text, keys)).application, KeyBindings(), back=back)
+    if value is GO_BACK:
+        return Back()
+    answered(text, "skipped" if not str(value).strip() else "entered")
+    return str(value).strip()
+
+
+def _ways(back: bool, find_out: str) -> list[questionary.Choice]:
+    """The choices that are no answers."""
+    found = [questionary.Choice(FIND_OUT_TITLE, value=SHOW_HOW)] if find_out else []
+    return [*found, *([questionary.Choice(BACK_TITLE, value=GO_BACK)] if back else [])]
+
+
+def _show_how(find_out: str) -> None:
+    """Print how to find out an answer; a command, which begins with blanks, stays in one line, to be pasted."""
+    for part in find_out.rstrip("\n").split("\n"):
+        console.echo(f"  {part}" if part.startswith(" ") else fold(f"  {part}", width(), "  "))
+
+
+def _question(text: str, keys: str = "") -> str:
+    return fold(f"{text} {keys}".rstrip(), width() - 3, "  ")
 
 
 def _available(text: str, options: Sequence[Option]) -> list[Option]:
@@ -82,13 +179,20 @@ def _available(text: str, options: Sequence[Option]) -> list[Option]:
     return found
 
 
-def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[Any]:
+def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[questionary.Choice]:
     return [
         questionary.Choice(
-            option.title,
+            _title(f"{option.title} ({option.refused})" if option.refused else option.title),
             value=option.value,
-            disabled=option.refused or None,
+            disabled=True if option.refused else None,  # type: ignore[arg-type]  # without a text of its own
             checked=option.value in selected and not option.refused,
         )
         for option in options
     ]
+
+
+def _title(text: str) -> str:
+    """The title of a choice in lines that fit; those after the first begin where its second column does."""
+    columns = re.match(r" *\S+(?: \S+)* {2,}", text)
+    column = columns.end() if columns is not None and columns.end() < width() // 2 else 2
+    return fold(text, width() - _POINTER - 1, " " * column).replace("\n", "\n" + " " * _POINTER)

@@ -18,6 +18,8 @@ from llmb_installer.answers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 
+_NOTHING = ("none", "-", "null")  # words for an empty answer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -102,6 +104,13 @@ class Option:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Back:
+    """In place of an answer: the user went back. ``value`` is what was typed or selected before, None for nothing."""
+
+    value: Any = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One question, for the answer at ``key``; a value at one of the keys ``also`` answers it too.
@@ -109,7 +118,8 @@ class Question:
     ``applies``: whether the question is needed here; ``clear``: whether its default is used without asking (the review
     shows it, and it can be changed there); ``check``: the fault of a value, None without one; ``note``: printed after
     the answer; ``layer``: the answers for a value, by default ``nested(key, value)``, with null for an empty text;
-    ``value``: the inverse of ``layer``; ``empty``: how the review shows an empty value.
+    ``value``: the inverse of ``layer``; ``empty``: how the review shows an empty value; ``optional``: the answer may be
+    empty, and the word none means that too; ``find_out``: for who does not know the answer, how to find it out.
     """
 
     key: str
@@ -126,6 +136,13 @@ class Question:
     value: Callable[[Any], Any] = lambda value: value
     also: tuple[str, ...] = ()
     empty: str = "none"
+    optional: bool = False
+    find_out: str = ""
+
+    def typed(self, text: str) -> str:
+        """The value of a typed text: nothing for the word none, where an answer may be empty."""
+        text = text.strip()
+        return "" if self.optional and text.lower() in _NOTHING else text
 
     def answers(self, view: View, value: Any) -> dict[str, Any]:
         """The layer of answers for ``value``."""
@@ -141,6 +158,8 @@ class Question:
             available = [option.value for option in self.options(view) if not option.refused]
             if any(item not in available for item in (value if self.kind == "many" else [value])):
                 return "not one of the choices"
+        if self.optional and value in (None, ""):
+            return None
         return self.check(view, value)
 
     def shown(self, view: View, value: Any) -> str:
@@ -151,7 +170,7 @@ class Question:
 
 
 def row(name: str) -> dict[str, Any]:
-    """What questions.yaml has for the question ``name``: key, label, text, kind, also, empty."""
+    """What questions.yaml has for the question ``name``: the fields of Question that are no functions."""
     own = _rows()[name]
     return {**own, "also": tuple(own.get("also", ()))}
 

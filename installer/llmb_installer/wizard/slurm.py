@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions about a Slurm cluster: partitions and their GPUs, account, containers, where to build."""
 
+from collections.abc import Callable
 from typing import Any
 
 from llmb.clusters.slurm.partitions import Partition
 from llmb.config.slurm import gpu_count
+from llmb.text.addresses import name_fault
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.detect import machine, scheduler
 from llmb_installer.wizard.question import Option, Question, View, row
+
+_MOST_GPUS = 1024  # of a node
 
 
 def _is_slurm(view: View) -> bool:
@@ -124,7 +128,44 @@ def _default_mpi(view: View) -> str:
 
 def _check_gres(_: View, value: Any) -> str | None:
     text = str(value).strip()
-    return None if not text or gpu_count(text) else f"'{text}' is not a number of GPUs: write 8 or h100:8"
+    if gpu_count(text):
+        return name_fault(text, "a GRES")
+    return f"'{text}' is not a number of GPUs: write 8 or h100:8, or none"
+
+
+def _check_count(_: View, value: Any) -> str | None:
+    text = str(value).strip()
+    return None if text.isdecimal() and 0 < int(text) <= _MOST_GPUS else f"write a number from 1 to {_MOST_GPUS}"
+
+
+def _shows_no_gpus(view: View) -> bool:
+    """Whether Slurm cannot be asked for GPUs, or has none as GRES in the partition of GPU jobs."""
+    if not _is_slurm(view) or view.at("gpu_type") == CPU:
+        return False
+    return not view.slurm.gpu_kinds(str(view.at("slurm.gpu.partition") or view.at("slurm.partition") or ""))
+
+
+def _known_count(view: View) -> int | None:
+    known = known_types().get(view.known_gpu_type)
+    return known.gpus_per_node if known is not None else None
+
+
+def _count(view: View) -> int | None:
+    own = view.at(f"gpu_types.{view.at('gpu_type')}.gpus_per_node")
+    return own if isinstance(own, int) else _known_count(view)
+
+
+def _count_layer(view: View, value: Any) -> dict[str, Any]:
+    """The number of GPUs of a node, where llmb knows another one for their type."""
+    count = int(str(value).strip())
+    return {} if count == _known_count(view) else {"gpu_types": {str(view.at("gpu_type")): {"gpus_per_node": count}}}
+
+
+def _count_note(view: View, value: Any) -> str | None:
+    known, count = _known_count(view), int(str(value).strip())
+    if known is None or count == known:
+        return None
+    return f"llmb knows {known} for {view.known_gpu_type}: check the GPU type; jobs will use {count} of a node"
 
 
 def _method_options(view: View) -> list[Option]:
@@ -137,6 +178,10 @@ def _method_options(view: View) -> list[Option]:
     ]
 
 
+def _name(of: str, *, several: bool = False) -> Callable[[View, Any], str | None]:
+    return lambda _, value: name_fault(str(value), of, several=several)
+
+
 PARTITION = Question(
     **row("PARTITION"),
     options=lambda view: [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in _candidates(view)],
@@ -145,7 +190,11 @@ PARTITION = Question(
     applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
     clear=lambda view: len(_candidates(view)) == 1,
 )
-NAMED_PARTITION = Question(**row("NAMED_PARTITION"), applies=lambda view: _is_slurm(view) and not _candidates(view))
+NAMED_PARTITION = Question(
+    **row("NAMED_PARTITION"),
+    check=_name("a partition", several=True),
+    applies=lambda view: _is_slurm(view) and not _candidates(view),
+)
 OTHERS = Question(
     **row("OTHERS"),
     options=_other_options,
@@ -158,16 +207,18 @@ OTHERS = Question(
 )
 ACCOUNT = Question(
     **row("ACCOUNT"),
-    options=lambda view: [Option(name, name) for name in view.slurm.accounts],
+    options=lambda view: [*(Option(name, name) for name in view.slurm.accounts), Option("", "none: Slurm's default")],
     default=lambda view: view.slurm.accounts[0],
     applies=lambda view: _is_slurm(view) and bool(view.slurm.accounts),
     clear=lambda view: len(view.slurm.accounts) == 1,
 )
 NAMED_ACCOUNT = Question(
     **row("NAMED_ACCOUNT"),
+    check=_name("an account"),
     applies=lambda view: _is_slurm(view) and not view.slurm.accounts,
     clear=lambda view: not view.slurm.accounting and not view.slurm.fault,
 )
+QOS = Question(**row("QOS"), check=_name("a QOS"), applies=_is_slurm, clear=lambda _: True)
 CPU_PARTITION = Question(
     **row("CPU_PARTITION"),
     options=_cpu_options,
@@ -184,17 +235,25 @@ CONTAINER = Question(
     applies=_is_slurm,
     clear=lambda view: not _may_have_pyxis(view),
 )
-MPI = Question(**row("MPI"), default=_default_mpi, applies=_is_slurm, clear=lambda _: True)
+MPI = Question(**row("MPI"), default=_default_mpi, check=_name("an MPI type"), applies=_is_slurm, clear=lambda _: True)
+GPUS_PER_NODE = Question(
+    **row("GPUS_PER_NODE"),
+    default=lambda view: str(_count(view) or ""),
+    check=_check_count,
+    layer=_count_layer,
+    note=_count_note,
+    applies=lambda view: (
+        _shows_no_gpus(view) and not any(view.at(key) for key in ("slurm.gres", "slurm.gpus_per_node"))
+    ),
+)
 GRES = Question(
     **row("GRES"),
-    default=lambda view: (
-        str(known.gpus_per_node) if (known := known_types().get(view.known_gpu_type)) is not None else ""
-    ),
+    default=lambda view: str(_count(view) or "") if view.slurm.fault else "",
     check=_check_gres,
     layer=lambda _, value: {
         "slurm": {"gpu": {"gres": int(text) if (text := str(value).strip()).isdecimal() else text or None}}
     },
-    applies=lambda view: _is_slurm(view) and bool(view.slurm.fault) and view.at("gpu_type") != CPU,
+    applies=_shows_no_gpus,
 )
 METHOD = Question(
     **row("METHOD"),

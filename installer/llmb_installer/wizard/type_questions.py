@@ -29,6 +29,8 @@ def _question(kind: ClusterType, own: ClusterQuestion) -> Question:
         layer=lambda view, value: _layer(key, own, view, value),
         value=lambda answer: _called(kind, own, "show", lambda: own.show(answer)),
         empty=own.empty,
+        optional=not own.required,
+        find_out=own.find_out,
     )
 
 

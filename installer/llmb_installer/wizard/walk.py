@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the questions in order, except those whose answer is given or clear."""
+"""Asks the questions in order, except those whose answer is given or clear, and goes back to earlier ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmb_installer.answers import joined
 from llmb_installer.wizard import common, slurm, type_questions
-from llmb_installer.wizard.question import Question, View
+from llmb_installer.wizard.question import Back, Question, View
 
 QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
@@ -16,9 +17,11 @@ QUESTIONS: tuple[Question, ...] = (
     common.GPU_TYPE,
     common.LIKE,
     slurm.OTHERS,
+    slurm.GPUS_PER_NODE,
     slurm.GRES,
     slurm.ACCOUNT,
     slurm.NAMED_ACCOUNT,
+    slurm.QOS,
     slurm.CPU_PARTITION,
     common.ARCHITECTURE,
     slurm.CONTAINER,
@@ -41,35 +44,79 @@ def questions(view: View) -> Iterator[Question]:
     yield from QUESTIONS[_FIRST:]
 
 
-Prompt = Callable[[Question, View, Any], Any]
+# Question, view, default, and whether there is a question to go back to.
+Prompt = Callable[[Question, View, Any, bool], Any]
 
 
-def walk(base: View, chosen: dict[str, Any], prompt: Prompt, earlier: dict[str, Any]) -> dict[str, Any]:
-    """The layer of answers that overrides ``base``: asks by ``prompt`` what neither ``base`` nor ``chosen`` answers.
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """The answers of a conversation by the keys of their questions.
 
-    Each answer goes into ``chosen``, so that a second walk, after a change, asks only the questions that are new or
-    whose answer no longer fits. ``earlier`` holds answers of an interrupted conversation; they are the defaults.
+    ``chosen``: what the user answered; ``asked``: the keys of the questions on the screen so far; ``earlier``: answers
+    that are defaults, of an interrupted conversation or from before the user went back.
     """
-    view, layer = base, dict[str, Any]()
-    for question in questions(base):
-        if not question.applies(view):
-            continue
-        if question.key not in chosen and question.is_given(base):
-            continue
-        value = value_of(question, view, chosen, earlier, prompt)
-        own = question.answers(view, value)
-        view, layer = view.over(own), joined(layer, own)
-    return layer
+
+    chosen: dict[str, Any] = field(default_factory=dict)
+    earlier: dict[str, Any] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+
+    def choose(self, key: str, value: Any) -> None:
+        """Keep an answer of the user."""
+        self.chosen[key] = value
+        self.asked.add(key)
+
+    def withdraw(self, key: str) -> None:
+        """Make an answer the default of its question, which is asked again."""
+        self.earlier[key] = self.chosen.pop(key)
 
 
-def value_of(question: Question, view: View, chosen: dict[str, Any], earlier: dict[str, Any], prompt: Prompt) -> Any:
-    """The value of a question: chosen before, or clear, or asked for."""
-    if question.key in chosen and question.fault(view, chosen[question.key]) is None:
-        return chosen[question.key]
-    if question.key not in chosen and question.clear(view):
+def walk(
+    base: View, memory: Memory, prompt: Prompt, *, can_leave: bool = False, back: bool = False
+) -> dict[str, Any] | None:
+    """The layer of answers that overrides ``base``: asks by ``prompt`` what neither ``base`` nor ``memory`` answers.
+
+    Each answer goes into ``memory``, so that a second walk, after a change, asks only the questions that are new or
+    whose answer no longer fits. With ``back`` the last question is asked again. Going back from the first question
+    gives None, and is offered with ``can_leave``.
+    """
+    while True:
+        view, layer, trail = base, dict[str, Any](), list[str]()
+        for question in questions(base):
+            if not question.applies(view) or (question.key not in memory.chosen and question.is_given(base)):
+                continue
+            value = value_of(question, view, memory, prompt, can_leave or bool(trail))
+            if isinstance(value, Back):
+                if value.value is not None and question.fault(view, value.value) is None:
+                    memory.earlier[question.key] = value.value
+                break
+            if question.key in memory.asked and question.key in memory.chosen:
+                trail.append(question.key)
+            own = question.answers(view, value)
+            view, layer = view.over(own), joined(layer, own)
+        else:
+            if not back:
+                return layer
+            back = False
+        if not trail:
+            return None
+        memory.withdraw(trail[-1])
+
+
+def value_of(question: Question, view: View, memory: Memory, prompt: Prompt, can_go_back: bool) -> Any:
+    """The value of a question: chosen before, or clear, or asked for; Back where the user went back."""
+    if question.key in memory.chosen and question.fault(view, memory.chosen[question.key]) is None:
+        return memory.chosen[question.key]
+    if question.key not in memory.chosen and question.clear(view) and not _was_asked(question, memory):
         return question.default(view)
-    chosen[question.key] = prompt(question, view, suggested(question, view, earlier))
-    return chosen[question.key]
+    value = prompt(question, view, suggested(question, view, memory.earlier), can_go_back)
+    if not isinstance(value, Back):
+        memory.choose(question.key, value)
+    return value
+
+
+def _was_asked(question: Question, memory: Memory) -> bool:
+    """Whether the user went back to a question that was asked although its answer is clear."""
+    return question.key in memory.asked and question.key in memory.earlier
 
 
 def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
@@ -80,7 +127,7 @@ def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:
     return question.default(view)
 
 
-def current_values(base: View, chosen: dict[str, Any]) -> list[tuple[Question, View, Any]]:
+def current_values(base: View, chosen: dict[str, Any]) -> Sequence[tuple[Question, View, Any]]:
     """Every question that applies, with its view and its current value; for the review."""
     view, found = base, []
     for question in questions(base):

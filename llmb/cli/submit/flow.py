@@ -146,6 +146,7 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         return LlmbError.exit_code if failed else 0
     followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
     results = results_of(context, [*before, *followed])
+    context.runs()  # earlier ones show what is unusual about these
     code = print_report(judged(context, results), options.fmt, full_names=False)
     return code or (LlmbError.exit_code if failed else 0)
 

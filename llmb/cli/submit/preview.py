@@ -85,6 +85,8 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
             say(f"variables of {'every' if len(jobs) > 1 else 'the'} job: {_env_in_words(common, whole=fmt == 'md')}")
         for (workload, size), env in by_size.items():
             say(f"variables of every job of {workload} {size}: {_env_in_words(env)}")
+    for text in changed_by_plugins(items):
+        say(f"note: {text}")
     for text in dict.fromkeys(_missing(context, items)):
         say(f"note: {text}")
     if context.verbose and fmt != "json":
@@ -103,14 +105,28 @@ def _print_scripts(context: Context, items: Sequence[Prepared]) -> None:
 
 
 def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[str, Any]:
-    """A job's data with its script and its estimate, and its switches and its framework where it has any."""
+    """A job's data with its script and its estimate, and its switches, its framework and what plugins change."""
     job = item.job
     more: dict[str, Any] = {"switches": given_switches(job.switches)}
     if job.framework == BRIDGE:
         more |= {"framework": job.framework, "release": job.release, "rows_of": job.rows_of}
         more["dotted"] = dict(job.dotted)
+    more["changed_by"] = item.launch.changed_by if item.launch is not None else {}
     more = {name: value for name, value in more.items() if value}
     return {**job_data(job), "script": script, "estimate": estimate_data(cost), **more}
+
+
+def changed_by_plugins(items: Sequence[Prepared]) -> Iterator[str]:
+    """What plugins that cluster_config.yaml names change in the jobs' launches."""
+    found: dict[tuple[str, str], int] = {}
+    for item in items:
+        for source, fields in item.launch.changed_by.items() if item.launch is not None else ():
+            for name in fields:
+                found[source, name] = found.get((source, name), 0) + 1
+    for source in dict.fromkeys(source for source, _ in found):
+        own = {name: count for (one, name), count in found.items() if one == source}
+        some = [name if count == len(items) else f"{name} (in {count})" for name, count in own.items()]
+        yield f"plugin {source} changes {', '.join(some)} of {'every' if len(items) > 1 else 'the'} job"
 
 
 def _usual_image(context: Context, job: Job) -> str | None:

@@ -110,7 +110,6 @@ def test_an_answer_overrides_the_python_of_the_plugin(answers: Answers) -> None:
         (None, "setup-missing"),
         (one(Image(reference="host/image:1")), "no-containers"),
         (one(replace(TORCH, requirements=("torch==2",))), "steps-conflict"),
-        (one(Venv(name="../up", requirements=())), "name-invalid"),
     ],
 )
 def test_what_cannot_be_installed(

@@ -49,9 +49,9 @@ _POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
 class Terminal:
     """A program in a terminal, with a user who waits for texts and presses keys."""
 
-    def __init__(self, argv: list[str], environ: dict[str, str], folder: Path) -> None:
+    def __init__(self, argv: list[str], environ: dict[str, str], folder: Path, columns: int) -> None:
         self.child = pexpect.spawn(
-            argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=200, dimensions=(60, 220)
+            argv[0], argv[1:], env=environ, cwd=str(folder), encoding="utf-8", timeout=200, dimensions=(60, columns)
         )
         self.folder = folder
 
@@ -88,7 +88,7 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
-    """Opens terminals in an empty folder; keywords are variables."""
+    """Opens terminals in an empty folder; ``columns`` is their width, other keywords are variables."""
     opened: list[Terminal] = []
     folder = tmp_path / "work"
     folder.mkdir()
@@ -96,8 +96,9 @@ def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
 
     def open_terminal(*argv: str | Path, **variables: str) -> Terminal:
         # Without it, keys that are typed before the terminal answers a query of prompt_toolkit are lost.
+        columns = int(variables.pop("columns", "220"))
         environ = {"PATH": path, "HOME": str(home), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **variables}
-        opened.append(Terminal([str(word) for word in argv], environ, folder))
+        opened.append(Terminal([str(word) for word in argv], environ, folder, columns))
         return opened[-1]
 
     yield open_terminal

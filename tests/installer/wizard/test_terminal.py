@@ -75,7 +75,7 @@ def test_a_secret_of_the_environment_is_not_asked(talk: Open) -> None:
     user = talk(APP_SECRET="x", **RUNAI)
     user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Run:ai project", ENTER)
     user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(WORKLOADS, ENTER)
-    user.reads("APP_SECRET: from the environment", UP, ENTER)
+    user.reads("APP_SECRET: from the environment", UP, UP, ENTER)
     assert user.ends() == 1
 
 

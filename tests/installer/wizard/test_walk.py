@@ -17,9 +17,9 @@ from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard import common
 from llmb_installer.wizard.common import FOLDER
-from llmb_installer.wizard.conversation import Tokens
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.walk import QUESTIONS, current_values, suggested, walk
+from llmb_installer.wizard.tokens import Tokens
+from llmb_installer.wizard.walk import QUESTIONS, Memory, current_values, suggested, walk
 
 SINFO = """\
 batch*|up|4:00:00|1-64|120|idle|gpu:h100:8(S:0-1)|h[001-120]|none
@@ -54,7 +54,7 @@ class Prompt:
         self.values = {key.replace("__", "."): value for key, value in values.items()}
         self.asked: list[str] = []
 
-    def __call__(self, question: Question, view: View, default: Any) -> Any:
+    def __call__(self, question: Question, view: View, default: Any, can_go_back: bool) -> Any:
         self.asked.append(question.key)
         value = self.values.get(question.key, default)
         assert question.fault(view, value) is None, (question.key, value, question.options(view))
@@ -69,7 +69,8 @@ def run(
     chosen: dict[str, Any] | None = None,
 ) -> Answers:
     base = View(detected=detected, workloads=workloads, data=given.data)
-    layer = walk(base, {} if chosen is None else chosen, prompt, {})
+    layer = walk(base, Memory(chosen={} if chosen is None else chosen), prompt)
+    assert layer is not None
     return read_answers(with_layer(given, layer, "your answers"), known=workloads)
 
 
@@ -152,13 +153,15 @@ def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dic
         "cluster_type",
         "install",
         "gpu_type",
+        "gpus_per_node",
+        "slurm.gpu.gres",
         "node_architecture",
         "method",
         "venv_type",
         "workloads",
     ]
     assert answers.slurm is not None
-    assert answers.slurm.gpu.given == {"partition": "work"}
+    assert answers.slurm.gpu.given == {"partition": "work", "gres": None}
     assert (answers.slurm.account, answers.slurm.container) == (None, "none")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.loader import completed
+from llmb.plugins.complete import completed
 from llmb.runs.launch import Launch, Program, Site
 from llmb.workload.switches import Switches
 from llmb_testing.job import SMALLEST_JOB

@@ -2,47 +2,32 @@
 """Tests that plugins are found as installed distributions are, and that one that fails is named and harms nobody."""
 
 import errno
-import importlib
 import os
-import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from llmb.cli import app
 from llmb.cli.app import build
 from llmb.config import ClusterConfig
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, PluginError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.reader import read_log
 from llmb.planning.plan import make_plan
-from llmb.plugins import loader
-from llmb.plugins.loader import HOOKS, Plugins, Problem
+from llmb.plugins.contract import HOOKS
+from llmb.plugins.loader import Plugins, Problem
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program, Site
 from llmb.runs.record import RunRecord
 from llmb.system.process import ProcessId
 from llmb.workload.gpus import known_types
-from llmb.workload.needs import Needs, Task
+from llmb.workload.needs import Task
 from llmb.workload.spec import Workload
 
 OURS = {"microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
 
 SITE = Site(cluster_type="local", gpu_type="cpu", gpus_per_node=1, install=Path("/install"))
-
-ROWS = """
-key: {key}
-title: A stranger's
-default_size: tiny
-default_dtype: fp32
-sizes:
-  tiny:
-    model: {{architecture: llama, layers: 2, hidden: 8, ffn: 8, heads: 2, kv_groups: 2, vocab: 8, seq_length: 8}}
-    whole_nodes: false
-    rows: [{{gpu: any, dtype: fp32, scales: [1, 2], mbs: 1, gbs: N}}]
-"""
 
 METADATA_ONLY = """
 from pathlib import Path
@@ -56,13 +41,23 @@ def llmb_workload():
 EVERY_HOOK = (
     METADATA_ONLY
     + """
+from dataclasses import dataclass
 import click
 from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
 from llmb.config.cluster_type import ClusterType
 
+@dataclass(frozen=True)
+class Settings:
+    rails: int = 1
+
+@hookimpl
+def llmb_settings():
+    return Settings
+
 @hookimpl
 def llmb_setup(workload, site):
-    return Needs(needs=(Task(name=workload.key, argv=("true", site.cluster_type)),))
+    rails = Task(name=f"rails {{site.own(Settings).rails}}", argv=("true",))
+    return Needs(needs=(Task(name=workload.key, argv=("true", site.cluster_type)), rails))
 
 @hookimpl
 def llmb_launch(workload, job, site):
@@ -91,49 +86,6 @@ HOOK = "from llmb.api import hookimpl\n"
 
 Install = Callable[..., str]
 Load = Callable[[], Plugins]
-
-
-@pytest.fixture
-def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path of Python; what is imported from it is forgotten again."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(folder)):
-            del sys.modules[name]
-
-
-@pytest.fixture
-def install(site_packages: Path) -> Install:
-    """Puts a distribution there as an installer would: a module, and metadata with an entry point; its source."""
-
-    def put(name: str, code: str, *, key: str | None = None, target: str = "") -> str:
-        module = f"fake_{name}"
-        text = code.format(module=module) if "{module}" in code else code
-        (site_packages / f"{module}.py").write_text(textwrap.dedent(text))
-        if key is not None:
-            (site_packages / f"{module}.yaml").write_text(ROWS.format(key=key))
-        info = site_packages / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[llmb]\nentry = {target or module}\n")
-        return f"{name}:entry"
-
-    return put
-
-
-@pytest.fixture
-def load() -> Load:
-    """Loads llmb's own plugins and all that are installed."""
-
-    def all_of_them() -> Plugins:
-        importlib.invalidate_caches()
-        return app.load()
-
-    return all_of_them
 
 
 def problems(plugins: Plugins) -> dict[str, str]:
@@ -192,17 +144,17 @@ BROKEN = {
     "workload_exits": (HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)", "SystemExit: 3"),
     "workload_none": (HOOK + "@hookimpl\ndef llmb_workload(): return None", "not a Workload"),
     "clusters_raise": (HOOK + "@hookimpl\ndef llmb_clusters(): return 1 / 0", "llmb_clusters: ZeroDivisionError"),
-    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters: TypeError: 'moon'"),
+    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters returned ['moon']"),
     "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
-    "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands: TypeError"),
+    "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands returned None"),
     "cluster_taken": (
         HOOK + "from llmb.config.cluster_type import ClusterType\n"
         "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create='a:b')]",
-        "llmb_clusters: the name 'local'",
+        "llmb already has the cluster type 'local'",
     ),
     "command_taken": (
         HOOK + "import click\n@hookimpl\ndef llmb_commands(): return [click.Command('list')]",
-        "llmb_commands: the name 'list'",
+        "llmb already has the command 'list'",
     ),
 }
 CODES = {
@@ -211,6 +163,9 @@ CODES = {
     "unmarked": "hook-unmarked",
     "arguments": "argument-unknown",
     "nothing": "hook-missing",
+    "workload_none": "answer-type",
+    "clusters_words": "answer-type",
+    "commands_none": "answer-type",
     "cluster_taken": "name-duplicate",
     "command_taken": "name-duplicate",
 }
@@ -267,11 +222,15 @@ def test_a_key_that_two_plugins_claim_is_refused_to_both(spelling: str, install:
     assert set(load().workloads()) == OURS
 
 
-def test_a_strangers_claim_on_a_key_of_ours_names_both(install: Install, load: Load) -> None:
-    stranger = install("stranger", METADATA_ONLY, key="pretrain_nemotron-4")
+@pytest.mark.parametrize("name", ["aaa", "zebra"])
+def test_a_stranger_cannot_take_a_key_of_ours(name: str, install: Install, load: Load) -> None:
+    stranger = install(name, METADATA_ONLY, key="pretrain_nemotron-4")
     plugins = load()
-    assert set(problems(plugins)) == {stranger, "llmb-nemotron4:nemotron4"}
-    assert set(plugins.workloads()) == OURS - {"pretrain_nemotron4"}
+    found = skipped(plugins)
+    assert {source: one.code for source, one in found.items()} == {stranger: "workload-duplicate"}
+    assert "llmb-nemotron4:nemotron4" in found[stranger].reason
+    assert set(plugins.workloads()) == OURS
+    assert plugins.offers["pretrain_nemotron4"].source == "llmb-nemotron4:nemotron4"
 
 
 def test_the_order_of_installation_changes_nothing(install: Install, load: Load) -> None:
@@ -391,7 +350,7 @@ def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
     with pytest.raises(LlmbError, match=rf"\[3\].* {kind}") as caught:
         getattr(plugins, hook)(workload, *arguments[hook])
-    assert (caught.value.code, caught.value.key) == ("plugin-failed", f"llmb_{hook}")
+    assert (caught.value.code, caught.value.key) == ("answer-type", f"llmb_{hook}")
 
 
 LAUNCH = """
@@ -452,6 +411,10 @@ def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
         ('Venv(name="t", requirements=["torch"])', "value-type", "requirements"),
         ('Repo(url="u", commit=7)', "value-type", "commit"),
         ('"torch"', "value-type", "needs"),
+        ('Venv(name="../up", requirements=())', "name-invalid", "name"),
+        ('Repo(url="u", commit="../up")', "path-outside", "commit"),
+        ('HubAsset(repository="a/b", files=("../up",))', "path-outside", "files"),
+        ('HubAsset(repository="a/b", files=("f",), revision="..")', "path-outside", "revision"),
     ],
 )
 def test_a_wrong_need_names_plugin_hook_and_field(
@@ -503,7 +466,7 @@ def test_operations_that_cannot_be_name_plugin_and_hook(answer: str, install: In
     workload = plugins.workloads()["pretrain_odd"]
     with pytest.raises(LlmbError) as caught:
         plugins.flops(workload, job_of(workload).trained.model)
-    code = "value-not-allowed" if answer.startswith("Flops") else "plugin-failed"
+    code = "value-not-allowed" if answer.startswith("Flops") else "answer-type"
     assert (caught.value.code, caught.value.value) == (code, source)
     assert caught.value.key.partition(".")[0] in ("terms", "convention", "llmb_flops")
 
@@ -544,7 +507,7 @@ def test_a_spec_that_cannot_be_right_names_plugin_hook_and_field(
     workload = plugins.workloads()["pretrain_wrong"]
     job = job_of(workload)
     launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(module="m"))
-    with pytest.raises(loader.PluginError) as caught:
+    with pytest.raises(PluginError) as caught:
         plugins.parse(workload, run_of(job, launch))
     assert (caught.value.code, caught.value.key, caught.value.value) == (code, key, source)
     assert "llmb_parse" in caught.value.message
@@ -581,7 +544,8 @@ def asks_workload(plugins: Plugins) -> bool:
 
 def asks_setup(plugins: Plugins) -> bool:
     workload = plugins.workloads()["pretrain_full"]
-    return plugins.setup(workload, SITE) == Needs(needs=(Task(name="pretrain_full", argv=("true", "local")),))
+    needs = plugins.setup(workload, SITE)
+    return needs is not None and needs.needs[0] == Task(name="pretrain_full", argv=("true", "local"))
 
 
 def asks_launch(plugins: Plugins) -> bool:
@@ -605,6 +569,13 @@ def asks_flops(plugins: Plugins) -> bool:
     return flops is not None and (flops.convention, flops.total) == ("of pretrain_full", 2.0 * shape.layers)
 
 
+def asks_settings(plugins: Plugins) -> bool:
+    workload = plugins.workloads()["pretrain_full"]
+    site = replace(SITE, plugins={"full": {"rails": 4}})
+    needs = plugins.setup(workload, site)
+    return needs is not None and needs.needs[-1] == Task(name="rails 4", argv=("true",))
+
+
 def asks_clusters(plugins: Plugins) -> bool:
     return plugins.cluster_types()["moon"].name == "moon"
 
@@ -620,6 +591,7 @@ ASKED = {
     "llmb_parse": asks_parse,
     "llmb_flops": asks_flops,
     "llmb_clusters": asks_clusters,
+    "llmb_settings": asks_settings,
     "llmb_commands": asks_commands,
 }
 
@@ -664,7 +636,7 @@ def test_the_same_problem_is_reported_once(install: Install, load: Load) -> None
 def test_a_hook_that_does_not_end_is_interrupted_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)
+    monkeypatch.setenv("LLMB_PLUGIN_TIMEOUT", "0.3")
     code = METADATA_ONLY + f"\nimport time\n@hookimpl\ndef {hook}(workload):\n    while True:\n"
     code += "        try: time.sleep(60)\n        except Exception: pass\n"
     source = install("endless", code, key="pretrain_endless")
@@ -680,7 +652,7 @@ def test_a_hook_that_does_not_end_is_interrupted_and_named(
 def test_a_plugin_whose_workload_or_commands_do_not_end_is_skipped_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "HOOK_SECONDS", 0.3)
+    monkeypatch.setenv("LLMB_PLUGIN_TIMEOUT", "0.3")
     code = f"import time\nfrom llmb.api import hookimpl\n\n@hookimpl\ndef {hook}():\n    while True: time.sleep(9)\n"
     source = install("endless", code, key="pretrain_endless")
     plugins = load()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.scaffold import plain_name, scaffold
+from llmb.plugins.scaffold import KINDS, plain_name, scaffold
 from llmb.system.files import write_folder
 from llmb.workload.spec import read_workload
 
@@ -43,15 +43,14 @@ def test_a_new_plugin_is_installed_checked_and_planned(
     wording: Callable[..., None],
 ) -> None:
     done = llmb_run("plugins", "new", "Acme-2b")
-    assert (done.returncode, done.stdout.split()) == (
-        0,
-        ["acme-2b/pyproject.toml", "acme-2b/llmb_acme_2b/__init__.py", "acme-2b/llmb_acme_2b/workload.yaml"],
-    )
+    paths = ["README.md", "llmb_acme_2b/__init__.py", "llmb_acme_2b/sample_log.txt", "llmb_acme_2b/workload.yaml"]
+    paths += ["pyproject.toml", "tests/test_acme_2b.py"]
+    assert (done.returncode, done.stdout.split()) == (0, [f"acme-2b/{path}" for path in paths])
     wording("plugins new", done.stderr)
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
-    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "reason": ""} in rows
+    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "contract": "1.0", "reason": ""} in rows
     for kind, gpu, words in (("local", "cpu", ("-s", "tiny", "--scale", "1")), ("slurm", "h100", ("--scale", "8"))):
         place = cluster(kind, gpu, name=kind)
         done = llmb_run("single", "-w", "acme2b", *words, "-d", "--format", "json", "--install", place)
@@ -79,6 +78,24 @@ def test_invalid_or_used_names_of_a_new_plugin(
     assert about in done.stderr
     wording("plugins new", done.stderr)
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["present"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("cluster", "slurm"), ("command", "jobs"), ("program", "microbench")])
+def test_names_that_llmb_has(
+    kind: str, name: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    done = llmb_here("plugins", "new", name, tmp_path / "new", "--kind", kind)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert not (tmp_path / "new").exists()
+    wording("plugins new", done.stderr)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_to_do_next(kind: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]) -> None:
+    done = llmb_here("plugins", "new", "acme.2", tmp_path / "new", "--kind", kind)
+    assert done.returncode == 0
+    assert done.stdout.split() == [str(tmp_path / "new" / path) for path in scaffold("acme.2", kind)]
+    wording("plugins new", done.stderr)
 
 
 def test_a_chosen_folder(llmb_run: Command, tmp_path: Path) -> None:
@@ -136,7 +153,7 @@ def test_the_check_finds_faults_of_a_table(
 
 
 @pytest.mark.parametrize(
-    ("body", "error"), [("return {'name': 'x'}", "TypeError: "), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
+    ("body", "error"), [("return {'name': 'x'}", "not a Launch"), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
 )
 def test_the_check_calls_the_plugins_own_launch(
     body: str,

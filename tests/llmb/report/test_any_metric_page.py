@@ -15,7 +15,8 @@ from llmb.report.markdown import to_markdown
 from llmb.report.page import to_html
 from llmb.report.svg.steps import steps_picture
 from llmb.report.value import Report, Run
-from llmb.results.result import SUCCESS, Configuration, Result, from_json
+from llmb.results.json_form import from_json
+from llmb.results.result import SUCCESS, Configuration, Result
 from llmb.runs.job import Job
 from llmb.stats.measure import Window
 from llmb.stats.metrics import Measured, MetricSpec

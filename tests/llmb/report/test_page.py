@@ -21,7 +21,7 @@ from llmb.runs.record import RunRecord
 
 Gather = Callable[..., Report]
 Wording = Callable[..., None]
-VOID = {"meta", "br", "link", "img", "input", "hr"}
+VOID = {"meta", "br", "wbr", "link", "img", "input", "hr"}
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&amp;{{7*7}}"
 
 

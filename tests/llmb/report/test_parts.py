@@ -8,9 +8,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report.conditions import conditions_of, explanations, shown_variables
+from llmb.report.conditions import conditions_of, shown_variables
 from llmb.report.entries import Entry, entries_of, families_of
-from llmb.report.headline import attention, headline
+from llmb.report.explanations import explanations
+from llmb.report.figures import Figures
+from llmb.report.glance import Item, glance
+from llmb.report.headline import headline
 from llmb.report.value import MEANINGS, ORDER, Report
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -33,6 +36,11 @@ class Night(Protocol):
 
 def entries(gather: Gather, night: Night) -> list[Entry]:
     return entries_of(gather(night).runs)
+
+
+def items_of(report: Report, explained: int = 0) -> list[Item]:
+    found = entries_of(report.runs)
+    return glance(report, found, found[:explained], Figures.of(found, report.runs))
 
 
 def shown(report: Report) -> str:
@@ -94,17 +102,45 @@ def test_the_headline_without_anything_to_compare_with(empty_night: Night, gathe
     wording("report", str(shown(gather(empty_night))))
 
 
-def test_what_asks_for_a_look(morning: Report, wording: Wording) -> None:
-    found = entries_of(morning.runs)
-    items = attention(morning, found, found[:2])
+def test_the_list_at_the_top_has_each_configuration_with_its_cause(morning: Report, wording: Wording) -> None:
+    items = items_of(morning, 2)
     assert [item.word for item in items] == sorted((item.word for item in items), key=ORDER.index)
-    assert not {item.word for item in items} & {"PASS", "NO_REFERENCE", "Running"}
-    assert items[0].anchor == "why-1"
-    wording("report", str(items[0].why))
-    (memory,) = (item for item in items if item.what == "GPU out of memory, 2 runs")
-    assert (memory.word, memory.anchor) == ("Failed", "failure-1")
-    assert "nvidia-smi" in memory.why
-    assert all(item.why[0].isupper() or item.why[0].isdigit() or item.why.startswith("llmb-") for item in items)
+    assert sum(item.total for item in items) == len(entries_of(morning.runs))
+    assert {item.word for item in items if not item.is_bad} == {"Running", "PASS", "NO_REFERENCE"}
+    assert items[0].lines[0].anchor == "why-1"
+    (clocked,) = (item for item in items if "1395 MHz" in item.why)
+    assert (clocked.word, [line.value for line in clocked.lines]) == ("FAIL", ["0.888"])
+    (memory,) = (item for item in items if "out of memory" in item.why)  # two configurations, one cause
+    assert (memory.word, memory.total, {line.anchor for line in memory.lines}) == ("Failed", 2, {"failure-1"})
+    assert "nvidia-smi" in memory.fix
+    (passed,) = (item for item in items if item.word == "PASS")
+    assert passed.total == sum(entry.word == "PASS" for entry in entries_of(morning.runs))
+    assert passed.why == ""
+    wording(
+        "report", "\n".join(f"{item.word} {'; '.join(line.what for line in item.lines)}: {item.why}" for item in items)
+    )
+
+
+def test_one_cause_of_several_configurations_is_there_once(empty_night: Night, gather: Gather) -> None:
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(3.1, "nemotron4_15b", "bf16", 32, clock=1395)
+    empty_night.measured(3.2, "nemotron4_15b", "bf16", 64, clock=1395)
+    slow, good = items_of(gather(empty_night))
+    assert (slow.word, slow.total, good.word) == ("FAIL", 2, "PASS")
+    assert all(line.what in ("nemotron4 15b bf16, 32 GPUs", "nemotron4 15b bf16, 64 GPUs") for line in slow.lines)
+    (entry,) = [entry for entry in entries(gather, empty_night) if entry.job.scale == 64]
+    assert [cause.usual for cause in entry.causes] == ["1980 MHz"]
+
+
+def test_what_holds_for_several_entries_is_explained_once(morning: Report) -> None:
+    asking = [entry for entry in entries_of(morning.runs) if entry.word in ("FAIL", "WARN", "SUSPICIOUS")]
+    found = explanations(asking, {})
+    shared = {(own.name, own.text): own.entries for own in found.shared}
+    assert len(shared[("SM clock", "up to 1980 MHz")]) == len(asking) - 1
+    texts = {("", text) for one in found.entries for text in one.differs} | {
+        f for one in found.entries for f in one.own
+    }
+    assert not texts & set(shared)
 
 
 def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording) -> None:
@@ -116,10 +152,12 @@ def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording
     assert not any("window" in sentence for sentence in fast.differs)
     wording("report", str(fast.differs))
     wording("report", slow.seen[0])
+    wording("report", "\n".join(f"{own.name}: {own.text}" for own in found.shared))
     common = dict(found.common)
     assert common["image"] == "nvcr.io/nvidia/nemo:25.04.01 sha256:" + "4f1c0de2" * 8
     assert (common["NCCL"], common["network"], common["driver"]) == ("2.26.3+cuda12.9", "IB", "570.86.15")
-    assert ("1395" in dict(clocked.own)["SM clock"], "1980" in dict(slow.own)["SM clock"]) == (True, True)
+    assert "1395" in dict(clocked.own)["SM clock"]
+    assert "SM clock" not in dict(slow.own)  # that of most: shared
     wording("report", "\n".join(f"{name}: {value}" for name, value in fast.own))
     assert found.missing == ()
 
@@ -225,9 +263,9 @@ def test_what_failed_for_several_reasons_names_all(empty_night: Night, gather: G
         empty_night.run(job, log, "FAILED", exit_code=1)
     (entry,) = entries(gather, empty_night)
     wording("report", str(entry.reason))
-    items = attention(gather(empty_night), [entry], [])
-    assert {item.word for item in items} == {"Failed"}
-    wording("report", "\n".join(sorted(f"{item.what}: {item.why}" for item in items)))
+    (item,) = items_of(gather(empty_night))
+    assert item.word == "Failed"
+    wording("report", f"{item.lines[0].what}: {item.why}")
 
 
 def test_cancelled_runs_are_counted_and_do_not_head_the_page(
@@ -241,4 +279,4 @@ def test_cancelled_runs_are_counted_and_do_not_head_the_page(
     found = headline(entries_of(report.runs))
     wording("report", "\n".join([found.sentence, *found.details]))
     assert found.tally == (("Failed", 1), ("Cancelled", 5))
-    assert [item.word for item in attention(report, entries_of(report.runs), [])] == ["Failed", "Cancelled"]
+    assert [item.word for item in items_of(report)] == ["Failed", "Cancelled"]

@@ -15,9 +15,10 @@ from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
 from llmb.results.columns import csv_columns, csv_rows, report
 from llmb.results.description import Description
+from llmb.results.json_form import from_json
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_log
-from llmb.results.result import FAILED, SUCCESS, Identity, Metrics, Result, from_json
+from llmb.results.result import FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.stats.measure import LAST, Window, measure
 from llmb.stats.metrics import STEP_TIME, TRAINING, Measured, MetricSpec
 from llmb.text.tables import render, to_json

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from llmb.errors import PluginError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
-from llmb.plugins.loader import PluginError, Plugins
+from llmb.plugins.loader import Plugins
 from llmb.results import summary
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED, JobState

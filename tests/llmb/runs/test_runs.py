@@ -310,7 +310,7 @@ def test_what_is_no_end_moves_on(make: Make) -> None:
 
 def test_what_has_ended_is_not_asked_for_again(make: Make) -> None:
     class Scheduler:
-        asked: list[list[str]] = []  # noqa: RUF012
+        asked: list[list[str]] = []
 
         def poll(self, runs: list[RunRecord]) -> dict[str, JobState]:
             self.asked.append([run.id for run in runs])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llmb.results.columns import report
-from llmb.results.result import SUCCESS, Configuration, Result, from_json
+from llmb.results.json_form import from_json
+from llmb.results.result import SUCCESS, Configuration, Result
 from llmb.results.table import table_of
 from llmb.runs.job import Job
 from llmb.stats.measure import Window

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result, from_json
+from llmb.results.json_form import from_json
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
 from llmb.stats.measure import LAST, Spread, Window, spread
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
 from llmb.verdict.judge import (

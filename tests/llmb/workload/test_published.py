@@ -229,7 +229,7 @@ def test_training_may_publish_tokens_per_second(workload: Workload) -> None:
 
 
 def test_the_example_of_a_metric_in_the_documentation(plain: Workload) -> None:
-    page = Path(__file__).parents[3].joinpath("docs", "write-a-plugin.md").read_text("utf-8")
+    page = Path(__file__).parents[3].joinpath("docs", "workload-yaml.md").read_text("utf-8")
     (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "metric: busbw" in text]
     assert plain.published is not None
     plain.published.write_text("tables:\n" + example)
@@ -237,7 +237,7 @@ def test_the_example_of_a_metric_in_the_documentation(plain: Workload) -> None:
 
 
 def test_the_example_in_the_documentation(workload: Workload) -> None:
-    page = Path(__file__).parents[3].joinpath("docs", "write-a-plugin.md").read_text("utf-8")
+    page = Path(__file__).parents[3].joinpath("docs", "workload-yaml.md").read_text("utf-8")
     (example,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "tables:" in text]
     assert workload.published is not None
     workload.published.write_text(example.replace("size: 1b", "size: big"))

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from llmb.plugins.loader import PluginError, Plugins
+from llmb.errors import PluginError
+from llmb.plugins.loader import Plugins
 from llmb.workload.flops import Flops
 
 Wording = Callable[..., None]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what a plugin states before any of its hooks is called: its contract, its hooks and their arguments."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from llmb import __version__, hookspecs
+from llmb.hookspecs import CONTRACT
+from llmb.text.names import suggest
+
+HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
+STATEMENT = "LLMB_CONTRACT"  # the attribute of a plugin that states its contract
+FIRST_CONTRACT = "1.0"  # of a plugin that states none
+_ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
+_OF_WORKLOAD = ("llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops")  # asked for the plugin's own workload
+_SITE_WIDE = "llmb_launch"  # which a plugin without a workload may wrap
+_VERSION = re.compile(r"\d+\.\d+")
+
+Reason = tuple[str, str]  # code and reason
+
+
+def problem_of(plugin: object, distribution: str) -> Reason | None:
+    """The code and the reason if llmb cannot use ``plugin``; None if it can."""
+    found = contract_problem(getattr(plugin, STATEMENT, FIRST_CONTRACT), distribution)
+    return found or _hook_problem(plugin)
+
+
+def contract_problem(stated: object, distribution: str) -> Reason | None:
+    """The code and the reason if this llmb does not have the contract that a plugin states."""
+    if not isinstance(stated, str) or not _VERSION.fullmatch(stated):
+        return "contract-invalid", f'{STATEMENT} is {stated!r}; write it as text, such as "{CONTRACT}"'
+    wanted, own = (tuple(map(int, text.split("."))) for text in (stated, CONTRACT))
+    both = f"it is made for contract {stated}, and llmb {__version__} has {CONTRACT}"
+    if wanted > own:
+        return "contract-newer", f"{both}: upgrade llmb (pip install --upgrade llmb)"
+    if wanted[0] < own[0]:
+        return "contract-older", f"{both}: upgrade {distribution} (pip install --upgrade {distribution})"
+    return None
+
+
+def stated_in(file: Path) -> str | None:
+    """The contract that the source of a module states, which may be too new to be imported; None without one."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["'](\d+\.\d+)["']""", text, re.MULTILINE)
+    return found[1] if found is not None else None
+
+
+def is_wrapper(plugin: object, hook: str) -> bool:
+    """Whether the plugin's ``hook`` wraps the answer of others."""
+    options = _options(getattr(plugin, hook, None))
+    return bool(options.get("wrapper") or options.get("hookwrapper"))
+
+
+def is_site_wide(plugin: object) -> bool:
+    """Whether the plugin wraps the launches of all workloads, where cluster_config.yaml names it."""
+    return is_wrapper(plugin, _SITE_WIDE) and not hasattr(plugin, "llmb_workload")
+
+
+def _options(member: object) -> dict[str, Any]:
+    """The options of ``@hookimpl``; none without it."""
+    return getattr(member, f"{hookspecs.PROJECT}_impl", None) or {}
+
+
+def _hook_problem(plugin: object) -> Reason | None:
+    marked = []
+    for name, member in _members(plugin):
+        options = _options(member)
+        if not inspect.isroutine(member) or not (options or name.startswith("llmb_")):
+            continue
+        if name not in HOOKS and options.get("optionalhook"):
+            continue  # of a newer contract
+        if name not in HOOKS:
+            return "hook-unknown", f"{name} is not a hook; {suggest(name, HOOKS)}"
+        if not options:
+            return "hook-unmarked", f"{name} has no @hookimpl"
+        wanted = inspect.signature(member).parameters.values()
+        for word in (one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD):
+            if word not in _ARGUMENTS[name]:
+                return "argument-unknown", f"{name} has no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
+        marked.append(name)
+    if not marked:
+        return "hook-missing", f"it implements no hook; the hooks are {', '.join(HOOKS)}"
+    return _misplaced(plugin, marked)
+
+
+def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
+    """The problem of a wrapper where nothing can be wrapped, or of a hook for the plugin's own workload without one."""
+    for name in marked:
+        if is_wrapper(plugin, name):
+            if name not in _OF_WORKLOAD:
+                return "wrapper-misplaced", f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be"
+            if not inspect.isgeneratorfunction(_function(getattr(plugin, name))):
+                return "wrapper-invalid", f"{name} is a wrapper without a yield: launch = yield; return launch"
+        if name in _OF_WORKLOAD and "llmb_workload" not in marked and not is_site_wide(plugin):
+            hint = f"add llmb_workload, or make it a wrapper: only a wrapper of {_SITE_WIDE} is for other workloads"
+            return "workload-missing", f"{name} is only called for the plugin's own workload; {hint}"
+    return None
+
+
+def _function(member: Any) -> FunctionType:
+    found: FunctionType = getattr(member, "__func__", member)
+    return found
+
+
+def _members(plugin: object) -> Iterator[tuple[str, object]]:
+    yield from vars(plugin).items() if inspect.ismodule(plugin) else inspect.getmembers(plugin)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of plugins: their sections of ``plugins`` in cluster_config.yaml, read into each plugin's dataclass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from llmb.config.locate import CONFIG_FILE
+from llmb.errors import Fault, InputFaults, PluginError
+from llmb.plugins.sources import FILE, FOLDERS_VARIABLE
+from llmb.text.names import nearest
+from llmb.text.yamlfile import Document
+
+SECTION = "plugins"  # of cluster_config.yaml: by distribution, or by distribution:entry
+
+Sections = Mapping[str, Mapping[str, Any] | None]
+Kind = Callable[[str], type | None]  # the dataclass of a plugin's settings; None if it takes none
+
+
+def key_of(sections: Iterable[str], source: str) -> str | None:
+    """The key of the section of the plugin ``source``; None if it has none."""
+    return next((key for key in sections if _names(key, source)), None)
+
+
+def _names(key: str, source: str) -> bool:
+    return key == source or _plain(key) == _plain(source.partition(":")[0])
+
+
+def _plain(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def read_own(sections: Sections, source: str, kind: type) -> object:
+    """The settings of the plugin ``source``, of its dataclass ``kind``. Raises InputFaults for its section."""
+    from llmb.text import typed
+
+    key = key_of(sections, source) or source
+    data = {SECTION: {**sections, key: sections.get(key) or {}}}
+    return typed.read(kind, Document(name=CONFIG_FILE, data=data), (SECTION, key))
+
+
+def faults_of(document: Document, sources: Sequence[str], kind: Kind) -> list[Fault]:
+    """Every fault of the section ``plugins`` of ``document``, except keys of plugins that are not installed here."""
+    from llmb.text import typed
+
+    sections = document.data.get(SECTION) if isinstance(document.data, dict) else None
+    faults: list[Fault] = []
+    for key, own in sections.items() if isinstance(sections, dict) else ():
+        for source in (source for source in sources if _names(str(key), source)):
+            if not isinstance(own, dict | None) or own is None:  # a section of nothing has only defaults
+                continue
+            path = (SECTION, key)
+            try:
+                found = kind(source)
+            except PluginError:  # its launches are refused
+                continue
+            if found is not None:
+                faults += typed.read_in_part(found, document, path)[1]
+            elif own:
+                faults.append(
+                    Fault(
+                        place=document.place(path),
+                        message=f"{SECTION}.{key}: plugin {source} takes no settings",
+                        hint=f"write '{key}: {{}}', or remove it",
+                        code="key-unknown",
+                        key=f"{SECTION}.{key}",
+                        value=next(iter(own)),
+                    )
+                )
+    return faults
+
+
+def require_named(document: Document, sections: Sections, sources: Sequence[str], reasons: Mapping[str, str]) -> None:
+    """Raise InputFaults for each section of a plugin that is not installed here, or that is skipped.
+
+    ``reasons``: by source, why plugins are skipped. A launch without them could differ from what the cluster wants.
+    """
+    faults = []
+    for key in sections:
+        if any(_names(key, source) for source in sources if source not in reasons):
+            continue
+        skipped = next((source for source in reasons if _names(key, source)), None)
+        if skipped is not None:
+            why, hint = f"plugin {skipped} is skipped: {reasons[skipped]}", f"remove '{key}' to run without it"
+        else:
+            why, hint = f"no plugin '{key}' is installed here", _nearest_hint(key, sources)
+        place, path = document.place((SECTION, key)), f"{SECTION}.{key}"
+        code = "plugin-missing" if skipped is None else "plugin-skipped"
+        faults.append(Fault(place=place, message=f"{path}: {why}", hint=hint, code=code, key=path, value=key))
+    if faults:
+        raise InputFaults(faults)
+
+
+def _nearest_hint(key: str, sources: Sequence[str]) -> str:
+    """The fix for a section of an unknown plugin: the nearest one, or how to get it."""
+    is_file = key.startswith(f"{FILE}:")
+    names = [source if is_file else source.partition(":")[0] for source in sources]
+    close = nearest(key, names)
+    if close is not None:
+        return f"did you mean '{close}'?"
+    fix = f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"pip install {key}"
+    return f"{fix}, or remove '{key}'"

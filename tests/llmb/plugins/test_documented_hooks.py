@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the example of each hook in docs/write-a-plugin.md; a hook without an example or a test here fails."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from llmb import api, hookspecs
+from llmb.plugins.cluster_checks import with_source
+from llmb.plugins.trial import LogOnly
+from llmb.runs.launch import Launch, Program
+from llmb.system.process import ProcessId
+from llmb_testing.job import SMALLEST_JOB, SMALLEST_MODEL
+
+PAGE = Path(__file__).parents[3] / "docs/write-a-plugin.md"
+HOOKS = [name for name in vars(hookspecs) if name.startswith("llmb_")]
+SITE = api.Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/install"))
+TABLE = """\
+key: acme
+title: A
+default_size: a
+default_dtype: none
+metrics: [{name: latency, unit: ms, better: lower}]
+sizes: {a: {rows: [{gpu: any, dtype: none, scales: [1]}]}}
+"""
+
+
+def section(hook: str) -> str:
+    """The section of the page about a hook, empty without one."""
+    found = re.search(rf"^### {hook}\n(.*?)(?=^### |\Z)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return found[1] if found is not None else ""
+
+
+def examples(hook: str) -> list[str]:
+    """The Python of that section that implements the hook."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", section(hook), re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if f"@hookimpl\ndef {hook}(" in block]
+
+
+def hook_of(name: str, file: Path = PAGE) -> Any:
+    """The hook of its example."""
+    (text,) = examples(name)
+    names: dict[str, object] = {"__file__": str(file), "__name__": "example"}
+    exec(compile(text, str(PAGE), "exec"), names)
+    return names[name]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_an_example_and_a_test(hook: str) -> None:
+    assert examples(hook), f"add an example of {hook} to {PAGE}, in a section with its name"
+    assert f"test_{hook}" in globals(), f"add test_{hook} to {__file__}"
+
+
+def test_llmb_workload(tmp_path: Path) -> None:
+    (tmp_path / "workload.yaml").write_text(TABLE)
+    assert hook_of("llmb_workload", tmp_path / "__init__.py")() == api.read_workload(tmp_path / "workload.yaml")
+
+
+def test_llmb_setup() -> None:
+    hook = hook_of("llmb_setup")
+    repo, task = hook(SITE).needs
+    assert hook(SITE) == hook(replace(SITE))
+    assert task.argv[:3] == ("make", "-C", str(repo.folder(SITE.install)))
+    assert task.argv[3] == "BUILDDIR=/install/acme/nccl-tests"
+    assert task.creates == ("acme/nccl-tests/all_reduce_perf",)
+
+
+def test_llmb_launch() -> None:
+    """tests/llmb/plugins/test_documented_plugins.py runs it."""
+    job = replace(SMALLEST_JOB, max_steps=7, parameters={"megabytes": "64"}, training=None)
+    launch = hook_of("llmb_launch")(job)
+    assert (launch.args, launch.start, launch.name) == (("7", "64"), "once", job.experiment_name)
+    assert "dd if=/dev/zero" in launch.program.shell
+
+
+def test_llmb_parse(tmp_path: Path) -> None:
+    run = LogOnly(
+        id="x",
+        created=0.0,
+        llmb_version="",
+        cluster_type="local",
+        directory=tmp_path,
+        job=replace(SMALLEST_JOB, max_steps=3),
+        launch=Launch(name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m")),
+        script_name="",
+        submitter=ProcessId(host="", pid=0, start=0.0, boot=""),
+        file=tmp_path / "log.txt",
+    )
+    hook = hook_of("llmb_parse")
+    assert hook(run).steps == ()
+    (tmp_path / "result.json").write_text(json.dumps({"latency": [1.5, 2.5, 3.5]}))
+    assert [step.values["latency"] for step in hook(run).steps] == [1.5, 2.5, 3.5]
+    assert hook(run).last == 2
+
+
+def test_llmb_flops() -> None:
+    """By hand: 2 layers, hidden 8, vocabulary 8, sequence 8."""
+    flops = hook_of("llmb_flops")(SMALLEST_MODEL)
+    assert flops.terms == {"layers": 6 * 8 * 2 * 12 * 8 * 8, "head": 6 * 8 * 8 * 8}
+
+
+def test_llmb_clusters() -> None:
+    (kind,) = hook_of("llmb_clusters")()
+    assert (kind.name, kind.create, with_source(kind, "a:b").source) == ("acme", "llmb_acme.cluster:create", "a:b")
+
+
+def test_llmb_commands() -> None:
+    (command,) = hook_of("llmb_commands")()
+    runs = [SimpleNamespace(job=replace(SMALLEST_JOB, scale=scale)) for scale in (8, 16)]
+    done = CliRunner().invoke(command, obj=SimpleNamespace(runs=lambda: runs))
+    assert (done.exit_code, done.output) == (0, "24\n")

@@ -86,7 +86,8 @@ def _choose(context: Context, runs: Sequence[record.RunRecord], *, named: bool) 
     """
     imported = [run for run in runs if run.origin is not None]
     if imported and named:
-        again = f"llmb-run submit -w {imported[0].job.workload}_{imported[0].job.model_size}"
+        job = imported[0].job
+        again = f"llmb-run submit -w {job.workload}_{job.model_size} --dtype {job.dtype} --scale {job.scale}"
         message = f"{', '.join(run.id for run in imported)} cannot be retried: it is imported, llmb did not submit it"
         raise UsageError(message, hint=f"submit its configuration here: {again}", code="run-imported")
     runs = [run for run in runs if run.origin is None]

@@ -142,8 +142,9 @@ class Context:
         if self.is_archive and self.install_option is not None:
             environ = {"XDG_CONFIG_HOME": str(self.install_option)}  # not the settings of this user
         install = configuration.find_install(self.install_option, environ, console.current_folder())
+        kinds = self.plugins.cluster_types()  # always, so that a plugin whose types are wrong is reported
         config, notes = configuration.load_config(
-            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, self.plugins.cluster_types
+            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds
         )
         if self.is_archive:
             return replace(config, experiments_root=None)
@@ -156,7 +157,7 @@ class Context:
                 raise InputFaults(faults)
         self._warn_of_plugins()
         if config.kind is None:
-            raise _unknown_type(install, config.cluster_type, self.plugins.cluster_types())
+            raise _unknown_type(install, config.cluster_type, kinds)
         return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property

@@ -43,7 +43,7 @@ print("AGREED", asked.action, *asked.workloads)
 """
 ENTER, DOWN = "\r", "\x1b[B"
 # The line under the cursor to its end, behind which comes a code of the terminal: a part of it may arrive first.
-_POINTED = r"» (?:\x1b\[[\d;]*m)*([^\r\n\x1b]+)[\r\n\x1b]"
+_POINTED = r"» (?:\x1b\[[\d;]*[mC])*([^\r\n\x1b]+)[\r\n\x1b]"
 
 
 class Terminal:

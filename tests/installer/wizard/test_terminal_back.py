@@ -37,7 +37,7 @@ def test_escape_and_the_choice_go_back_and_keep_the_answers(talk: Open) -> None:
     user.reads(PROJECT, UP, DOWN, "1", ENTER).reads(VOLUME, ENTER).reads(APP, CLEAR, "none", ENTER)
     user.reads(GPUS, UP, DOWN, DOWN, ENTER).chooses(WORKLOADS, "Back to the previous question")
     user.chooses(GPUS, "b200")
-    user.reads(WORKLOADS, ENTER).chooses(REVIEW, "Back to the previous question")
+    user.reads(WORKLOADS, ENTER).reads("Stop: nothing", UP, ENTER)
     user.reads(WORKLOADS, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ESCAPE).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
     user.reads("AGREED install")
     assert user.ends() == 0

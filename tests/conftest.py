@@ -62,6 +62,7 @@ _LONGEST = [
     "integration/test_ssh_example.py",
     "slurm/test_microbenchmarks.py",
     "workloads/test_torch_pretrain.py",
+    "installer/wizard/test_terminal_back.py",
     "installer/wizard/test_terminal.py",
     "installer/planning/test_update.py",
     "llmb/clusters/runai/test_exactly_once.py",

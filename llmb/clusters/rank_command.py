@@ -86,6 +86,7 @@ export LLMB_SERVER_PORT
 llmb_out=server-$LLMB_RANK.out llmb_address=server-$LLMB_RANK.address
 read -r llmb_host < /proc/sys/kernel/hostname  # Slurm sets HOSTNAME to a node's name, which no one may resolve
 [[ ${MASTER_ADDR:-127.0.0.1} != 127.0.0.1 ]] || llmb_host=127.0.0.1
+: > "$llmb_out"  # exists before it is read
 { set -m; "${llmb_first[@]}" > "$llmb_out" 2>&1 & set +m; }
 llmb_server=$!
 llmb_ready() {

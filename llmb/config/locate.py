@@ -8,7 +8,6 @@ from pathlib import Path
 from llmb.config.exemplar import refuse_exemplar
 from llmb.errors import UsageError
 from llmb.system import files
-from llmb.text import yamlfile
 
 CONFIG_FILE = "cluster_config.yaml"
 _HOW = "give --install DIR, set LLMB_INSTALL, or go into an install directory; llmb-install makes one"
@@ -49,6 +48,8 @@ def _checked(folder: Path, source: str) -> Path:
 
 def installed_in(install: Path) -> tuple[str, ...]:
     """The installed workloads by the configuration of ``install``. Raises UsageError if it is not valid YAML."""
+    from llmb.text import yamlfile  # PyYAML, which --help does not need
+
     data = yamlfile.load(install / CONFIG_FILE).data
     workloads = data.get("workloads") if isinstance(data, dict) else None
     names = workloads.get("installed") if isinstance(workloads, dict) else None
@@ -58,6 +59,8 @@ def installed_in(install: Path) -> tuple[str, ...]:
 def place_in_config(install: Path, *keys: str) -> str:
     """``file:line`` of the key at this path in the configuration of ``install``; empty if it has no such key."""
     try:
+        from llmb.text import yamlfile
+
         document = yamlfile.load(install / CONFIG_FILE)
     except UsageError:
         return ""

@@ -17,13 +17,12 @@ from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
 from llmb.system.guard import is_from, rejected
 from llmb.text.names import squash_workload
-from llmb.text.yamlfile import Document
-from llmb.workload.gpus import all_types
 
 if TYPE_CHECKING:
     import click
 
     from llmb.plugins.settings import Sections
+    from llmb.text.yamlfile import Document
 
 _KINDS = {"llmb_commands": "command", "llmb_clusters": "cluster type"}
 
@@ -86,6 +85,8 @@ class Plugins:
     @cached_property
     def gpu_types(self) -> dict[str, api.GpuType]:
         """Every known GPU type: llmb's, and those that plugins bring."""
+        from llmb.workload.gpus import all_types
+
         return all_types(offer.workload.gpu_types for offer in self.offers.values())
 
     def workloads(self) -> dict[str, api.Workload]:

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 
 from llmb import api
 from llmb.errors import Fault, LlmbError, PluginError
-from llmb.text import yamlfile
-from llmb.workload.gpus import GPUS_FILE, known_types
 
 T = TypeVar("T")
 
@@ -121,6 +119,8 @@ def without_conflicts(offers: Sequence[Offer], is_own: Callable[[str], bool]) ->
 
 def _others(offers: Sequence[Offer], name: str) -> Iterable[tuple[str, api.GpuType | None, Path | None]]:
     """Who defines the GPU type ``name``: every plugin and llmb, with the definition and its file."""
+    from llmb.workload.gpus import GPUS_FILE, known_types
+
     known: Mapping[str, api.GpuType] = known_types()
     yield from ((other.source, other.workload.gpu_types.get(name), other.workload.file) for other in offers)
     yield "llmb", known.get(name), GPUS_FILE
@@ -128,6 +128,9 @@ def _others(offers: Sequence[Offer], name: str) -> Iterable[tuple[str, api.GpuTy
 
 def _place(file: Path | None, gpu_type: str) -> str:
     """``file:line`` of a GPU type, in a workload's file or in llmb's own table."""
+    from llmb.text import yamlfile
+    from llmb.workload.gpus import GPUS_FILE
+
     if file is None:
         return ""
     document = yamlfile.load(file)

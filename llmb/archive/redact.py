@@ -48,7 +48,7 @@ class Redaction:
 
         text = _NAMED.sub(without, text)
         for family in self.families:
-            text = re.sub(rf"(?<![\w-]){re.escape(family)}\[[\d,-]+\]", "hosts", text)
+            text = re.sub(rf"(?<!\w){re.escape(family)}\[[\d,-]+\]", "hosts", text)
         for name in sorted(self.names, key=len, reverse=True):
             text = _whole(name).sub(self.names[name], text)
         return text, count + marked
@@ -60,7 +60,7 @@ class Redaction:
 
 def _whole(name: str) -> re.Pattern[str]:
     """A pattern of the name where it is not part of another word."""
-    return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
 
 
 def redaction(secrets: Iterable[str], names: Mapping[str, str] | None = None) -> Redaction:
@@ -71,16 +71,16 @@ def redaction(secrets: Iterable[str], names: Mapping[str, str] | None = None) ->
 
 
 def anonymous(
-    users: Iterable[str], hosts: Iterable[str], folders: Mapping[PurePath, str], cluster: str
+    users: Iterable[str], hosts: Iterable[str], folders: Mapping[PurePath, str], sites: Mapping[str, str]
 ) -> dict[str, str]:
-    """What to write instead of these names: ``user1``, ``host1``, ``cluster1``, and the given text for each folder.
+    """What to write instead of these names: ``user1``, ``host1``, and the given text for each folder and of ``sites``.
 
     A host's name without its domain is the same host. Names that are words of llmb's own files are kept, since nothing
     could be read otherwise.
     """
     names = {str(folder): text for folder, text in folders.items() if len(folder.parts) > 1}
     names |= {user: f"user{number}" for number, user in enumerate(sorted(set(users)), 1) if _is_name(user)}
-    names |= {cluster: "cluster1"} if _is_name(cluster) else {}
+    names |= {name: text for name, text in sites.items() if _is_name(name)}
     short = sorted({host.partition(".")[0] for host in hosts})
     numbers = {host: f"host{number}" for number, host in enumerate(short, 1)}
     every = {host: numbers[host.partition(".")[0]] for host in {*hosts, *short}}

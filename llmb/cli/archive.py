@@ -14,6 +14,7 @@ import click
 
 from llmb.archive.contents import choose
 from llmb.archive.manifest import SUFFIX, Manifest
+from llmb.archive.names import hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
@@ -24,6 +25,7 @@ from llmb.results.result import Result
 from llmb.runs.record import RunRecord
 from llmb.system import secrets
 from llmb.system.secrets import is_secret_name
+from llmb.text.typed import to_data
 
 
 @click.command("archive")
@@ -94,11 +96,18 @@ def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]],
     own += secrets.find(secrets.names(), {}).values()
     if not is_anonymous:
         return redaction(own)
-    hosts = {socket.gethostname(), *(record.submitter.host for record, _ in found)}
-    for _, result in found:
-        hosts |= set(result.log.hosts) if result.log is not None else set()
+    records = [record for record, _ in found]
+    records = [record for record, _ in found]
+    hosts = {socket.gethostname(), *(record.submitter.host for record in records)}
+    for record, result in found:
+        hosts |= {*(result.log.hosts if result.log is not None else ()), *hosts_of(record)}
     folders: dict[PurePath, str] = {config.llmb_install: "/llmb", Path.home(): "/home/user"}
     if config.experiments_root is not None:
         folders[config.experiments_root] = "/llmb/workloads"
     users = {getpass.getuser(), Path.home().name}
-    return redaction(own, anonymous(users, hosts, folders, config.cluster_name))
+    names = anonymous(users, hosts, folders, sites_of(config, records))
+    # A key of llmb's own files that was replaced would make them unreadable.
+    keys = keys_in(to_data(config)).union(*(keys_in(to_data(record)) for record in records))
+    if kept := sorted(name for name in names if name.lower() in keys):
+        say(f"warning: these names are kept, as files of llmb have keys of that name: {', '.join(kept)}")
+    return redaction(own, {name: text for name, text in names.items() if name not in kept})

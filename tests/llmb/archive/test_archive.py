@@ -10,12 +10,14 @@ import socket
 import subprocess
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
+from llmb.archive.names import expand, sites_of
 from llmb.archive.read import unpack
 from llmb.archive.redact import SECRET, anonymous, redaction
 from llmb.errors import LlmbError
@@ -136,20 +138,63 @@ def test_names_are_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, 
     made = install.measured("good1", 2.70)
     log = made.log.read_text()
     nccl = "gpu-node07:12:34 [0] NCCL INFO Using network IB\n"
+    (made.directory / "scheduler_id").write_text("8\nnodes big[101-102],fat9\nhost login\n")
+    made.batch_log.write_text("srun: error: big102: task 3\nslurmstepd-fat9: error: on big[101-102]\n")
     made.log.write_text(f"{nccl}nodes gpu-node[07-09] of {install.folder} for {home}\n{log}")
     before = rows(run("results", "--format", "json"))
     run("archive", "--anonymous", "-o", tmp_path / "a.tar.zst")
     found = members(tmp_path / "a.tar.zst")
     every = b"".join([*found.values(), *(name.encode() for name in found)])
-    for name in (str(install.folder), str(home), socket.gethostname(), "gpu-node07", "gpu-node["):
+    for name in (
+        str(install.folder),
+        str(home),
+        socket.gethostname(),
+        "gpu-node07",
+        "gpu-node[",
+        "big1",
+        "big[",
+        "fat9",
+    ):
         assert name.encode() not in every, name
     after = rows(llmb_here("results", tmp_path / "a.tar.zst", "--format", "json"))
     assert [row["ratio"] for row in after] == [row["ratio"] for row in before]
-    assert after[0]["log"]["hosts"] == ["host1"]
+    (host,) = after[0]["log"]["hosts"]
+    assert host.startswith("host")
+
+
+def test_names_of_sites_and_lists_of_hosts(make_install: Any) -> None:
+    assert [*expand("n[01-03,7],login,a[1-2]b[3-4]")] == [
+        "n01",
+        "n02",
+        "n03",
+        "n7",
+        "login",
+        "a1b3",
+        "a1b4",
+        "a2b3",
+        "a2b4",
+    ]
+    made = make_install(slurm={"account": "projectx", "gpu": {"qos": "fast", "gres": 8}}, cluster_name="moon")
+    run = made.measured("r1", 2.7)
+    run = replace(run, cluster="site", launch=replace(run.launch, slurm_args={"reservation": "night"}))
+    sites = {"moon": "cluster1", "site": "cluster2", "projectx": "account1", "fast": "qos1", "night": "reservation1"}
+    assert sites_of(made.config, [run]) == sites
+
+
+def test_an_account_that_is_a_key_of_our_files_is_kept_and_named(
+    make_install: Any, llmb_here: Run, tmp_path: Path
+) -> None:
+    made = make_install(slurm={"account": "training"})
+    made.measured("r1", 2.7)
+    done = llmb_here("archive", "--anonymous", "-o", tmp_path / "a.tar.zst", "--install", made.folder)
+    assert "training" in done.stderr
+    assert len(rows(llmb_here("results", tmp_path / "a.tar.zst", "--format", "json"))) == 1
 
 
 def test_words_that_files_need_are_no_names() -> None:
-    names = anonymous({"root", "ana"}, {"localhost", "n1.site.org"}, {Path("/"): "x", Path("/home/ana"): "/h"}, "slurm")
+    names = anonymous(
+        {"root", "ana"}, {"localhost", "n1.site.org"}, {Path("/"): "x", Path("/home/ana"): "/h"}, {"slurm": "cluster1"}
+    )
     assert names == {"/home/ana": "/h", "ana": "user1", "n1": "host2", "n1.site.org": "host2"}
     own = redaction([], names)
     assert own.apply("ana banana n1 n12 /home/ana/x")[0] == "user1 banana host2 n12 /h/x"

@@ -21,6 +21,7 @@ PATTERN_SECONDS = 5.0
 # No pattern here matches characters in more than one way, so that its time is linear in the length of the line.
 _NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_GROUP = re.compile(rb",\d")
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _LIST = re.compile(rb"\s*[:=]\s*\[")
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -131,8 +132,10 @@ def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
         match = _VALUE.match(text, at + len(key))
         if match is not None and not (at and text[at - 1] in _WORD):
             # 12.3 at the end of the file may be the beginning of 12.39, and 1.234e of 1.234e+03.
-            half = cut and not text[match.end() :].strip(b"eE+-")
-            return None if half else float(match[1])
+            rest = text[match.end() :]
+            half = cut and not rest.strip(b"eE+-")
+            # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
+            return None if half or _GROUP.match(rest) else float(match[1])
         at = text.find(key, at + 1)
     return None
 

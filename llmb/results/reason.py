@@ -49,7 +49,7 @@ def of_run(
     if not state.is_end:
         return _waiting(state, samples, metrics)
     if status == UNKNOWN and state.state == COMPLETED:
-        return UNKNOWN_FORMAT
+        return _unknown(spec)
     if state.is_refused:
         return plain(state.reason)  # there is no log
     common = (_attempts(samples), *(checkpoints.problems if checkpoints else ()))
@@ -57,6 +57,15 @@ def of_run(
         return _joined(_end_of(state), _stopped(samples, metrics), _cause(cause, state), *common)
     ended = "the time limit ended the run after the measured steps, so the measurement is valid"
     return _joined(ended if state.state == TIMEOUT else "", *common, *_notes(samples, metrics, spec))
+
+
+def _unknown(spec: ParseSpec) -> str:
+    """Why a log has no step: llmb knows none in it, or the plugin's own format matches none of its lines."""
+    if spec.is_default or spec.samples is not None:
+        return UNKNOWN_FORMAT
+    return (
+        f"unknown format: no line has the needle {spec.needle!r} and matches iteration {spec.iteration!r} of the plugin"
+    )
 
 
 def of_log(
@@ -71,7 +80,7 @@ def of_log(
     if status == FAILED:
         return _joined(_stopped(samples, metrics), _cause(cause, None), _attempts(samples))
     if status == UNKNOWN:
-        return UNKNOWN_FORMAT
+        return _unknown(spec)
     problems = checkpoints.problems if checkpoints else ()
     return _joined(_attempts(samples), *problems, *_notes(samples, metrics, spec))
 

@@ -153,7 +153,8 @@ def legend(results: Iterable[Result]) -> list[str]:
 def _no_verdicts(results: Sequence[Result]) -> str:
     """Why no result has anything to be compared with; ``explain`` does not know logs without a run."""
     if all(result.identity.run is not None for result in results):
-        return "no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)"
+        why = "no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)"
+        return f"{why}; llmb-run baseline accept NAME keeps them to judge later runs by"
     reasons = {result.verdict.reason for result in results}
     if len(reasons) == 1:
         return f"no verdicts: {reasons.pop()}"

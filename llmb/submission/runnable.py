@@ -107,8 +107,8 @@ def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> F
     plan = make_plan([request], plugins.workloads(), config)
     if plan.faults:
         return plan.faults[0]
-    items, faults = prepare(plan, plugins, config)
     try:
+        items, faults = prepare(plan, plugins, config)
         launches = [launch_of(item, config) for item in items]
     except LlmbError as error:
         return as_fault(error)

@@ -37,8 +37,10 @@ test-bridge: $(STAMP)  ## test with the real Megatron-Bridge (3.4 GB, once in ~/
 	@pythons=$$($(BIN)/python tests/real_bridge/venv.py) && \
 		LLMB_TEST_BRIDGE_PYTHONS="$$pythons" $(BIN)/pytest -q tests/real_bridge $(ARGS)
 
-test-docs: $(STAMP)  ## run the commands of the documentation
-	@LLMB_TEST_DOCS=1 $(BIN)/pytest -q -n 2 tests/integration/test_documented.py tests/slurm/test_documented.py $(ARGS)
+DOCUMENTED := tests/integration/test_documented.py tests/slurm/test_documented.py \
+	tests/llmb/plugins/test_write_a_plugin_page.py tests/integration/test_ssh_example.py
+test-docs: $(STAMP)  ## run the commands of the documentation, and the cluster type of examples/
+	@LLMB_TEST_DOCS=1 $(BIN)/pytest -q -n 3 --dist loadfile $(DOCUMENTED) $(ARGS)
 
 test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)

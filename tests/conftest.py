@@ -59,7 +59,6 @@ _LONGEST = [
     "slurm/test_train.py",
     "integration/test_microbenchmarks.py",
     "integration/test_inference_example.py",
-    "integration/test_ssh_example.py",
     "slurm/test_microbenchmarks.py",
     "workloads/test_torch_pretrain.py",
     "installer/wizard/test_terminal_back.py",
@@ -84,7 +83,6 @@ _LONGEST = [
     "llmb/clusters/local/test_run.py",
     "llmb/clusters/test_ssh_contract.py",
     "llmb/clusters/local/test_local_contract.py",
-    "llmb/plugins/test_write_a_plugin_page.py",
 ]
 
 

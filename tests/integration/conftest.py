@@ -14,8 +14,8 @@ import psutil
 import pytest
 import yaml
 
-# The commands of the documentation take minutes: `make test-docs` runs them.
-collect_ignore = [] if os.environ.get("LLMB_TEST_DOCS") else ["test_documented.py"]
+# The commands of the documentation and the examples take minutes: `make test-docs` runs them.
+collect_ignore = [] if os.environ.get("LLMB_TEST_DOCS") else ["test_documented.py", "test_ssh_example.py"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ Wording = Callable[..., None]
         ("llmb-run", "log", "jobs log 4711 --tail 20", "jobs logs 4711 -n 20"),
         ("llmb-run", "refresh", "jobs refresh 4711 4712", "jobs list"),
         ("llmb-run", "--install-completion", "--install-completion", "completion bash"),
-        ("llmb-install", "express", "express /work/llmb --workloads all", "--install /work/llmb --yes"),
+        ("llmb-install", "express", "express /shared/llmb --workloads all", "--install /shared/llmb --yes"),
         ("llmb-install", "express", "express -w a,b", "--set 'workloads=[a,b]' --yes"),
         ("llmb-install", "express", "express --install-path '/a b'", "--install '/a b' --yes"),
         ("llmb-install", "-i", "-v -i /images express /work", "--set image_folder=/images --install /work --yes"),

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from llmb.archive.names import expand, sites_of
+from llmb.archive.names import sites_of
 from llmb.archive.read import unpack
 from llmb.archive.redact import SECRET, anonymous, redaction
 from llmb.errors import LlmbError
+from llmb.text.node_lists import expand
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -117,7 +117,8 @@ def test_runs_are_the_newest_first(complete: Complete, cluster: Cluster) -> None
     for command in ("jobs show", "jobs cancel", "explain", "results"):
         assert complete(f"llmb-run {command} --install {install} ") == ["abc33333", "bbb22222", "aaa11111"]
     assert complete(f"llmb-run jobs cancel --install {install} abc33333 a") == ["aaa11111"]
-    assert complete(f"llmb-run jobs show --install {install} ./") == ["<folder>"]
+    assert complete(f"llmb-run jobs cancel --install {install} ./") == ["<folder>"]
+    assert complete(f"llmb-run jobs show --install {install} ./") == ["<file>"]  # an archive
     config = Context(app.load())
     config.install_option = install
     assert list(lookups.runs(config.config, "aaa")) == [("aaa11111", "x COMPLETED")]

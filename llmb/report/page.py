@@ -55,7 +55,7 @@ def values(report: Report) -> dict[str, Any]:
         "unreadable": report.unreadable,
         "tally": Markup(shares("tally", [(word, kind_of(word), number) for word, number in top.tally])) if runs else "",
         "items": first(glance(report, entries, cards.items, figures), ITEMS),
-        "entries": with_pictures(entries, ENTRIES, lambda i, entry: ratio_picture(axis, i, entry)),
+        "entries": with_pictures(entries, ENTRIES, lambda i, entry: ratio_picture(axis, i, entry, against.figure)),
         "scale": Markup(ratio_scale(axis)),
         "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
         "with_rate": any(entry.rate is not None for entry in entries),

@@ -4,6 +4,7 @@
 import getpass
 import hashlib
 import os
+import shlex
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ def command(
     """Write RUNS (default: all runs) to one file, without secrets.
 
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
-    without profiles and checkpoints. results, compare and report take it in the place of RUNS.
+    without profiles and checkpoints. Commands that only read take it in the place of an install directory.
     """
     from llmb.archive.write import write
 
@@ -88,7 +89,7 @@ def announce(path: Path, manifest: Manifest) -> None:
         parts = (f"{kind} {size / 1e6:.1f} MB" for kind, size in sorted(kinds.items()))
         say(f"not in it, and listed in its manifest: {', '.join(parts)}")
     say(f"look through it before you send it: tar --zstd -tvf {path}")
-    say("results, compare and report take the file in the place of RUNS")
+    say(f"read it: llmb-run results {shlex.quote(str(path))}; report, compare, explain, jobs show and more take it too")
 
 
 def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], is_anonymous: bool) -> Redaction:

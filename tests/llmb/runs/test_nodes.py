@@ -44,7 +44,7 @@ def test_a_list_has_the_same_names(names: set[str]) -> None:
 @pytest.fixture
 def slurm_run(install: Any) -> record.RunRecord:
     """A run of Slurm that has ended, with what its script wrote."""
-    run = replace(install.measured("onslurm1", 2.75), cluster_type="slurm")
+    run: record.RunRecord = replace(install.measured("onslurm1", 2.75), cluster_type="slurm")
     record.save(run)
     (run.place / "scheduler_id").write_text("8\ncluster c\nnodes big[101-102],fat9\nhost big101\nstarted 100\n")
     return run

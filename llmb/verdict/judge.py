@@ -202,14 +202,14 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     """
     references = References(figures, release)
     compared = [_compared(result, references) for result in results]
+    keys = [None if result.verdict.ratio is None else _judged_with(result) for result in compared]
     pools: dict[Hashable, list[Result]] = {}
-    for result in compared:
-        if result.verdict.ratio is not None:
-            pools.setdefault(_judged_with(result), []).append(result)
+    for result, key in zip(compared, keys, strict=True):
+        if key is not None:
+            pools.setdefault(key, []).append(result)
     judgements = {key: judge_pool(found) for key, found in pools.items()}
     return [
-        result if result.verdict.ratio is None else _judged(result, judgements[_judged_with(result)])
-        for result in compared
+        result if key is None else _judged(result, judgements[key]) for result, key in zip(compared, keys, strict=True)
     ]
 
 

@@ -26,7 +26,7 @@ from llmb.results.recorded import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.runs import record, store
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
-from llmb.stats.measure import Window, parse_window
+from llmb.stats.window import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
 from llmb.workload.gpus import peak_dtype

@@ -16,7 +16,7 @@ from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
-from llmb.stats.measure import Window
+from llmb.stats.window import Window
 from llmb.system import console
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from llmb.logs.samples import Checkpoint, Samples
 from llmb.results.deviations import Uneven, uneven_nodes
-from llmb.stats.measure import Window, steps_in
+from llmb.stats.window import Window, steps_in
 
 SOCKET = "Socket"
 PROFILED = "profiled: a profiler costs time"

@@ -21,7 +21,6 @@ from llmb.results.result import FAILED, RUNNING, SUCCESS, UNKNOWN, Identity, Met
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, WAITING, JobState
 from llmb.stats import measure
-from llmb.stats.measure import Window
 from llmb.stats.metrics import (
     MFU,
     MODEL_TFLOPS_PER_GPU,
@@ -31,6 +30,8 @@ from llmb.stats.metrics import (
     TOKENS_PER_SECOND_PER_GPU,
     TRAINING_BY_NAME,
 )
+from llmb.stats.statistics import summarize
+from llmb.stats.window import Window, covered, default_window
 from llmb.workload.flops import Flops, flops_of
 from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.workload.model import ModelShape
@@ -187,12 +188,8 @@ def _metrics(
     """What the steps measured over ``window`` (the default one where None); ``profiled``: why it is known to be."""
     if steps:  # in the numbers of the log, as far as its lines cover it
         first = samples.first
-        wanted = (
-            measure.default_window(steps, first, framework=found.framework)
-            if window is None
-            else window.of(steps, first)
-        )
-        used: Window | None = measure.covered(samples, wanted)
+        wanted = default_window(steps, first, framework=found.framework) if window is None else window.of(steps, first)
+        used: Window | None = covered(samples, wanted)
     else:
         used = None if window is None or window.first < 0 else window
     measured = measure.measure(samples, used, reader.metrics) if used else {}
@@ -218,7 +215,7 @@ def _metrics(
     if used is None or metrics.value is None:
         return metrics
     tflops = metrics.model_tflops_per_gpu
-    return replace(metrics, statistics=measure.summarize(samples, used, reader.headline, tflops=tflops))
+    return replace(metrics, statistics=summarize(samples, used, reader.headline, tflops=tflops))
 
 
 def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | None) -> Metrics:

@@ -8,8 +8,8 @@ from typing import Any
 
 from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
-from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME
+from llmb.stats.window import Window
 from llmb.text import typed
 from llmb.verdict.judge import (
     BAD,

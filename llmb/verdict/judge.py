@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from llmb.results.facts import PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
-from llmb.stats.measure import MOST_REPEATS, Z95, Spread, relative_width, repeats_to_settle, spread
 from llmb.stats.metrics import (
     LOWER,
     MFU,
@@ -24,6 +23,7 @@ from llmb.stats.metrics import (
     Measured,
     MetricSpec,
 )
+from llmb.stats.statistics import MOST_REPEATS, Z95, Spread, relative_width, repeats_to_settle, spread
 from llmb.verdict.reference import LOADS, References, not_described, same_window
 from llmb.workload.published import Figure, mfu_as_published
 

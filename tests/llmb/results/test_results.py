@@ -27,7 +27,7 @@ from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.measure import LAST, Window
+from llmb.stats.window import LAST, Window
 from llmb.system.process import ProcessId
 from llmb.text.narrow import fit
 from llmb.text.tables import render, to_json

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import files, shell
+from llmb.system import files, permissions, shell
 from llmb.text import yamlfile
 from llmb_installer.registry import size
 
@@ -45,7 +45,7 @@ class Runner:
 
         ``tick`` is called now and then while it runs.
         """
-        umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
+        umask = permissions.umask_in(log.parent, permissions.own_umask())  # Slurm passes it on to the node
         return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
@@ -147,7 +147,7 @@ class Sbatch(Runner):
             files.write_text(
                 script, '#!/bin/bash\n# Runs the program that its arguments name.\nexec "$@"\n', mode=0o755
             )
-            files.share_tree(self.folder)
+            permissions.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         logs = (f"--output={out}", f"--error={err}")
         return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from llmb.clusters.base import UnclearError
 from llmb.clusters.runai.token import Credentials, Token, read_token
 from llmb.errors import LlmbError
-from llmb.system import http
+from llmb.system import http, retry
 
 if TYPE_CHECKING:
     import httpx
 
 PAGE = 500  # entries of a list in one answer, the most that the API gives
-ATTEMPTS = http.ATTEMPTS
+ATTEMPTS = retry.ATTEMPTS
 _FIRST_ATTEMPTS = 3  # at a server that has never answered: the address may be wrong
 _TOKENS = 3  # that are tried for one request
 _CONNECT_SECONDS = 10.0
@@ -152,7 +152,7 @@ class Client:
 
         A request that ``is_once`` is repeated only where it has certainly not arrived.
         """
-        return http.persist(
+        return retry.persist(
             lambda: self._attempt(is_once, method, url, **content),
             lambda seconds, _: time.sleep(seconds),
             attempts=1 if self._is_hurried else ATTEMPTS,
@@ -172,7 +172,7 @@ class Client:
                 raise unclear(fault) from error
             if not http.may_pass(error, known=True):
                 raise fault from error
-            raise http.AskAgain(fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) from error
+            raise retry.AskAgain(fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) from error
         except httpx.InvalidURL as error:
             message = f"{self.base_url}: {error}"
             hint = "correct runai.base_url in cluster_config.yaml"
@@ -184,13 +184,13 @@ class Client:
         if is_once and answer.status_code in (502, 504):  # from a gateway: the request may have been carried out
             kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
             raise kind(fault.message, hint=fault.hint)
-        raise http.AskAgain(
+        raise retry.AskAgain(
             unclear(fault) if is_once and answer.status_code >= 500 else fault, self._asked_pause(answer)
         )
 
     def _asked_pause(self, answer: httpx.Response) -> float | None:
         """The seconds that Retry-After asks to wait, within limits, and spread; None where it asks for nothing."""
-        seconds = http.retry_after(answer.headers.get("Retry-After"))
+        seconds = retry.retry_after(answer.headers.get("Retry-After"))
         if seconds is None:
             return None
         return max(self._first_pause, min(seconds, _LONGEST_PAUSE)) * random.uniform(1.0, 1.3)

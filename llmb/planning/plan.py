@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, UsageError
 from llmb.planning import framework, params
-from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.configure import configure
+from llmb.planning.find_row import find_row
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest

@@ -7,7 +7,7 @@ from typing import Any
 from llmb.errors import UsageError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import needs
-from llmb.planning.configure import find_row
+from llmb.planning.find_row import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
 from llmb.workload.flops import model_flops

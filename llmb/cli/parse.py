@@ -22,7 +22,7 @@ from llmb.plugins.trial import readers_of_logs
 from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_log
+from llmb.results.log_result import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.runs import record, store
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState

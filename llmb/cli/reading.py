@@ -10,8 +10,8 @@ from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.results import find, summary
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_run
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
+from llmb.results.run_result import result_of_run
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

@@ -19,8 +19,9 @@ from llmb.results.columns import csv_columns, csv_rows, report
 from llmb.results.facts import LOSS_NAN
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_log, result_of_run
+from llmb.results.log_result import result_of_log
 from llmb.results.result import Result, Verdict
+from llmb.results.run_result import result_of_run
 from llmb.results.table import table_of
 from llmb.runs import record as records
 from llmb.runs.job import Job, Training

@@ -12,7 +12,7 @@ from llmb.config.reading import raised_by
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError
-from llmb.frameworks.nemo.torch_pretrain import PACKAGES, VENV
+from llmb.frameworks.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
 from llmb_installer.answers import Answers

@@ -2,7 +2,7 @@
 """From requests to jobs: resolves names, expands every combination, and collects every fault. Pure."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from llmb.config import ClusterConfig
@@ -56,48 +56,54 @@ def make_plan(
     gpu_type: str | None = None,
 ) -> Plan:
     """The jobs of all requests on ``gpu_type`` (None: the cluster's default), with every fault; raises nothing."""
-    overrides = overrides or JobOverrides()
-    gpu_type = gpu_type or config.gpu_type
-    jobs: list[tuple[Job, JobRequest]] = []
-    faults: dict[Fault, None] = {}
-    warnings: dict[str, None] = {}
-    requests = tuple(requests)
+    requests, gpu_type = tuple(requests), gpu_type or config.gpu_type
     profiled = {request.header for request in requests if request.profile or request.add_profile}
-    for request in requests:
-        own = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
-        faults |= dict.fromkeys(own)
-        try:
-            workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
-        except UsageError as error:
-            faults |= dict.fromkeys(faults_at(error, request, request.header or request.place))
-            continue
-        wrong = list(wrong_settings(request, workload, size, overrides))
-        faults |= dict.fromkeys(wrong)
-        own += wrong
-        limits = limits_of(config, gpu_type, workload.key)
-        warnings |= dict.fromkeys(duplicates(request))
-        try:
-            chosen = framework_of(request, workload, size, config, gpu_type, overrides)
-        except UsageError as error:
-            faults |= dict.fromkeys(faults_at(error, request, request.place))
-            continue
-        for spec, repeats in _specs(request, chosen, size, limits, overrides):
-            try:
-                job, unusual = configure(spec, limits, force=overrides.force)
-            except UsageError as error:
-                faults |= dict.fromkeys(faults_at(error, request, request.place))
-                continue
-            if own or request.faulty:
-                continue
-            jobs += [(job if repeat == 1 else replace(job, repeat=repeat), request) for repeat in range(1, repeats + 1)]
-            where = request.places.get(spec.scale, request.place)
-            warnings |= dict.fromkeys(f"{where}: {text}" if where else text for text in unusual)
+    plans = [
+        _plan_request(request, workloads, config, overrides or JobOverrides(), gpu_type, profiled)
+        for request in requests
+    ]
     return Plan(
-        jobs=tuple(job for job, _ in jobs),
-        requests=tuple(request for _, request in jobs),
-        faults=tuple(faults),
-        warnings=tuple(warnings),
+        jobs=tuple(job for plan in plans for job in plan.jobs),
+        requests=tuple(request for plan in plans for request in plan.requests),
+        faults=tuple(dict.fromkeys(fault for plan in plans for fault in plan.faults)),
+        warnings=tuple(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
     )
+
+
+def _plan_request(
+    request: JobRequest,
+    workloads: Mapping[str, Workload],
+    config: ClusterConfig,
+    overrides: JobOverrides,
+    gpu_type: str,
+    profiled: Collection[str],
+) -> Plan:
+    """The jobs of one request: none where it has a fault of its own, though all its combinations are checked."""
+    faults = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
+    try:
+        workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
+    except UsageError as error:
+        return Plan(faults=(*faults, *faults_at(error, request, request.header or request.place)))
+    faults += wrong_settings(request, workload, size, overrides)
+    warnings = [*duplicates(request)]
+    try:
+        chosen = framework_of(request, workload, size, config, gpu_type, overrides)
+    except UsageError as error:
+        return Plan(faults=(*faults, *faults_at(error, request, request.place)), warnings=tuple(warnings))
+    jobs: list[Job] = []
+    has_fault = bool(faults) or request.faulty
+    limits = limits_of(config, gpu_type, workload.key)
+    for spec, repeats in _specs(request, chosen, size, limits, overrides):
+        try:
+            job, unusual = configure(spec, limits, force=overrides.force)
+        except UsageError as error:
+            faults += faults_at(error, request, request.place)
+            continue
+        if not has_fault:
+            jobs += [job if repeat == 1 else replace(job, repeat=repeat) for repeat in range(1, repeats + 1)]
+            where = request.places.get(spec.scale, request.place)
+            warnings += [f"{where}: {text}" if where else text for text in unusual]
+    return Plan(jobs=tuple(jobs), requests=(request,) * len(jobs), faults=tuple(faults), warnings=tuple(warnings))
 
 
 def resolve(

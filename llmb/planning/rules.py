@@ -53,15 +53,7 @@ def mode_of(
     profiled ignores the switches of profiles: a list may profile only some of its jobs.
     """
     traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
-    if traced and profile:
-        message = "a profile and an NCCL trace slow each other down"
-        raise _refused("profile-and-trace", "profile nccl_trace", message, "submit one run for each")
-    if loads and profile:
-        message = "a run that loads a checkpoint has one step, too few for a profile"
-        raise _refused("profile-and-load", "profile load_checkpoint", message, "submit one run for each")
-    if loads and given_steps not in (None, 1):
-        message = f"a run that loads a checkpoint has one step, not {given_steps}"
-        raise _refused("load-steps", "load_checkpoint max_steps", message, "omit max_steps")
+    _check_combination(switches, given_steps, profile=profile)
     steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
     if profile:
         switches = _with_profile(switches, given_steps, default_steps, window)
@@ -92,6 +84,20 @@ def mode_of(
         words=tuple(word for word in words if words[word]),
         switches=switches,
     )
+
+
+def _check_combination(switches: Switches, given_steps: int | None, *, profile: bool) -> None:
+    """Raise UsageError for switches that contradict each other."""
+    loads = switches.load_checkpoint is not None
+    if switches.nccl_trace and profile:
+        message = "a profile and an NCCL trace slow each other down"
+        raise _refused("profile-and-trace", "profile nccl_trace", message, "submit one run for each")
+    if loads and profile:
+        message = "a run that loads a checkpoint has one step, too few for a profile"
+        raise _refused("profile-and-load", "profile load_checkpoint", message, "submit one run for each")
+    if loads and given_steps not in (None, 1):
+        message = f"a run that loads a checkpoint has one step, not {given_steps}"
+        raise _refused("load-steps", "load_checkpoint max_steps", message, "omit max_steps")
 
 
 def _refused(code: str, key: str, message: str, hint: str | None, value: object = None) -> UsageError:

@@ -24,7 +24,8 @@ from llmb.stats.metrics import (
 from llmb.stats.statistics import Spread
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import metric_of, pool, pool_key, pooled, ratio_of
+from llmb.verdict.judge import pool_key
+from llmb.verdict.ratio import metric_of, pool, pooled, ratio_of
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"

@@ -27,9 +27,8 @@ from llmb.verdict.judge import (
     Judgement,
     judge,
     judge_values,
-    published,
-    ratio_of,
 )
+from llmb.verdict.ratio import published, ratio_of
 from llmb.verdict.reference import References, find_reference, same_window
 from llmb.workload.published import Figure
 

@@ -90,9 +90,9 @@ def _value(text: str, option: str) -> Any:
 def gather(
     answers_file: Path | None, install: Path | None, settings: Sequence[str], *, terminal: bool, dry_run: bool
 ) -> Gathered | Change:
-    """What the answers ask to install here; in a ``terminal`` the user is asked for answers.missing answers.
+    """What the answers ask to install here; in a ``terminal`` the user is asked for missing ones.
 
-    Writes nothing but typed secrets. Raises InputFaults with every answers.missing key, LlmbError.
+    Writes nothing but typed secrets. Raises InputFaults with every missing key, LlmbError.
     """
     offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
@@ -111,6 +111,11 @@ def gather(
     elif not terminal or not answers.missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
+    return _ask(document, offered, install, dry_run=dry_run)
+
+
+def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *, dry_run: bool) -> Gathered | Change:
+    """Ask for what ``document`` lacks, with what is detected here as defaults. Raises InputFaults, LlmbError."""
     try:
         answers.require_valid(document, offered.workloads)
     except InputFaults as error:

@@ -20,7 +20,7 @@ from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
-from llmb_installer.detect import detected as detection, scheduler, site
+from llmb_installer.detect import detected as detection, scheduler, slurm_checks
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look
 from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
@@ -210,7 +210,7 @@ def _check_given(
     kind = type_in(document.data)
     if answers.value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
         return [], []
-    faults, notes = site.check_given(document.data, found)
+    faults, notes = slurm_checks.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
 
 

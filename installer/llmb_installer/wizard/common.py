@@ -16,7 +16,7 @@ from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import detects
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
-from llmb_installer.detect.site import differing_gpus
+from llmb_installer.detect.slurm_checks import differing_gpus
 from llmb_installer.wizard.question import Option, Question, View, row
 
 TINY = "tiny"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job is configured from: one configuration of a request, and the properties of the cluster."""
+"""What a job is configured from: a request's configuration, the command line's overrides, the cluster's limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,3 +61,17 @@ class JobSpec:
     def own_size(self) -> Size:
         """The size's entry in the workload's table."""
         return self.workload.sizes[self.size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOverrides:
+    """What the command line sets for every job; it overrides the list. Fields are those of JobRequest."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    framework: str | None = None
+    release: str | None = None
+    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
+    switches: Switches = NO_SWITCHES
+    force: bool = False

@@ -3,21 +3,21 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, UsageError
 from llmb.planning import framework, params
 from llmb.planning.configure import configure
 from llmb.planning.find_row import find_row
-from llmb.planning.job_spec import ClusterLimits, JobSpec
+from llmb.planning.job_spec import ClusterLimits, JobOverrides, JobSpec
 from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.spec import Workload
-from llmb.workload.switches import NO_SWITCHES, Switches, merged
+from llmb.workload.switches import merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +31,6 @@ class Plan:
     requests: tuple[JobRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOverrides:
-    """What the command line sets for every job; it overrides the list. Fields are those of JobRequest."""
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, int] = field(default_factory=dict)
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    framework: str | None = None
-    release: str | None = None
-    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
-    switches: Switches = NO_SWITCHES
-    force: bool = False
 
 
 def make_plan(

@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import re
 import ssl
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gaierror
@@ -118,7 +118,6 @@ def send(
     known: bool,
     name: str = "",
     hints: Hints = None,
-    busy: Collection[int] = BUSY,
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
 
@@ -130,7 +129,7 @@ def send(
     with raises(request.url, known=known, name=name, hints=hints):
         response = client.send(request, stream=True)
     status = response.status_code
-    if status not in busy:
+    if status not in BUSY:
         return response
     discard(response)
     reason, text = ("limited", "receives too many requests") if status == 429 else ("busy", "has a problem")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from llmb.text import yamlfile
-from llmb_installer.registry import size
+from llmb.text.size import bytes_in_words
 
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 FULL = 20_000_000  # free bytes below which a disk is taken for full
@@ -24,7 +24,7 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
     for place in (folder, Path(environ.get("TMPDIR") or "/tmp")):
         free = shutil.disk_usage(place).free if place.is_dir() else FULL
         if free < FULL:
-            return f"free space on the disk of {place}, which has {size(free)} left"
+            return f"free space on the disk of {place}, which has {bytes_in_words(free)} left"
     return None
 
 

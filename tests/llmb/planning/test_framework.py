@@ -11,7 +11,8 @@ from llmb.config.schema import GpuTypeConfig, InstallConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.planning.discover import discover
-from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, make_plan
 from llmb.planning.select import Selection
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload

@@ -11,6 +11,7 @@ from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
+from llmb.results.checkpoints import checkpoints_of
 from llmb.results.describe_log import describe_log, overridden_by
 from llmb.results.description import NOTHING, Description
 from llmb.results.launcher_config import config_near, window_of
@@ -64,7 +65,7 @@ def result_of_log(
     configuration, samples = found.configuration(), with_times(samples, found)
     reader = _without_hybrid_tflops(reader, samples, found)
     metrics = _metrics(path, samples, reader, found, window, known_types() if types is None else types)
-    checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
         identity=replace(identity, configuration=configuration, missing=found.missing(), overridden=overridden),

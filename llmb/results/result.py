@@ -244,7 +244,8 @@ class Verdict:
     configuration: all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for
     one run). ``causes``: what may explain it; ``reason`` begins with them. ``same_window``: whether the reference was
     taken over the same iterations. ``mfu_reference_convention``: the run's MFU by the formula
-    ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
+    ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one. ``differences``: from
+    other runs that are the reference, in settings and in where both ran.
     """
 
     word: str | None = None
@@ -258,6 +259,7 @@ class Verdict:
     same_window: bool | None = None
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
+    differences: tuple[str, ...] = ()
 
     @property
     def bare_reason(self) -> str:

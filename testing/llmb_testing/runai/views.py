@@ -147,8 +147,13 @@ def pods(workload: Workload) -> list[dict[str, Any]]:
             "workloadId": workload.id,
             "clusterId": workload.project.cluster,
             "createdAt": workload.created,
+            "updatedAt": workload.changed,
+            "tenantId": _TENANT,
+            "priorityClassName": "train",
+            "containers": [],
             "nodeName": f"node-{number}",
             "k8sPhase": "Running",
+            "k8sPhaseUpdatedAt": workload.changed,
         }
         for number in range(1, pods_of(workload.kind, workload.body) + 1)
     ]

@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
+from llmb.results.checkpoints import Checkpoints
 from llmb.results.deviations import VerdictCause
-from llmb.results.facts import Checkpoints, LogFacts
+from llmb.results.facts import LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
 from llmb.stats.metrics import (

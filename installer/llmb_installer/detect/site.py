@@ -3,7 +3,7 @@
 
 import platform
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -78,8 +78,7 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
                 )
             )
         else:
-            reason = f"Slurm has {', '.join(types)}" if types else found.fault or "Slurm has no GPU type there"
-            faults.append(_undetected(answers, GPU_UNDETECTED, "gpu_type", reason, "gpu_type: h100", found))
+            faults.append(_undetected_gpu(answers, types, partition, found))
     if answers.node_architecture == AUTO:
         machine = found.architecture_of(partition)
         if machine is not None:
@@ -100,6 +99,26 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
 
 def _doctor(answers: Answers) -> str:
     return f"llmb-install doctor{option_of(answers.install)}"
+
+
+def _in_words(partition: str) -> str:
+    return f"partition {partition}" if partition else "the default partition"
+
+
+def _undetected_gpu(answers: Answers, types: Sequence[str], partition: str, found: scheduler.SlurmFound) -> Fault:
+    """The fault of a GPU type that Slurm does not tell: its value is the type to propose, cpu without GPUs."""
+    proposed, where = "h100", _in_words(partition)
+    if types:
+        reason, proposed = f"Slurm has {', '.join(types)} in {where}", types[0]
+    elif found.fault:
+        reason = found.fault
+    elif found.gpu_kinds(partition):
+        reason = f"Slurm does not name the type of the GPUs in {where}"
+    else:
+        reason, proposed = f"Slurm shows no GPUs, as GRES, in {where}", CPU
+    others = ", or the type of its GPUs, such as h100" if proposed == CPU else ""
+    fault = _undetected(answers, GPU_UNDETECTED, "gpu_type", reason, f"gpu_type: {proposed}{others}", found)
+    return replace(fault, value=proposed)
 
 
 def _undetected(answers: Answers, code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:
@@ -223,7 +242,13 @@ def notes_on(answers: Answers, found: scheduler.SlurmFound) -> Iterator[str]:
         )
     if slurm.mpi is not None and found.mpi and slurm.mpi not in (*found.mpi, NO_MPI):
         yield f"slurm.mpi: srun has no MPI type '{slurm.mpi}' here; it has {', '.join(found.mpi)}"
-    kinds = found.gpu_kinds(str(slurm.option("partition") or ""))
+    partition = str(slurm.option("partition") or "")
+    kinds = found.gpu_kinds(partition)
+    if found.partitions and not kinds and cluster_of(answers, answers.gpu_type).rows_for(answers.gpu_type) != CPU:
+        yield (
+            f"Slurm shows no GPUs, as GRES, in {_in_words(partition)}: llmb cannot check that its nodes have "
+            f"{answers.gpu_type}. 'gpu_type: cpu' runs the sizes for CPUs"
+        )
     own, config = answers.gpu_types.get(answers.gpu_type), cluster_of(answers, answers.gpu_type)
     if own is None or own.gpus_per_node is None:
         kinds = [kind for kind in kinds if kind.gpu_type in (answers.gpu_type, None)]

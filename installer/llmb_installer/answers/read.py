@@ -3,7 +3,7 @@
 
 import dataclasses
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types
 from llmb.config.reading import read_section
 from llmb.config.schema import GpuTypeConfig
@@ -93,12 +94,16 @@ def _examine(
     section = read_section(document, kind, asks=True)
     rest_of, early = (section.rest, []) if kind is not None else _without_sections(document)
     answers, faults = typed.read_in_part(Answers, _filled(rest_of, absent), kind=kind, own_section=section.value)
-    faults = [*faults, *section.faults, *early]
+    misplaced = dict(_misplaced(document, kind)) if kind is not None else {}
+    faults = [fault for fault in [*faults, *section.faults, *early] if (_first(fault),) not in misplaced]
     rest = answers if answers is not None else _with_samples(rest_of)
     has_type = answers is not None and "cluster_type" not in absent
     wrong = [
         replace(fault, place=document.place(path), key=".".join(map(str, path)))
-        for path, fault in _wrong(rest, known, has_type=has_type, recorded=recorded)
+        for path, fault in [
+            *misplaced.items(),
+            *_wrong(rest, known, _broken(faults), has_type=has_type, recorded=recorded),
+        ]
     ]
     absent = [key for key in absent if not _is_misspelt(key, document.data)]
     return answers, absent, [*document.faults, *faults, *wrong]
@@ -166,15 +171,38 @@ def _key(name: str, known: Mapping[str, spec.Workload]) -> str:
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in known.items()})[0]
 
 
+def _first(fault: Fault) -> str:
+    """The first part of the key that has a fault."""
+    return fault.key.partition(".")[0]
+
+
+def _broken(faults: Iterable[Fault]) -> set[str]:
+    """The first parts of the keys that have faults or are misspelt: what was read has their defaults."""
+    names, broken = [field.name for field in dataclasses.fields(Answers)], {_first(fault) for fault in faults}
+    return broken | {near for name in broken if name not in names and (near := nearest(name, names)) is not None}
+
+
 def _wrong(
-    answers: Answers | None, known: Mapping[str, spec.Workload], *, has_type: bool, recorded: bool
+    answers: Answers | None,
+    known: Mapping[str, spec.Workload],
+    broken: Collection[str],
+    *,
+    has_type: bool,
+    recorded: bool,
 ) -> Iterator[Located]:
-    """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type."""
+    """The faults of values that have the right type; with ``has_type`` also those that depend on the cluster type.
+
+    No fault that only follows from a value that could not be read, at one of the keys ``broken``.
+    """
     if answers is None:
         return
-    checks: list[Callable[[Answers], Iterator[Located]]] = [_wrong_folders, _wrong_images]
-    yield from _wrong_gpus(answers, _types(known))
-    for check in [*checks, _wrong_for_type] if has_type else checks:
+    checks: list[Callable[[Answers], Iterator[Located]]] = [_wrong_folders]
+    checks += [_wrong_images] if "images" not in broken else []
+    checks += [_wrong_for_type] if has_type and answers.of_type.key not in broken else []
+    for path, fault in _wrong_gpus(answers, _types(known)):
+        if not (fault.code == "gpu-type-unknown" and "gpu_types" in broken):
+            yield path, fault
+    for check in checks:
         yield from check(answers)
     for index, name in enumerate(answers.workloads or ()):
         path = ("workloads", index)
@@ -281,12 +309,16 @@ def _wrong_images(answers: Answers) -> Iterator[Located]:
         yield _at("images.level", f"images.level: {reason}", hint, "level-invalid", images.level)
 
 
+def _misplaced(document: yamlfile.Document, kind: ClusterType) -> Iterator[Located]:
+    """The sections of llmb's other cluster types."""
+    for other in own_types().values():
+        if other.key is not None and other.key != kind.key and value_at(document.data, other.key) is not None:
+            message = f"{other.key} is for cluster_type {other.name}, but cluster_type is {kind.name}"
+            yield _at(other.key, message, f"omit {other.key}", "section-misplaced")
+
+
 def _wrong_for_type(answers: Answers) -> Iterator[Located]:
     traits, machine = answers.traits, platform.machine()
-    for other in own_types().values():
-        if other.key is not None and other.key != answers.of_type.key and getattr(answers, other.key) is not None:
-            message = f"{other.key} is for cluster_type {other.name}, but cluster_type is {answers.cluster_type}"
-            yield _at(other.key, message, f"omit {other.key}", "section-misplaced")
     if answers.method != "here" and not traits.sbatch_options:
         message = f"method {answers.method} is for cluster_type slurm"
         yield _at("method", message, "omit it, or write 'here'", "method-misplaced", answers.method)

@@ -44,7 +44,7 @@ def test_runs_are_reported_in_the_order_of_the_list(
     items: Items, fake: FakeCluster, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where the first submission ends last."""
-    others, said = threading.Semaphore(0), list[int]()
+    others, reported = threading.Semaphore(0), list[int]()
 
     def late(self: FakeCluster, run: RunRecord) -> str:
         if run.job.repeat == 1:
@@ -56,8 +56,8 @@ def test_runs_are_reported_in_the_order_of_the_list(
 
     monkeypatch.setattr(FakeCluster, "submit", late)
     many = replace(fake, pace=Pace(parallel=4))
-    outcome = submit(items(4), many, config, "1", on_result=lambda one: said.append(one.run.job.repeat))
-    assert said == [1, 2, 3, 4]
+    outcome = submit(items(4), many, config, "1", on_result=lambda one: reported.append(one.run.job.repeat))
+    assert reported == [1, 2, 3, 4]
     assert [run.job.repeat for run in outcome.submitted] == [1, 2, 3, 4]
 
 

@@ -92,7 +92,8 @@ def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple
         config, _ = configuration.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
-    except LlmbError:  # other commands report it
+    except LlmbError as error:
+        say(f"warning: which of them run here is unknown\n{describe(error)}")
         return None
     most = _most_gpus(config)
     found = list(runnable((context.workloads[key] for key in keys), context.plugins, config, most))

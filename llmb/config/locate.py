@@ -34,14 +34,12 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
 
 
 def _checked(folder: Path, source: str) -> Path:
-    if not folder.is_dir():
-        state = "is not a folder" if folder.exists() else "does not exist"
+    if not (folder / CONFIG_FILE).is_file():
+        is_other = "is not a folder" if folder.exists() else "does not exist"
+        state = f"has no {CONFIG_FILE}" if folder.is_dir() else is_other
         hint = f"check the path; to install there, run: llmb-install --install {shlex.quote(str(folder))}"
         value = str(folder)
         raise UsageError(f"{source}: {folder} {state}", hint=hint, code="install-missing", key=source, value=value)
-    if not (folder / CONFIG_FILE).is_file():
-        message = f"{source}: {folder} has no {CONFIG_FILE}"
-        raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)
     refuse_exemplar(folder / CONFIG_FILE)
     return folder.resolve()
 

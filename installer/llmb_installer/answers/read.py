@@ -24,7 +24,10 @@ from llmb_installer.answers.schema import AUTO, Answers, level_fault
 from llmb_installer.cluster_types import all_types, type_in
 from llmb_installer.registry.manifests import machine_name
 
-_HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; `llmb-run docs install` lists the keys"
+_HOW = (
+    "--config FILE or --set KEY=VALUE gives them; in a terminal, and without --yes, llmb-install asks for them; "
+    "`llmb-run docs install` lists the keys"
+)
 _LONGEST_NAME = 255  # bytes, on every file system that an installation may use
 _DEFAULTS = Answers(cluster_type="local", install=Path())
 # Valid values, so that the other keys are checked even where a required key is missing.

@@ -112,6 +112,10 @@ def _run_list(context: Context, joblist: Path, options: ListOptions, selection: 
         if selection.exact_scales:
             message, hint = "--exact-scales selects scales where there is no job list", "omit it, or --max-scale N"
             raise UsageError(message, hint=hint, code="option-without-effect", key="--exact-scales")
+        if not joblist.exists():
+            hint = "check the path; llmb-run docs job-lists shows what a list has, and --max-scale N needs none"
+            message = f"there is no job list '{joblist}'"
+            raise UsageError(message, hint=hint, code="file-missing", key="joblist", value=str(joblist))
         listed = read_job_list(joblist)
     for text in listed.notes:
         say(f"note: {text}")

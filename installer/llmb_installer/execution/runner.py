@@ -4,6 +4,7 @@
 import contextlib
 import re
 import shutil
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,9 +49,30 @@ class Runner:
         umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
         return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
+        """Run a program that ends at once, and collect its output; a node may let it wait.
+
+        Raises StoppedError, LlmbError when it cannot be started.
+        """
         return shell.run(argv, env=env, timeout=120)
+
+
+_Logs = tuple[Path, Path, Path]
+
+
+def _collected(run: Callable[[_Logs], int], program: str, folder: Path) -> shell.Completed:
+    """What ``run`` leaves in three files below ``folder``: the program's output and errors, and what ``program`` (srun
+    or sbatch) reports itself. Raises NoNodeError."""
+    name = uuid.uuid4().hex[:8]
+    logs = (folder / f".{name}.out", folder / f".{name}.err", folder / f".{name}.log")
+    try:
+        code = run(logs)
+        out, err, own = (path.read_text("utf-8", "replace") if path.exists() else "" for path in logs)
+        _answered(shell.Completed(argv=(program,), code=code, out="", err=own))
+        return shell.Completed(argv=(program,), code=code, out=out, err=err + own)
+    finally:
+        for path in logs:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +86,9 @@ class Srun(Runner):
         """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
-    def _argv(self, argv: Sequence[str]) -> list[str]:
+    def _argv(self, argv: Sequence[str], *more: str) -> list[str]:
         job = ("--job-name=llmb-install", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--quiet")
-        return ["srun", *job, *self.options, *argv]
+        return ["srun", *job, *more, *self.options, *argv]
 
     def run(
         self,
@@ -81,8 +103,15 @@ class Srun(Runner):
         """Run a program on a node."""
         return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop, tick=tick)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        return _answered(shell.run(self._argv(argv), env=env))
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
+        def run(logs: _Logs) -> int:
+            out, err, own = logs
+            return Runner.run(
+                self, self._argv(argv, f"--output={out}", f"--error={err}"), own, env=env, cwd=None, stop=stop
+            )
+
+        with tempfile.TemporaryDirectory() as folder:
+            return _collected(run, "srun", Path(folder))
 
 
 _jobs: dict[str, Mapping[str, str]] = {}  # names of batch jobs that run now, with their environments
@@ -118,30 +147,35 @@ class Sbatch(Runner):
         tick: Callable[[], None] | None = None,
     ) -> int:
         """Run a program as a batch job."""
+        return self._run(argv, (log, log, log), env=env, cwd=cwd, stop=stop, tick=tick)
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        logs: _Logs,
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stop: threading.Event,
+        tick: Callable[[], None] | None = None,
+    ) -> int:
+        """Run a program as a batch job, which is cancelled where ``stop`` is set, or by ``cancel_jobs``."""
+        out, err, own = logs
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         _jobs[name] = env
         try:
-            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop, tick=tick)
+            return Runner.run(self, self._argv(argv, out, err, name), own, env=env, cwd=cwd, stop=stop, tick=tick)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
         finally:
             _jobs.pop(name, None)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         files.make_folder(self.folder)
-        name = uuid.uuid4().hex[:8]
-        out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
-        try:
-            done = shell.run(self._argv(argv, out, err), env=env)
-            printed = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
-            _answered(done)
-            return shell.Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
-        finally:
-            for path in (out, err):
-                path.unlink(missing_ok=True)
+        return _collected(lambda logs: self._run(argv, logs, env=env, cwd=None, stop=stop), "sbatch", self.folder)
 
-    def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str = "llmb-install") -> list[str]:
+    def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str) -> list[str]:
         script = self.folder / "run-argv.sh"
         if not script.exists():
             files.write_text(

@@ -10,7 +10,7 @@ from llmb.failures import Cause, kind_of_end
 from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.logs.samples import Environment, Samples
 from llmb.logs.scan import open_log, plain
-from llmb.results.facts import Checkpoints
+from llmb.results.checkpoints import Checkpoints
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.runs.state import (
     CANCELLED,
@@ -21,8 +21,9 @@ from llmb.runs.state import (
     WAITING,
     JobState,
 )
-from llmb.stats.measure import steps_in, why_unmeasured
+from llmb.stats.measure import why_unmeasured
 from llmb.stats.metrics import STEP_TIME
+from llmb.stats.window import steps_in
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"

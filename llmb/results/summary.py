@@ -16,7 +16,8 @@ from typing import Any, Literal
 from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
-from llmb.results.facts import Checkpoints, LogFacts
+from llmb.results.checkpoints import Checkpoints
+from llmb.results.facts import LogFacts
 from llmb.results.find import logs_of
 from llmb.results.json_form import json_value
 from llmb.results.log_reader import LogReader
@@ -24,8 +25,9 @@ from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Ident
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import STEP_TIME, Measured
+from llmb.stats.statistics import Statistics
+from llmb.stats.window import Window
 from llmb.system import files
 from llmb.text import typed
 from llmb.workload.flops import Flops, flops_of

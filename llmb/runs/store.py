@@ -5,7 +5,7 @@ import contextlib
 import random
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
-from llmb.system import console, files
+from llmb.system import console, files, permissions
 from llmb.text import typed, yamlfile
 
 STATE = "state.json"
@@ -43,7 +43,7 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
             except FileExistsError:
                 now += 1
                 continue
-            files.share_folder(directory)
+            permissions.share_folder(directory)
             files.make_folder(directory / name)
             return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
     except OSError as error:
@@ -139,9 +139,11 @@ def seen_state(run: RunRecord) -> JobState | None:
 def save_state(run: RunRecord, state: JobState) -> JobState:
     """Store a polled state unless a final one is stored already; returns the resulting state.
 
-    A deleted folder of a run is not created again.
+    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none.
     """
     seen = seen_state(run)
+    if seen is not None and not state.nodes:
+        state = replace(state, nodes=seen.nodes)
     if not run.place.is_dir():
         return state
     if seen is not None and (seen.is_final or seen == state):

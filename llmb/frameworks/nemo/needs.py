@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from llmb.frameworks.nemo import torch_pretrain
+from llmb.frameworks import torch_pretrain
 from llmb.runs.job import Job
 from llmb.runs.launch import Site
 from llmb.system.secrets import SECRETS_FILE
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import HubAsset, Image, Need, Needs, Venv
-from llmb.workload.spec import NemoRecipe, Workload
+from llmb.workload.nemo_recipe import NemoRecipe
+from llmb.workload.spec import Workload
 
 VENV = "nemo"
 VERSIONS = Path(__file__).with_name("versions.yaml")

@@ -191,13 +191,16 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen, folders = {script}, {*script.parents}
-    for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or path in folders or not seen.isdisjoint(path.parents):
+    seen: set[tuple[str, ...]] = {script.parts}
+    folders: set[tuple[str, ...]] = {()}
+    for parts in (PurePosixPath(one.name).parts for one in staged):
+        above = {parts[:length] for length in range(len(parts))}
+        if parts in seen or parts in folders or not seen.isdisjoint(above):
+            path = str(PurePosixPath(*parts))
             message, hint = f"two files have the path '{path}'", "give each its own name"
-            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
-        seen.add(path)
-        folders |= {*path.parents}
+            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=path)
+        seen.add(parts)
+        folders |= above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,8 @@ def fixes_of(job: Job, launch: Launch, site: Site, *, bridge: bool, nemo: bool) 
     if is_bridge and bridge and launch.image is not None and job.release != installed:
         # The install keeps its own release.
         return {launch.image: f"llmb-install image {shlex.quote(launch.image)} {here}"}
-    settings = {"framework": site.settings.get("framework")} if is_bridge and bridge else {"framework": "both"}
+    has_it = is_bridge and bridge
+    settings: dict[str, str | None] = {"framework": site.settings.get("framework") if has_it else "both"}
     if is_bridge and not installed == job.release == newest:
         settings["bridge_release"] = job.release
     chosen = "".join(f"--set {name}={value} " for name, value in settings.items() if value is not None)

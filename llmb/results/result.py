@@ -42,7 +42,8 @@ class Identity:
 
     ``path``: the training log; ``run``: the run's id, None for a log without a record; ``missing``: what a comparison
     needs and such a log omits, of workload, dtype, scale, gbs and gpu_type. ``overridden``: settings that
-    the user overrides.
+    the user overrides. ``framework``: nemo or bridge, which selects the window; None where it is unknown, and without
+    a model.
     """
 
     experiment: str
@@ -51,6 +52,7 @@ class Identity:
     configuration: Configuration | None = None
     missing: tuple[str, ...] = ()
     overridden: tuple[Override, ...] = ()
+    framework: str | None = None
 
     @property
     def name(self) -> str:

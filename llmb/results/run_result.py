@@ -67,7 +67,11 @@ def result_of_run(
         why = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
     return Result(
         identity=Identity(
-            experiment=record.launch.name, path=str(path), run=record.id, configuration=configuration_of(job)
+            experiment=record.launch.name,
+            path=str(path),
+            run=record.id,
+            configuration=configuration_of(job),
+            framework=job.framework if job.training is not None else None,
         ),
         status=status,
         reason="; ".join(filter(None, (unreadable, why))) or None,

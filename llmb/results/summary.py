@@ -126,6 +126,7 @@ class Summary:
                 path=f"{run.directory}/{row.path}",
                 run=row.run,
                 configuration=row.configuration,
+                framework=run.job.framework if run.job.training is not None else None,
             ),
             status=row.status,
             reason="; ".join(filter(None, (row.reason, gone))) or None,

@@ -189,3 +189,58 @@ def test_the_settings_are_answers_of_the_installer_too(fabric: str, tmp_path: Pa
     with pytest.raises(InputFaults) as caught:
         offered.check_settings(bad, read_answers(bad, known=offered.workloads))
     assert (caught.value.faults[0].place, caught.value.key) == ("a.yaml:5", f"plugins.{fabric}.log")
+
+
+OWN_SETTINGS = """
+@hookimpl
+def llmb_settings():
+    from dataclasses import dataclass
+    @dataclass
+    class Settings:
+        rails: int = 1
+    return Settings
+"""
+RAIL = {"rail": 2}
+READING = (
+    ("results",),
+    ("results", "--format", "json"),
+    ("jobs",),
+    ("jobs", "show", "a1"),
+    ("jobs", "logs", "a1"),
+    ("list",),
+    ("config",),
+    ("compare", "a1", "--scaling"),
+    ("report",),
+    ("explain", "a1"),
+    ("archive", "-o", "FILE"),
+    ("jobs", "wait", "a1"),
+    ("jobs", "reconcile"),
+)
+
+
+@pytest.mark.parametrize("section", [RAIL, {"rails": "many"}, 5], ids=str)
+def test_a_wrong_setting_costs_the_launches_of_its_plugin_alone(
+    section: object,
+    install: Install,
+    llmb_here: Command,
+    make_install: Callable[..., Any],
+    tmp_path: Path,
+    wording: Callable[..., None],
+) -> None:
+    install("own", OWN + OWN_SETTINGS, key="pretrain_own")
+    made = make_install()
+    made.measured("a1", 2.75)
+    file = made.folder / "cluster_config.yaml"
+    file.write_text(f"{file.read_text()}\nplugins: {{own: {json.dumps(section)}}}\n")
+    for words in READING if section == RAIL else (("results",),):
+        command = [str(tmp_path / "runs.tar.zst") if word == "FILE" else word for word in words]
+        done = llmb_here(*command, "--install", made.folder)
+        assert done.returncode == 0, (command, done.stderr)
+        of_it = [line for line in done.stderr.splitlines() if "plugins.own" in line]
+        assert len(of_it) == (0 if command[0] == "list" else 1), (command, done.stderr)
+    assert set(app.load().faults_of_settings(yamlfile.load(file))) == {"own:entry"}
+    refused = llmb_here(*PLANNED, "-w", "own", "--install", made.folder)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    wording("plugin settings", refused.stderr)
+    other = llmb_here("single", "-w", "nemotron4", "-s", "15b", "--scale", "16", "--dry-run", "--install", made.folder)
+    assert other.returncode == 0, other.stderr

@@ -244,3 +244,44 @@ def test_a_wrong_setting_costs_the_launches_of_its_plugin_alone(
     wording("plugin settings", refused.stderr)
     other = llmb_here("single", "-w", "nemotron4", "-s", "15b", "--scale", "16", "--dry-run", "--install", made.folder)
     assert other.returncode == 0, other.stderr
+
+
+@pytest.mark.parametrize("where", ["nowhere", "an install directory"])
+def test_the_check_tries_the_plugins_for_a_whole_cluster_with_their_settings(
+    where: str,
+    tmp_path: Path,
+    llmb_here: Command,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
+) -> None:
+    """The example fails for a setting that only this configuration has, on the launch of another's workload."""
+    text = (EXAMPLES / "fabric.py").read_text()
+    broken = "    assert not site.own(Settings).log, job.workload\n    own = site"
+    (tmp_path / "fabric.py").write_text(
+        text.replace("    own = site", broken).replace("llmb_launch(", "llmb_launch(job, ")
+    )
+    monkeypatch.setenv("LLMB_PLUGINS", str(tmp_path))
+    folder = cluster("local", "cpu", plugins={FABRIC: {"log": True}})
+    if where == "an install directory":
+        monkeypatch.chdir(folder)
+    done = llmb_here("plugins", "check")
+    assert done.returncode == (0 if where == "nowhere" else 1), done.stderr
+    assert (f"from {folder / 'cluster_config.yaml'}" in done.stderr) == (where != "nowhere")
+    assert ("pretrain_nemotron4" in done.stderr) == (where != "nowhere")
+    wording("plugins check", done.stderr)
+
+
+def test_the_check_reports_wrong_settings_at_file_and_line(fabric: str, llmb_here: Command, cluster: Cluster) -> None:
+    folder = cluster("local", "cpu", plugins={fabric: {"adapter": []}, "llmb-nemotron5": {}})
+    done = llmb_here("plugins", "check", "--install", folder)
+    assert done.returncode == 1
+    for key in ("plugins.file:fabric.py.adapter", "plugins.llmb-nemotron5"):
+        assert f"{folder / 'cluster_config.yaml'}:" in next(line for line in done.stderr.splitlines() if key in line)
+
+
+def test_a_format_before_the_subcommand_is_refused_with_its_place(llmb_here: Command) -> None:
+    assert json.loads(llmb_here("plugins", "--format", "json").stdout)
+    done = llmb_here("plugins", "--format", "json", "list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "llmb-run plugins list --format json" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.errors import LlmbError
 from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME, ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import SlowPatternError, UnitMismatchError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
@@ -293,6 +293,8 @@ def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
         return read_log(path, spec), ""
     except SlowPatternError:
         raise
+    except UnitMismatchError as error:
+        return Samples(), f"{error.message}; {error.hint}"
     except LlmbError as error:
         return Samples(), error.message
 

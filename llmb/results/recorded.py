@@ -97,6 +97,7 @@ def result_of_run(
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
+        unreadable=bool(unreadable),
     )
 
 
@@ -129,7 +130,7 @@ def result_of_log(
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
-        return Result(identity=identity, status=UNKNOWN, reason=unreadable)
+        return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     found = given if workloads is None else foreign.describe_log(path, samples, workloads, given)
     if found.workload is not None and found.model is not None:
         found = replace(found, flops=flops(found.workload, found.model))

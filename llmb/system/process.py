@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ _MOST = 2**31  # no process has a larger number
 _SWEEP = 5.0  # seconds that kill_marked takes at most
 _LOADING = 0.5  # seconds that the system may take to load a new process
 _RINGS = 3  # how often a block may catch OverdueError
+_AGAIN = 0.05  # seconds until the next one where Python has dropped it
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -205,6 +207,7 @@ def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Ite
         return
     rings = 0
     active = True
+    unraisable_before = sys.unraisablehook
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         nonlocal rings
@@ -214,7 +217,17 @@ def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Ite
         if active:
             raise OverdueError
 
+    def ring_again(unraisable: sys.UnraisableHookArgs) -> None:
+        """It rang in a finalizer or a callback of the garbage collector, where Python drops every exception."""
+        nonlocal rings
+        if not issubclass(unraisable.exc_type, OverdueError):
+            unraisable_before(unraisable)
+        elif active:
+            rings -= 1  # the block has not caught it
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN, 1.0)
+
     started = time.monotonic()
+    sys.unraisablehook = ring_again
     before = signal.signal(signal.SIGALRM, ring)
     left, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
@@ -226,3 +239,4 @@ def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Ite
             rest = max(left - (time.monotonic() - started), 0.001) if left else 0.0
             signal.setitimer(signal.ITIMER_REAL, rest, again)
             signal.signal(signal.SIGALRM, before)
+            sys.unraisablehook = unraisable_before

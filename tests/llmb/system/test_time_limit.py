@@ -2,8 +2,10 @@
 """Tests that what does not come to an end is interrupted: patterns, loops, code that catches everything it may."""
 
 import contextlib
+import gc
 import re
 import signal
+import sys
 import threading
 import time
 
@@ -29,14 +31,53 @@ def stubborn() -> None:
             time.sleep(60)
 
 
-@pytest.mark.parametrize("work", [endless_pattern, endless_loop, stubborn])
+class Slow:
+    """Its finalizer is running when the time is over, and Python drops what a finalizer raises."""
+
+    def __del__(self) -> None:
+        time.sleep(60)
+
+
+def busy_finalizer() -> None:
+    item = Slow()
+    del item
+    time.sleep(60)
+
+
+def busy_collector() -> None:
+    def callback(_phase: str, _info: dict[str, int]) -> None:
+        gc.callbacks.remove(callback)
+        time.sleep(60)
+
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("work", [endless_pattern, endless_loop, stubborn, busy_finalizer, busy_collector])
 def test_it_is_interrupted(work: object) -> None:
     assert callable(work)
     before, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    hook = sys.unraisablehook
     with pytest.raises(OverdueError), time_limit(SHORT):
         work()
     assert signal.getsignal(signal.SIGALRM) is before
+    assert sys.unraisablehook is hook
     assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])  # that of the suite, where it has one
+
+
+def test_other_exceptions_that_python_drops_are_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_type))
+
+    class Failing:
+        def __del__(self) -> None:
+            raise KeyError
+
+    with time_limit(60):
+        item = Failing()
+        del item
+    assert told == [KeyError]
 
 
 def test_what_is_in_time_is_left_alone() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import click
 
     from llmb.config import ClusterConfig
+    from llmb.config.cluster_type import OfferedTypes
     from llmb.plugins.settings import Sections
     from llmb.text.yamlfile import Document
 
@@ -53,9 +54,13 @@ class Plugins:
         """Every command of llmb and its plugins."""
         return [claim.item for claim in self._held("llmb_commands")]
 
-    def cluster_types(self) -> dict[str, api.ClusterType]:
+    def cluster_types(self) -> OfferedTypes:
         """Every cluster type by its name; a plugin's one knows its plugin."""
-        return {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        from llmb.config.cluster_type import OfferedTypes
+        from llmb.plugins.missing import skipped_types
+
+        types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
     def source_of_cluster(self, name: str) -> str:
         """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""

@@ -52,7 +52,10 @@ def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | N
 
 def through(wrapper: Wrapping, launch: api.Launch) -> api.Launch:
     """``launch`` as a wrapper returns it. Raises TypeError where that is no launch, or the wrapper yields twice."""
-    next(wrapper)
+    try:
+        next(wrapper)
+    except StopIteration:
+        raise TypeError("returned before its yield") from None
     try:
         wrapper.send(launch)
     except StopIteration as end:

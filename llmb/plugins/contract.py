@@ -95,10 +95,8 @@ def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
     for name in marked:
         if is_wrapper(plugin, name):
             if _options(getattr(plugin, name)).get("hookwrapper"):
-                return (
-                    "wrapper-invalid",
-                    f"{name} has hookwrapper=True; write wrapper=True: launch = yield; return launch",
-                )
+                how = "write wrapper=True, and: launch = yield; return launch"
+                return "wrapper-invalid", f"{name} has hookwrapper=True; {how}"
             if name not in _OF_WORKLOAD:
                 return "wrapper-misplaced", f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be"
             if not inspect.isgeneratorfunction(_function(getattr(plugin, name))):

@@ -57,7 +57,7 @@ def describe_log(
     return _completed(found, workloads)
 
 
-def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
+def overridden_by(given: Description, logged: Description) -> tuple[Override, ...]:
     """What is ``given`` where the log itself says something else."""
     pairs = ((own.name, getattr(given, own.name), getattr(logged, own.name)) for own in fields(Description))
     return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])

@@ -8,7 +8,7 @@ import click
 
 from llmb.config.locate import is_archive
 from llmb.errors import LlmbError, UsageError
-from llmb.text.names import nearest
+from llmb.text.names import is_pair, nearest
 
 
 def as_error(error: click.ClickException, arguments: Sequence[str] = ()) -> LlmbError:
@@ -18,7 +18,7 @@ def as_error(error: click.ClickException, arguments: Sequence[str] = ()) -> Llmb
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
-    found = _usage_error(error)
+    found = _usage_error(error, arguments)
     if (hint := _foreign(error, arguments)) is not None:
         found.hint = hint
         return found
@@ -40,7 +40,7 @@ def _foreign(error: click.UsageError, arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _usage_error(error: click.UsageError) -> UsageError:
+def _usage_error(error: click.UsageError, arguments: Sequence[str]) -> UsageError:
     """The error without the reference to ``--help``."""
     command = error.ctx.command_path if error.ctx is not None else "llmb"
     match error:
@@ -51,8 +51,9 @@ def _usage_error(error: click.UsageError) -> UsageError:
             message = f"{command} has no command '{name}'"
             return UsageError(message, hint=_other_command(error), code="command-unknown", value=name)
         case click.BadOptionUsage(option_name=name):
-            is_missing = "requires" in error.message  # click has no other sign, and no context here
-            wrong, fix = ("needs a value", f"{name} VALUE") if is_missing else ("takes no value", f"{name} alone")
+            wrong, fix = ("takes no value", f"{name} alone")
+            if _lacks_value(name, arguments):
+                wrong, fix = ("needs a value", f"{name} VALUE")
             return UsageError(f"{name} {wrong}", hint=fix, code="option-usage", key=name)
         case click.MissingParameter(param=click.Parameter() as parameter):
             name = _name(parameter)
@@ -61,7 +62,25 @@ def _usage_error(error: click.UsageError) -> UsageError:
             return _wrong_value(error.message, parameter)
     sentence = _sentence(error.format_message())
     message = sentence if error.ctx is None else f"{command}: {sentence}"
-    return UsageError(message, hint=_usage(error), code="usage")
+    return UsageError(message, hint=_repeated(error, arguments) or _usage(error), code="usage")
+
+
+def _lacks_value(name: str, arguments: Sequence[str]) -> bool:
+    """Whether ``name`` has no value, in an error that it has none or one too many.
+
+    click has one class for both, without the option. A value is missing only at the end, and given only after ``=``.
+    """
+    return list(arguments[-1:]) == [name] or not any(word.startswith(f"{name}=") for word in arguments)
+
+
+def _repeated(error: click.UsageError, arguments: Sequence[str]) -> str | None:
+    """The hint for a second ``KEY=VALUE`` after an option that takes one and may be repeated; None for other errors."""
+    options = error.ctx.command.params if error.ctx is not None else []
+    names = {name for one in options if isinstance(one, click.Option) and one.multiple for name in one.opts}
+    for option, value, word in zip(arguments, arguments[1:], arguments[2:], strict=False):
+        if option in names and "=" in value and is_pair(word):
+            return f"repeat {option}: {option} {shlex.quote(value)} {option} {shlex.quote(word)}; more:"
+    return None
 
 
 def _other_option(error: click.NoSuchOption) -> str | None:

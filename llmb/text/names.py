@@ -22,6 +22,11 @@ def squash_workload(name: str) -> str:
     return re.sub(r"^pretrain(ing)?", "", squash(name))
 
 
+def is_pair(word: str) -> bool:
+    """Whether ``word`` is ``NAME=VALUE``, with a name that may have dots."""
+    return re.fullmatch(r"[A-Za-z_][\w.]*=.*", word, re.DOTALL) is not None
+
+
 def nearest(
     word: str, choices: Iterable[str], form: Callable[[str], str] = squash, *, likeness: float = 0.5
 ) -> str | None:

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -13,7 +14,7 @@ from llmb.cli.context import say
 from llmb.cli.submit.options import SubmitOptions
 from llmb.errors import Fault, InputFaults, KeyFaultError, collected
 from llmb.system import files
-from llmb.text.names import suggest
+from llmb.text.names import is_pair, suggest
 from llmb.workload import switches as sw
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str
     return pairs
 
 
+def _repeated(name: str, value: str) -> str | None:
+    """The hint for ``4 etp=1`` as a value: several pairs in one ``--set``; None for another value."""
+    first, *others = value.split()
+    if not others or not all(map(is_pair, others)):
+        return None
+    return f"repeat --set: {' '.join(f'--set {shlex.quote(pair)}' for pair in (f'{name}={first}', *others))}"
+
+
 def _names_path(item: str) -> bool:
     return sw.is_dotted(item.partition("=")[0].strip())
 
@@ -173,7 +182,7 @@ def _parse_set(
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
         elif name in sw.PARAMS:
             message, whole = f"--set {name}={value}: must be a whole number from 1", _WHOLE.fullmatch(value.strip())
-            hint = f"--set {name}={whole[1]}" if whole else "omit it for the workload's value"
+            hint = f"--set {name}={whole[1]}" if whole else _repeated(name, value) or "omit it for the workload's value"
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
         else:
             message, hint = f"--set has no parameter '{name}'", suggest(name, (*sw.PARAMS, *sw.CHOICES, *parameters))

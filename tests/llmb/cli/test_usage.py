@@ -93,6 +93,8 @@ def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.
         (("submit-all", "--scale", "8,x"), "value-not-allowed"),
         (("submit-all", "--scale", "²"), "value-not-allowed"),
         (("submit-all", "--repeats", "0"), "value-not-allowed"),
+        (("single", "-w", "nemotron4", "--scale", "8", "--set", "ep=4", "etp=1"), "usage"),
+        (("single", "-w", "nemotron4", "--scale", "8", "--set", "ep=4 etp=1"), "param-invalid"),
     ],
 )
 def test_wrong_usage_ends_2_with_the_fix(
@@ -151,6 +153,30 @@ def test_the_installer_reports_wrong_usage_the_same_way(
     done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     wording("llmb-install", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lacks_value"),
+    [
+        (("--many",), True),
+        (("--many=1", "--many"), True),
+        (("-m",), True),
+        (("--flag=1",), False),
+        (("--flag=1", "--many", "2"), False),
+    ],
+)
+def test_whether_an_option_lacks_a_value_is_read_from_the_arguments(
+    arguments: tuple[str, ...], lacks_value: bool
+) -> None:
+    """Of the real click, and without its sentences: one class and one field are both errors."""
+    options = [click.Option(["-m", "--many"], multiple=True), click.Option(["--flag"], is_flag=True)]
+    with pytest.raises(click.BadOptionUsage) as caught:
+        click.Command("x", params=list[click.Parameter](options)).main([*arguments], standalone_mode=False)
+    vars(caught.value)["message"] = ""
+    error = as_error(caught.value, arguments)
+    name = caught.value.option_name
+    assert (error.code, error.key) == ("option-usage", name)
+    assert (error.hint or "").split("  ")[0] == (f"{name} VALUE" if lacks_value else f"{name} alone")
 
 
 def test_click_errors_of_plugins_are_printed_like_ours() -> None:

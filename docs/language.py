@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = {".md", ".py", ".yaml", ".html", ".css", ".txt", ".sh", ".toml", ""}
+KINDS = {".md", ".py", ".yaml", ".yml", ".html", ".css", ".txt", ".sh", ".toml", ".tmpl", ".json", ".c", ".1", ""}
 HERE = Path(__file__).relative_to(ROOT).as_posix()
 # What to write instead of each. Names in code are words too: `_told` is found, `standard` is not `stand`.
 RETIRED = {
@@ -38,8 +38,10 @@ _WORD = re.compile("|".join(f"(?P<w{n}>{pattern})" for n, pattern in enumerate(R
 _PATTERN = re.compile(rf"(?<![a-z])(?:{_WORD.pattern})(?![a-z])", re.IGNORECASE)
 # A field of the JSON files beside images.
 _FIELDS = re.compile(r"\bdevices_left_out\b")
-# Texts that are not ours: another program's output, and what a file of another tool says.
-ALLOWED = re.compile(r"^tests/(real_nemo/.*\.yaml|llmb/logs/data/)|^uv\.lock$|^LICENSE|^\.git")
+# Texts that are not ours: another program's output, what a file of another tool says, records of earlier releases.
+ALLOWED = re.compile(
+    r"^tests/(real_nemo/.*\.yaml|llmb/logs/data/|llmb/runs/records/earlier/)|^uv\.lock$|^LICENSE|^\.git"
+)
 
 
 def files(paths: list[str]) -> list[str]:

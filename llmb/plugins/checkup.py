@@ -2,14 +2,15 @@
 """Checks a plugin's workload for faults that would otherwise show only in a submission: its rows, and its launch."""
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from llmb import api
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
-from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
+from llmb.frameworks.nemo.recipe_checks import UNUSABLE, known_names, recipe_faults
+from llmb.frameworks.nemo.recipe_names import NemoNames
 from llmb.frameworks.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import configure
 from llmb.planning.job_spec import ClusterLimits, JobSpec
@@ -24,8 +25,6 @@ from llmb.workload.switches import Switches
 
 NO_SETTINGS: Sections = {}
 _INSTALL = Path("/install")
-_NAMES = ("recipe", "model", "flops_name")
-_NEMO_2_3 = "nemo:25.04"  # its image
 DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
@@ -55,11 +54,13 @@ def faults_of(
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
-    names = installed or (listed_names() if _NEMO_2_3 in (workload.image or _NEMO_2_3) else None)
+    names = installed or known_names(workload.image)
     found: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
         if size.nemo is not None and names is not None:
-            found += _wrong_names(size.nemo, names, {part: key("sizes", name, "nemo", part) for part in _NAMES})
+            for error in recipe_faults(size.nemo, names):
+                at = key("sizes", name, "nemo", *error.path)
+                found.append(at.fault(str(error), error.hint, code=error.code, value=error.value))
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
@@ -80,19 +81,6 @@ def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
     if dtype not in dtypes:
         message = f"the default size {size} has no row for '{dtype}'"
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
-
-
-def _wrong_names(nemo: api.NemoRecipe, names: NemoNames, keys: Mapping[str, _Key]) -> Iterator[Fault]:
-    """Faults of recipes and FLOPs names that this NeMo does not have; it would refuse them in every rank."""
-    for part in ("recipe", "model"):
-        name = getattr(nemo, part)
-        if name is not None and name not in names.recipes:
-            message, hint = f"{names.source} has no recipe '{name}'", suggest(name, names.recipes)
-            yield keys[part].fault(message, hint, code="recipe-unknown", value=name)
-    if names.flops and not names.has_flops(nemo.flops_name):
-        hint = suggest(nemo.flops_name, names.flops)
-        message = f"{names.source} has no FLOPs formula '{nemo.flops_name}'"
-        yield keys["flops_name"].fault(message, hint, code="flops-name-unknown", value=nemo.flops_name)
 
 
 def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
@@ -181,6 +169,8 @@ def _refusal(workload: api.Workload, job: api.Job, plugins: Plugins, key: _Key) 
             if plugins.launch(workload, job, one) is not None:
                 return None
         except LlmbError as error:
+            if error.code == UNUSABLE:  # reported once, at the recipe
+                return None
             hint = error.hint if error.code == ARCHITECTURE_UNKNOWN else fix  # other hints are for users of the job
             message = error.message.removeprefix(f"{job.experiment_name}: ")
             found = key.fault(message, hint, code=error.code or "program-missing", value=error.value)

@@ -60,8 +60,13 @@ def recipe(workload: Workload) -> dict[str, Any]:
 
 
 DRIVER = """
+import dataclasses
+import importlib
 import json
 from pathlib import Path
+from megatron.core.optimizer import OptimizerConfig
+from nemo.collections.llm import recipes
+from nemo.lightning.pytorch.callbacks.megatron_comm_overlap import MegatronCommOverlapCallback
 from nemo.utils import flops_formulas as formulas
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.library import plain
@@ -74,6 +79,20 @@ def answer(raw):
     except RefusedError as error:
         return str(error)
 
+def callbacks(name):
+    module = importlib.import_module(f"{recipes.__name__}.{name}")
+    try:
+        built = module.pretrain_recipe(num_nodes=1, num_gpus_per_node=8, performance_mode=True)
+    except TypeError as error:
+        return str(error)
+    return sum(getattr(one, "__fn_or_cls__", None) is MegatronCommOverlapCallback for one in built.trainer.callbacks)
+
+def names():
+    files = sorted(Path(recipes.__path__[0]).glob("*.py"))
+    have = [file.stem for file in files if "\\ndef pretrain_recipe(" in file.read_text()]
+    fields = [field.name for field in dataclasses.fields(OptimizerConfig)]
+    return {"recipes": {name: callbacks(name) for name in have}, "optimizer": fields}
+
 mixtral = formulas.FLOPSConfig(gbs=1, layers=32, hs=4096, ffn_hs=14336, attention_heads=32, query_groups=8,
     enc_seq_len=4096, moe_router_topk=2)
 deepseek = formulas.FLOPSConfig(gbs=1, layers=61, hs=7168, ffn_hs=18432, attention_heads=128, enc_seq_len=4096,
@@ -82,7 +101,7 @@ deepseek = formulas.FLOPSConfig(gbs=1, layers=61, hs=7168, ffn_hs=18432, attenti
     v_head_dim=128)
 flops = {"mixtral": formulas.mixtral(mixtral), "deepseek": formulas.deepseekv3(deepseek)}
 built = {name: answer(raw) for name, raw in json.loads(Path("recipes.json").read_text()).items()}
-Path("found.json").write_text(json.dumps({"built": built, "flops": flops}))
+Path("found.json").write_text(json.dumps({"built": built, "flops": flops, **names()}))
 """
 WRONG = {
     "model.config.moe_permute_fuson": "moe_permute_fusion",
@@ -165,3 +184,16 @@ def test_the_listed_names_are_those_of_this_nemo(nemo_python: Path) -> None:
     installed, listed = installed_names(nemo_python.parent.parent), listed_names()
     assert installed is not None
     assert (installed.recipes, set(installed.flops)) == (tuple(sorted(listed.recipes)), set(listed.flops))
+    assert (installed.usable, installed.recompute_modules) == (listed.usable, listed.recompute_modules)
+    assert installed.optimizer == listed.optimizer
+
+
+def test_usable_recipes_have_what_the_program_sets(found: dict[str, Any]) -> None:
+    """By calling every recipe in performance mode: 1 callback for communication overlap."""
+    usable = {name for name, answer in found["recipes"].items() if answer == 1}
+    assert usable == set(listed_names().usable)
+    assert found["recipes"].keys() == set(listed_names().recipes)
+
+
+def test_the_fields_of_the_optimizer_are_those_that_python_sees(found: dict[str, Any]) -> None:
+    assert found["optimizer"] == [*listed_names().optimizer]

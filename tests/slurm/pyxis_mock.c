@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plugin of Slurm's that knows pyxis's options as pyxis does, and writes what it was given into each task's
- * environment instead of starting a container. As with pyxis the image's own variable, here PYTHONPATH, comes over the
+ * environment instead of starting a container. As with pyxis the image's own variable, here PYTHONPATH, replaces the
  * job's unless --container-env names it. VERSION is Slurm's, as 0x160508 for 22.05.8. KNOWN is how many of the
  * options it knows, fewer than all of them for an older one. The structure is that of
  * Slurm's documented interface (spank(7)); no header of Slurm's is needed to build it.

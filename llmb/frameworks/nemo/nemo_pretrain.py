@@ -7,6 +7,7 @@ from typing import Any
 from llmb.errors import UsageError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import needs
+from llmb.frameworks.nemo.recipe_checks import known_names, unusable
 from llmb.planning.find_row import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile
@@ -56,6 +57,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
     loaded = job.switches.load_checkpoint
     venv = None if site.container else site.venvs.get(needs.VENV, site.venv)
     nemo = size.nemo.of(row.release(job.scale))
+    _check_recipe(workload, job, nemo)
     tokenizer = needs.tokenizer_of(job, nemo, site)
     environment = environment_of(job, nemo, site.gpu_type, asks_hub=tokenizer.from_hub)
     recipe = recipe_of(job, size, nemo, row, tokenizer.name, has_pmix=site.has_pmix)
@@ -79,6 +81,14 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         gpu_memory_gb=row.memory_gb,
         disk_gb=size.checkpoint.size_gb if job.switches.save_checkpoint and size.checkpoint is not None else 0.0,
     )
+
+
+def _check_recipe(workload: Workload, job: Job, nemo: NemoRecipe) -> None:
+    """Raise UsageError for a recipe that the program is known to refuse."""
+    names = known_names(job.image or workload.image)
+    if names is not None and nemo.recipe in names.recipes and (fault := unusable(nemo, names)) is not None:
+        message = f"{job.experiment_name}: {fault}"
+        raise UsageError(message, hint=fault.hint, code=fault.code, key="recipe", value=nemo.recipe)
 
 
 def _mounts(job: Job, tokenizer: needs.Tokenizer) -> tuple[str, ...]:

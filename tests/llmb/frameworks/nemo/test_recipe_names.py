@@ -12,6 +12,7 @@ from llmb.errors import Fault
 from llmb.frameworks.nemo.recipe_names import NemoNames, installed_names, listed_names
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.loader import load_plugins
+from llmb.workload.nemo_recipe import Recompute
 from llmb.workload.spec import Workload
 
 KEY = "pretrain_llama3.1"
@@ -28,6 +29,10 @@ def faults(image: str | None = None, installed: NemoNames | None = None, **names
     plugins = load_plugins(builtin_plugins())
     workload = plugins.workloads()[KEY]
     return faults_of(replace(with_names(workload, **names), image=image or workload.image), plugins, installed)
+
+
+def selective(*modules: str) -> Recompute:
+    return Recompute(granularity="selective", modules=modules)
 
 
 @pytest.fixture
@@ -78,6 +83,42 @@ def test_a_name_that_nemo_lacks_is_found_by_its_spelling(key: str, name: str, ne
     assert (fault.code, fault.key, fault.value) == (code, f"sizes.8b.nemo.{key}", name)
     assert fault.place.rpartition(":")[2].isdecimal()
     assert nearest in (fault.hint or "")
+
+
+@pytest.mark.parametrize("recipe", ["deepseek_v3", "llama32_1b", "hyena_1b"])
+def test_a_recipe_that_the_program_refuses_is_found(recipe: str) -> None:
+    """The real NeMo, in tests/real_nemo: none of them has a performance mode with the callback for overlap."""
+    (fault,) = faults(recipe=recipe)
+    assert (fault.code, fault.key, fault.value) == ("recipe-unusable", "sizes.8b.nemo.recipe", recipe)
+
+
+def test_the_model_of_such_a_recipe_can_be_trained() -> None:
+    assert faults(model="llama32_1b") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "key"),
+    [
+        ({"optimizer": {"lr_typo": 3}}, "field-unknown", "optimizer.lr_typo"),
+        ({"optimizer": {"lr": "abc"}}, "value-type", "optimizer.lr"),
+        ({"optimizer": {"lr": True}}, "value-type", "optimizer.lr"),
+        ({"optimizer": {"hysteresis": 1.5}}, "value-type", "optimizer.hysteresis"),
+        ({"optimizer": {"clip_grad": None}}, "value-type", "optimizer.clip_grad"),
+        ({"optimizer": {"lr": None, "adam_beta2": 1, "bf16": False, "optimizer": "sgd"}}, "", ""),
+        ({"overrides": {"optim.config.lr_typo": 3}}, "field-unknown", "overrides.optim.config.lr_typo"),
+        (
+            {"recompute": Recompute(granularity="selective", modules=("moe_acts",))},
+            "module-unknown",
+            "recompute.modules",
+        ),
+        ({"recompute": Recompute(granularity="selective", modules=("moe_act", "mlp"))}, "", ""),
+    ],
+)
+def test_words_of_optimizer_and_recomputation_are_those_of_megatron(
+    settings: dict[str, Any], code: str, key: str
+) -> None:
+    found = [(fault.code, fault.key) for fault in faults(**settings)]
+    assert found == ([(code, f"sizes.8b.nemo.{key}")] if code else [])
 
 
 def test_any_flops_name_that_contains_a_known_one() -> None:

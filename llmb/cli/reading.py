@@ -7,7 +7,7 @@ from dataclasses import replace
 from llmb.cli.context import Context
 from llmb.errors import LlmbError
 from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import PatternError
 from llmb.results import find, summary
 from llmb.results.log_reader import LogReader
 from llmb.results.recorded import result_of_run
@@ -70,7 +70,7 @@ def result_of(
     stamps = summary.stamps_of(run, log, state) if window is None else None
     try:
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
-    except SlowPatternError as error:
+    except PatternError as error:
         console.warn_once(error.message)
         reader, missing = LogReader(), error.message
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)

@@ -11,6 +11,7 @@ from llmb.errors import LlmbError
 from llmb.logs import conditions, lines
 from llmb.logs.conditions import LOAD, MEGATRON_CHECKPOINTS, NOTHING, PLACES, SAVE, merged
 from llmb.logs.formats import MEANS, MEGATRON_NAME, NEMO2, TRAINER_NAME, Format, ParseSpec, formats_of
+from llmb.logs.lines import NoNumberError
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.logs.scan import REACH, Block, Hit, Line, Needle, apart, hits_in, is_packed, needle, open_log, read_blocks
 
@@ -53,6 +54,8 @@ class ReadState:
 
 def read_log(path: Path, spec: ParseSpec = NEMO2) -> Samples:
     """The samples of the last attempt in a log, compressed with gzip or not. Raises LlmbError if it cannot be read.
+
+    PatternError where the pattern of a plugin takes too long, or where none of the steps that it finds has a number.
 
     The spec of NeMo 2 also reads the lines of every other format that llmb knows.
     """
@@ -107,7 +110,10 @@ def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:
             for hit in hits:
                 if hit.at >= complete:
                     collector.add(hit)
-    return Reading(collector.samples(), frozen)
+    samples = collector.samples()
+    if collector.misread is not None and not samples.steps:
+        raise collector.misread
+    return Reading(samples, frozen)
 
 
 def _complete(block: Block) -> int:
@@ -132,6 +138,7 @@ class Collector:
         self.gbs, self.peak_memory, self.environment = samples.gbs, samples.peak_memory, samples.environment
         self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
         self.unnumbered, self.rank = [*state.unnumbered], state.rank
+        self.misread: NoNumberError | None = None
         self.step_times = list(zip(state.step_times[::2], state.step_times[1::2], strict=True))
 
     def freeze(self, offset: int) -> ReadState:
@@ -200,12 +207,20 @@ class Collector:
         at = hit.offset - len(line.before)
         for form in self.formats:
             if form.needle.text == hit.text:
-                found = lines.read_step(line, form, with_batch=self.gbs is None)
+                found = self._read_step(line, form)
                 if found is not None:
                     self._add_step(found, line, at, form)
                     return
         if not self.steps or self.from_list:
             self._add_list(lines.read_list(hit.block.behind(hit.at), hit.text), at)
+
+    def _read_step(self, line: Line, form: Format) -> lines.StepLine | None:
+        """The step of a line; None where it has none, or where what a plugin's pattern takes for its number is none."""
+        try:
+            return lines.read_step(line, form, with_batch=self.gbs is None)
+        except NoNumberError as error:
+            self.misread = self.misread or error
+            return None
 
     def _add_list(self, times: Sequence[float], at: int) -> None:
         if times:

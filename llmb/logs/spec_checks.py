@@ -23,6 +23,11 @@ TRAINING_KEYS = (
 _OF_A_STEP = ("step_time", "tokens_rate")
 _GROUPS = ("i", "last")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+PATTERN_HINT = r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})"
+# What a group of numbers matches at least one of.
+_DIGITS = [digit * count for digit in "0123456789" for count in range(1, 13)] + ["10", "000000000001"]
+_NUMBERS = [f"{before}{digits}".encode() for digits in _DIGITS for before in ("", " ")]
+_CONTEXT = re.compile(r"\(\?(?:<?[=!]|P=|\()")  # what depends on the text around a group
 
 
 def check_needle(needle: str) -> None:
@@ -36,8 +41,11 @@ def check_needle(needle: str) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise KeyFaultError for a pattern of the iteration that is none, lacks a group, or matches the empty text."""
-    hint = r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})"
+    """Raise KeyFaultError for a pattern of the iteration that is none, or that can never be right.
+
+    It lacks the group ``i``, matches the empty text, or its groups match no number.
+    """
+    hint = PATTERN_HINT
     try:
         compiled = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
@@ -53,6 +61,49 @@ def check_pattern(pattern: str) -> None:
     if compiled.search(b"") is not None:
         message = "matches the empty text, so it is found everywhere"
         raise KeyFaultError(message, "iteration", hint=hint, code="pattern-empty", value=pattern)
+    for name in compiled.groupindex if not compiled.flags & re.VERBOSE else ():
+        _check_group(pattern, name, compiled.flags & re.IGNORECASE)
+
+
+def _check_group(pattern: str, name: str, flags: int) -> None:
+    """Raise KeyFaultError for a group that matches no number or the empty text, or an optional group ``i``."""
+    inside, after = _group_of(pattern, name)
+    try:
+        own = re.compile(inside.encode(), flags)
+    except re.error:  # it refers to another group
+        return
+    if name == "i" and re.match(r"[?*]|\{0*[,}]", after):
+        message, code = "is optional, so that a line may have no number", "group-optional"
+    elif _CONTEXT.search(inside):
+        return
+    elif own.fullmatch(b"") is not None:
+        message, code = "matches the empty text, which is no number", "group-no-number"
+    elif not any(own.fullmatch(number) for number in _NUMBERS):
+        message, code = "matches no number", "group-no-number"
+    else:
+        return
+    raise KeyFaultError(f"group '{name}' {message}", "iteration", hint=PATTERN_HINT, code=code, value=pattern)
+
+
+def _group_of(pattern: str, name: str) -> tuple[str, str]:
+    """The pattern within the group ``name`` of ``pattern``, and the rest of it behind the group."""
+    rest = pattern.partition(f"(?P<{name}>")[2]
+    depth, at, in_set = 1, 0, False
+    while at < len(rest):
+        char = rest[at]
+        if char == "\\":
+            at += 1
+        elif in_set:
+            in_set = char != "]"
+        elif char == "[":
+            in_set = True
+            at += len(re.match(r"\^?\]?", rest[at + 1 :])[0])  # type: ignore[index] # matches the empty text
+        else:
+            depth += {"(": 1, ")": -1}.get(char, 0)
+            if not depth:
+                return rest[:at], rest[at + 1 :]
+        at += 1
+    return rest, ""
 
 
 def check_keys(keys: Mapping[str, str], units: Mapping[str, float]) -> None:

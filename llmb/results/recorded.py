@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.errors import LlmbError
 from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME, ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import PatternError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
@@ -126,7 +126,10 @@ def result_of_log(
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
     spec = reader.spec
     kinds = known_types() if types is None else types
-    samples, unreadable = _read(path, spec)
+    try:
+        samples, unreadable = _read(path, spec)
+    except PatternError as error:  # this log alone
+        samples, unreadable = Samples(), error.message
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable)
@@ -288,10 +291,10 @@ def _status_of_log(path: Path, samples: Samples, metrics: Metrics) -> tuple[str,
 
 
 def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
-    """The samples of a log, and why it cannot be read where it cannot. Raises SlowPatternError."""
+    """The samples of a log, and why it cannot be read where it cannot. Raises PatternError."""
     try:
         return read_log(path, spec), ""
-    except SlowPatternError:
+    except PatternError:
         raise
     except LlmbError as error:
         return Samples(), error.message

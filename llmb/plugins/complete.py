@@ -45,7 +45,7 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
 
 def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:
     """The memory in GB that one GPU must have by the workload's row for ``job``."""
-    from llmb.planning.configure import find_row
+    from llmb.planning.find_row import find_row
 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong) if size is not None else None

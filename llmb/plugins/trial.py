@@ -12,11 +12,11 @@ from llmb.plugins.checkup import jobs_of
 from llmb.plugins.loaded import Plugins
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
-from llmb.results.recorded import result_of_log
+from llmb.results.log_result import result_of_log
 from llmb.results.result import Metrics, Result
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.stats.window import Window
 from llmb.system.process import ProcessId
 from llmb.text import yamlfile
 from llmb.text.names import suggest

@@ -14,6 +14,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.log_settings import with_settings
 from llmb.cli.reading import own_flops, reader_for, result_of
 from llmb.cli.results import judged, print_report
 from llmb.errors import LlmbError, UsageError
@@ -45,6 +46,7 @@ _OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype"
 @click.option("--dtype", metavar="D", help="Dtype of logs without a record.")
 @click.option("--scale", type=_COUNT, metavar="N", help="Number of GPUs of logs without a record.")
 @click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of logs without a record.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
 @options.format_or_junit_option
 @pass_context
@@ -59,6 +61,7 @@ def command(
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
+    settings: tuple[str, ...],
     full_names: bool,
     fmt: str,
 ) -> int:
@@ -69,6 +72,7 @@ def command(
     the plugin of that workload says how its logs are read.
     """
     given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
+    given = with_settings(context, given, settings)
     logs = paths or (Path("experiments"),)
     return print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
 
@@ -121,10 +125,11 @@ def print_logs(
         results = _results(context, logs, chosen, given)
     results = [_without_copy(result, Path(folder)) for result in results]
     # Print what the options override, each difference once.
-    found = Counter(one for result in results for one in result.identity.overridden if one.setting in _OPTION_OF)
+    found = Counter(one for result in results for one in result.identity.overridden)
     for one, count in found.items():
         which = "1 log" if count == 1 else f"{count} logs"
-        say(f"note: {_OPTION_OF[one.setting]} sets {one.setting} {one.given} for {which}, overriding {one.logged}")
+        option = _OPTION_OF.get(one.setting, "--set")
+        say(f"note: {option} sets {one.setting} {one.given} for {which}, overriding {one.logged}")
     code = print_report(judged(context, results, reference), fmt, full_names=full_names)
     for error in unreadable:
         say(f"warning: cannot read {error.filename}, so its logs are skipped: {error.strerror}")

@@ -2,9 +2,11 @@
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
 import fcntl
+import functools
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -24,6 +26,8 @@ from hypothesis import settings
 from llmb.builtin import builtin_plugins
 from llmb.cli import app
 from llmb.plugins.loader import load_plugins
+from llmb.text import yamlfile
+from llmb.workload import spec
 from llmb.workload.spec import Workload
 
 # The duration of an example depends on the load of the machine.
@@ -33,11 +37,42 @@ settings.load_profile("llmb")
 _TESTS = Path(__file__).resolve().parent
 _ROOT = _TESTS.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
+_PROJECT = f"{_ROOT}{os.sep}"
 _ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be in the user's home
 
 # In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_parse, _read_workload = yamlfile._parse, spec.read_workload
+
+
+@functools.lru_cache(maxsize=64)
+def _pickled(text: str, name: str, strict: bool) -> bytes:
+    return pickle.dumps(_parse(text, name, strict))
+
+
+@functools.lru_cache(maxsize=64)
+def _workload(path: Path, changed: int) -> Workload:
+    return _read_workload(path)
+
+
+def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
+    """The document of a file of this project, unpickled afresh: no test sees what another did to it."""
+    if not name.startswith(_PROJECT):
+        return _parse(text, name, strict)
+    document: yamlfile.Document = pickle.loads(_pickled(text, name, strict))
+    return document
+
+
+def _read_once(path: str | Path) -> Workload:
+    """The workload, a frozen value, of a file of this project."""
+    path = Path(path)
+    return _workload(path, path.stat().st_mtime_ns) if str(path).startswith(_PROJECT) else _read_workload(path)
+
+
+# Hundreds of tests run a command within this process, and each command reads the tables of every workload.
+yamlfile._parse, spec.read_workload = _parse_once, _read_once
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)
@@ -151,12 +186,18 @@ def no_leaked_environment() -> Iterator[None]:
         pytest.fail(f"the test left environment variables changed: {', '.join(sorted(changed))}")
 
 
+@pytest.fixture(scope="session")
+def new_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders beside each other: pytest reads the whole parent folder for the next number of a name."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def home(
-    no_leaked_environment: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def home(no_leaked_environment: None, new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home folder, without any variable that llmb reads: no test sees the user's files."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(new_homes)
+    folder.mkdir(mode=0o700)
     for name in [*os.environ]:
         if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in ("STAGE_PATH", "COLUMNS"):
             monkeypatch.delenv(name)

@@ -8,7 +8,7 @@ from llmb.planning import rules
 from llmb.planning.framework import bridge_dtypes
 from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.text.names import nearest, suggest, with_list_command
-from llmb.workload.bridge import NEMO
+from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.gpus import gpus_in_words, known_types
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size
@@ -26,7 +26,11 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
 
 
 def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, list[str]]:
-    """The row that applies, and a warning about an unusual scale. Raises UsageError."""
+    """The row that applies, and a warning about an unusual scale. Raises UsageError.
+
+    With Megatron-Bridge every scale is allowed: NVIDIA's launch scripts take any GPU count, keep the settings and
+    change the batch in proportion (set_post_overrides); whether it divides is checked later.
+    """
     size, gpu, strong = spec.own_size, limits.gpu_type, bool(spec.switches.strong_scaling)
     dtypes = size.dtypes(limits.rows)
     if not dtypes:
@@ -47,7 +51,12 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
         same = len({tuple(one) for one in tested.values()}) == 1 or not is_known
         where, named = f"{spec.label}{'' if same else f' {spec.dtype}'} on {gpu}", ", ".join(map(str, counts))
         message = f"{where} has no scale {spec.scale}"
-        if spec.scale > counts[-1] and not size.exact_scales:
+        if spec.framework == BRIDGE and not size.exact_scales:
+            warnings.append(
+                f"{where}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
+                f"{spec.scale} has the settings of {_settings_of(spec.scale, counts)}, untested"
+            )
+        elif spec.scale > counts[-1] and not size.exact_scales:
             warnings.append(f"{where}: scale {spec.scale} is untested, above the tested {named}")
         elif force:
             warnings.append(f"{message}: tested are {named}; --force allows it")
@@ -63,6 +72,11 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
+
+
+def _settings_of(scale: int, counts: Sequence[int]) -> int:
+    """The one of ``counts`` whose settings a job on ``scale`` GPUs has: the next lower, else the lowest."""
+    return max((count for count in counts if count <= scale), default=counts[0])
 
 
 def _like_hint(size: Size, limits: ClusterLimits) -> str:

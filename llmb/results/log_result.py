@@ -11,7 +11,9 @@ from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME
 from llmb.logs.lines import PatternError
 from llmb.logs.samples import Samples
-from llmb.results import facts, find, foreign, reason
+from llmb.results import facts, find, reason
+from llmb.results.checkpoints import checkpoints_of
+from llmb.results.describe_log import describe_log, overridden_by
 from llmb.results.description import NOTHING, Description
 from llmb.results.launcher_config import config_near, window_of
 from llmb.results.log_reader import LogReader
@@ -47,7 +49,7 @@ def result_of_log(
     the reason: it may be one of thousands.
     """
     if readers and workloads is not None:
-        named = foreign.describe_log(path, Samples(), workloads, given)
+        named = describe_log(path, Samples(), workloads, given)
         workload = workloads.get(named.workload or "")
         if workload is not None:
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
@@ -60,14 +62,14 @@ def result_of_log(
         return Result(identity=identity, status=UNKNOWN, reason=unreadable)
     found, overridden = given, tuple[Override, ...]()
     if workloads is not None:
-        found = foreign.describe_log(path, samples, workloads, given)
-        overridden = foreign.overridden(given, foreign.describe_log(path, samples, workloads))
+        found = describe_log(path, samples, workloads, given)
+        overridden = overridden_by(given, describe_log(path, samples, workloads))
     if found.workload is not None and found.model is not None:
         found = replace(found, flops=flops(found.workload, found.model))
     configuration, samples = found.configuration(), with_times(samples, found)
     reader = _without_hybrid_tflops(reader, samples, found)
     metrics = _metrics(path, samples, reader, found, window, known_types() if types is None else types)
-    checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
         identity=replace(identity, configuration=configuration, missing=found.missing(), overridden=overridden),

@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llmb.failures import Cause
+from llmb.results.checkpoints import Checkpoints
 from llmb.results.deviations import VerdictCause
-from llmb.results.facts import Checkpoints, LogFacts
+from llmb.results.facts import LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
 from llmb.stats.metrics import (
@@ -243,7 +244,8 @@ class Verdict:
     configuration: all ``repeats`` together have the ratio ``pooled_ratio``, within ``ratio_interval`` (95 %; None for
     one run). ``causes``: what may explain it; ``reason`` begins with them. ``same_window``: whether the reference was
     taken over the same iterations. ``mfu_reference_convention``: the run's MFU by the formula
-    ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one.
+    ``reference_flops_convention`` and the peak of the reference's printed MFU, None without one. ``differences``: from
+    other runs that are the reference, in settings and in where both ran.
     """
 
     word: str | None = None
@@ -257,6 +259,7 @@ class Verdict:
     same_window: bool | None = None
     mfu_reference_convention: float | None = None
     reference_flops_convention: str | None = None
+    differences: tuple[str, ...] = ()
 
     @property
     def bare_reason(self) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from llmb.failures import root_cause
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
+from llmb.results.checkpoints import checkpoints_of
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader
 from llmb.results.metrics_of import metrics_of, read_samples
@@ -57,7 +58,7 @@ def result_of_run(
         nodes=job.nodes,
         profiled="" if job.profile else find.profiled_beside(path),
     )
-    checkpoints = facts.checkpoints_of(
+    checkpoints = checkpoints_of(
         samples.checkpoints,
         path.parent if record.origin is None else path.resolve().parent,
         save=bool(job.switches.save_checkpoint),

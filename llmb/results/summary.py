@@ -16,7 +16,8 @@ from typing import Any, Literal
 from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
-from llmb.results.facts import Checkpoints, LogFacts
+from llmb.results.checkpoints import Checkpoints
+from llmb.results.facts import LogFacts
 from llmb.results.find import logs_of
 from llmb.results.json_form import json_value
 from llmb.results.log_reader import LogReader

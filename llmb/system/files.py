@@ -43,6 +43,12 @@ def at_home(path: str) -> Path:
     return found
 
 
+def nearest_folder(folder: Path) -> Path:
+    """``folder``, or the nearest folder above it that exists."""
+    absolute = expand(folder).absolute()
+    return next(path for path in (absolute, *absolute.parents) if path.is_dir())
+
+
 def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True) -> None:
     """Write ``text`` to ``path`` atomically, also if the machine crashes.
 

@@ -3,12 +3,23 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from llmb.results.facts import LogFacts
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
-from llmb.stats.metrics import STEP_TIME
+from llmb.results.result import (
+    CANCELLED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    UNKNOWN,
+    Configuration,
+    Reference,
+    Result,
+    Verdict,
+)
+from llmb.stats.metrics import LOWER, STEP_TIME
 from llmb.stats.window import Window
 from llmb.text import typed
 from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid
@@ -96,6 +107,47 @@ def with_measured(ours: Sequence[Result], theirs: Sequence[Result], name: str) -
     others = [pool for pool in _pools(theirs) if measures(pool[0])]
     without = [[result] for result in theirs if not measures(result)]
     return [_against(pool, others, without, name) for pool in _pools(ours)]
+
+
+def judged_against(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> list[Result]:
+    """``ours`` in their order, each with the verdict on its row of ``with_measured``.
+
+    What differs in its settings and in where both ran is part of the verdict. A run without a valid measurement has the
+    verdict that it has without a reference, or none.
+    """
+    found: dict[int, Result] = {}
+    for pool, row in zip(_pools(ours), with_measured(ours, theirs, name), strict=True):
+        for result in pool:
+            found[id(result)] = replace(result, verdict=_verdict_of(result, row))
+    return [found[id(result)] for result in ours]
+
+
+def _verdict_of(result: Result, row: Comparison) -> Verdict:
+    reference = row.reference
+    own = None if reference is None else result.metrics.measured.get(reference.metric)
+    ratio = None
+    if row.ratio is not None and reference is not None and own is not None:
+        ratio = reference.value / own.mean if own.better == LOWER else own.mean / reference.value
+    return Verdict(
+        word=row.verdict,
+        reason=row.verdict_reason if row.verdict is not None else None,
+        reference=reference,
+        ratio=ratio,
+        repeats=row.repeats,
+        pooled_ratio=row.ratio,
+        ratio_interval=row.ratio_interval,
+        same_window=row.same_window,
+        differences=row.differences,
+    )
+
+
+def without(ours: Sequence[Result], accepted: Iterable[Result]) -> list[Result]:
+    """Those of ``ours`` that are not among the ``accepted`` ones; all of them where nothing else is left.
+
+    A run of a baseline is not compared with itself.
+    """
+    known = {result.identity.run for result in accepted if result.identity.run is not None}
+    return [result for result in ours if result.identity.run not in known] or list(ours)
 
 
 def measures(result: Result) -> bool:
@@ -257,7 +309,12 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
         value=reached.mean,
         unit=metric.unit,
     )
+    notes = [judgement.reason]
+    if (len(pool) == 1) != (len(other) == 1):
+        notes.append("the interval has the spread of the repeats alone, not that of the single run")
     same = first.metrics.window == theirs.metrics.window
+    if not same:
+        notes.append("the windows of the two differ")
     configurations = first.identity.configuration, theirs.identity.configuration
     changed = (*differences(*configurations), *_differing_facts(first.log, theirs.log))
     return _row(
@@ -269,5 +326,5 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
         same_window=same,
         differences=changed,
         verdict=judgement.verdict,
-        verdict_reason=judgement.reason + ("" if same else "; the windows of the two differ"),
+        verdict_reason="; ".join(notes),
     )

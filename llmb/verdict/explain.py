@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmb.results.facts import in_words
+from llmb.results.checkpoints import in_words
 from llmb.results.result import Metrics, Result
 from llmb.results.table import tflops as in_digits
 from llmb.runs.job import Job, Training

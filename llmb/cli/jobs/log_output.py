@@ -14,7 +14,8 @@ from llmb.cli.context import Context, say
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes
 from llmb.runs.record import RunRecord
-from llmb.submission.follow import poll
+from llmb.runs.state import LOST, JobState
+from llmb.submission.follow import last_seen, poll
 from llmb.system import console
 
 
@@ -44,20 +45,28 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
     """Print the log of one run. Raises UsageError for an attempt that it does not have."""
     found = context.runs((name,))[0]
     of, last = _attempt_of(found, choice.attempt), choice.attempt in (None, found.attempt)
-    cluster, path = context.need_cluster(), _path(of, choice)
+    path = _path(of, choice)
     start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
 
     def ended() -> bool:
-        return not (choice.follows and last) or poll(cluster, [found])[found.id].is_end
+        return not (choice.follows and last) or _state(context, found).is_end
 
     if tail(path, sys.stdout, ended=ended, start=start):
         return
     if not last:
         say(f"attempt {of.attempt} of {found.id} has no log")
         return
-    state = poll(cluster, [found])[found.id]
+    state = _state(context, found)
     nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
     say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
+
+
+def _state(context: Context, run: RunRecord) -> JobState:
+    """The state of a run; of one in an archive, which may still run elsewhere, the last that was seen is its end."""
+    if context.archive is None:
+        return poll(context.need_cluster(), [run])[run.id]
+    seen = last_seen(run)
+    return seen if seen.is_end else replace(seen, state=LOST, reason="it had not ended when it was archived")
 
 
 def _attempt_of(run: RunRecord, attempt: int | None) -> RunRecord:

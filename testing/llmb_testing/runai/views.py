@@ -138,6 +138,24 @@ def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
     return {**usual, **own}
 
 
+def pods(workload: Workload) -> list[dict[str, Any]]:
+    """The pods of a workload, each on a node of its own."""
+    codes = workload.pods.codes() if workload.pods is not None else []
+    return [
+        {
+            "name": f"{workload.name}-{number}",
+            "id": f"{workload.id}-{number}",
+            "workloadId": workload.id,
+            "clusterId": workload.project.cluster,
+            "projectId": workload.project.id,
+            "createdAt": workload.created,
+            "nodeName": f"node-{number + 1}",
+            "k8sPhase": "Running" if code is None else "Succeeded" if code == 0 else "Failed",
+        }
+        for number, code in enumerate(codes)
+    ]
+
+
 def cluster(one: Cluster) -> dict[str, Any]:
     """A cluster in a list."""
     return {"uuid": one.uuid, "name": one.name, "tenantId": _TENANT, "createdAt": now(), "version": "2.24.0"}

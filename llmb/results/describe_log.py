@@ -57,7 +57,7 @@ def describe_log(
     return _completed(found, workloads)
 
 
-def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
+def overridden_by(given: Description, logged: Description) -> tuple[Override, ...]:
     """What is ``given`` where the log itself says something else."""
     names = [own.name for own in fields(Description) if own.name not in ("parameters", "unsaid")]
     pairs = [(name, getattr(given, name), getattr(logged, name)) for name in names]

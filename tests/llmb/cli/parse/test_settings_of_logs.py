@@ -28,10 +28,11 @@ def rows(done: Any) -> list[dict[str, Any]]:
 
 def test_a_microbenchmark_has_the_parameters_of_its_case_and_a_verdict(log: Path, llmb_here: Run) -> None:
     """480 GB/s is published for 8 H100s and messages of 8G."""
-    done = llmb_here("parse", log, "--gpu-type", "h100", "--window", "0-19", "--format", "json")
+    done = llmb_here("parse", log, "--gpu-type", "h100", "--format", "json")
     (row,) = rows(done)
+    assert (row["window"], row["same_window"]) == ([4, 18], True)
     assert row["configuration"]["parameters"] == {"message_size": "8G"}
-    assert (row["verdict"], row["ratio"]) == ("PASS", pytest.approx(478.5 / 480))
+    assert (row["verdict"], row["ratio"]) == ("PASS", pytest.approx(478.5 / 480, abs=1e-3))
     assert row["not_said"] == []
 
 

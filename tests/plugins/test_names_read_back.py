@@ -11,7 +11,7 @@ from llmb.logs.samples import Samples
 from llmb.plugins.checkup import jobs_of
 from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
-from llmb.results.result import Configuration, configuration_of
+from llmb.results.configuration import Configuration, configuration_of
 from llmb.text import typed
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import known_types

@@ -69,6 +69,7 @@ def result_of(
         return kept.result_of(run)
     log = find.log_of(run)
     stamps = summary.stamps_of(run, log, state) if window is None else None
+    asked = reader
     try:
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
     except PatternError as error:
@@ -76,10 +77,12 @@ def result_of(
         reader, missing = LogReader(), error.message
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
     before = kept.log_reader if kept is not None else _earlier_reader(run)
-    if state.is_end and result.status != SUCCESS and before not in (None, reader):
+    if state.is_end and result.status != SUCCESS and before not in (None, reader, asked):
         assert before is not None
-        earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
-        if earlier.status == SUCCESS:
+        earlier = None
+        with suppress(PatternError):  # of an earlier version of the plugin
+            earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
+        if earlier is not None and earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
             return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
     nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import CODE as EXEMPLAR
@@ -50,18 +50,7 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
     Raises UsageError for an invalid setting.
     """
     document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"--set {setting} does not have the form KEY=VALUE",
-                hint="such as --set slurm.account=team",
-                code="setting-invalid",
-                key="--set",
-                value=setting,
-            )
-        option = f"--set {key.strip()}"
-        document = answers.with_layer(document, answers.nested(key.strip(), _value(value, option)), option)
+    document = answers.with_settings(document, settings)
     return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
@@ -73,18 +62,6 @@ def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
         document,
         data={key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)},
     )
-
-
-def _value(text: str, option: str) -> Any:
-    """``text`` as YAML, except numbers with a point, which are versions (2.10); an empty text is null."""
-    try:
-        value = yamlfile.parse(f"value: {text}", name=option).data["value"]
-    except InputFaults as error:
-        hint = "put it in quotes within the quotes: KEY='\"value\"'"
-        raise UsageError(
-            f"{option}: {text} is not valid YAML", hint=hint, code="setting-invalid", key=option, value=text
-        ) from error
-    return text.strip() if isinstance(value, float) else value
 
 
 def gather(

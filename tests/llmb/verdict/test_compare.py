@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from llmb.planning.estimate import alike, describe, estimate
+from llmb.results.configuration import Configuration
 from llmb.results.facts import LOSS_NAN, PROFILED, LogFacts
 from llmb.results.json_form import from_json
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.job import Job, Training
 from llmb.stats.window import Window
 from llmb.verdict.compare import Comparison, is_bad, judged_against, summary, with_measured, with_published

@@ -11,6 +11,7 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, judged
 from llmb.cli.sides import find_baseline, find_side, refuse_reference
+from llmb.config.locate import is_archive
 from llmb.errors import RUN_FAILED, UsageError
 from llmb.report.markdown import LEAST, cut, with_parameters
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
@@ -103,8 +104,9 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
     if published:
         return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference))
     if request.baseline is not None:
-        base = find_baseline(context, request.baseline, request.choice)
-        chosen = ours.results if request.ours is not None else compare.without(ours.results, base.results)
+        base = find_baseline(context, request.baseline, request.choice, request.ours)
+        is_all = request.ours is None or is_archive(request.ours)
+        chosen = compare.without(ours.results, base.results) if is_all else ours.results
         return base.called, compare.with_measured(chosen, base.results, base.called)
     theirs = find_side(context, request.theirs, request.choice)
     return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)

@@ -85,7 +85,8 @@ def _here(
 ) -> dict[tuple[str, str], dict[str, Any]] | None:
     """Whether each size of the workloads ``keys`` runs here, as data by key and size; None if that is unknown.
 
-    With ``framework`` and ``release`` as a job would ask for them. Prints why installed sizes (only ``size`` if given) cannot run, and the fix.
+    With ``framework`` and ``release`` as a job would ask for them. Prints why installed sizes (only ``size`` if given)
+    cannot run, and the fix.
     """
     from llmb.submission.runnable import NO_ROW, NOT_INSTALLED, runnable
 
@@ -94,7 +95,8 @@ def _here(
         config, _ = configuration.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
-    except LlmbError:  # other commands report it
+    except LlmbError as error:
+        say(f"warning: which of them run here is unknown\n{describe(error)}")
         return None
     most = _most_gpus(config)
     asked = (context.workloads[key] for key in keys)

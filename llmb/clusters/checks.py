@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+from llmb.runs.launch import ENVIRONMENT, PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
 from llmb.system import files, secrets
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SITE = "lib/python3*/site-packages"
 
 def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """Whether the Python environment of ``launch`` exists and has the packages that it needs."""
-    hint = f"llmb-install add {workload_of(launch, config)} --install {shlex.quote(str(config.llmb_install))} --yes"
+    hint = launch.fixes.get(ENVIRONMENT, install_command(launch, config))
     if launch.venv is None:
         if not any(one.is_python for one in launch.programs):
             return
@@ -166,6 +166,12 @@ def workload_of(launch: Launch, config: ClusterConfig) -> str:
     keys = [*config.workloads.config, *(config.workloads.installed or ())]
     named = (key for key in keys if launch.name.startswith(key))
     return launch.workload or max(named, key=len, default=launch.name)
+
+
+def install_command(launch: Launch, config: ClusterConfig) -> str:
+    """The command that installs the workload of ``launch`` as the recorded answers say."""
+    where = shlex.quote(str(config.llmb_install))
+    return f"llmb-install add {workload_of(launch, config)} --install {where} --yes"
 
 
 def _folder_faults(folder: Path, hint: str) -> Iterator[Fault]:

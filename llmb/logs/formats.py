@@ -70,9 +70,11 @@ class ParseSpec:
         return (self.needle, self.iteration, self.keys) == (_NEEDLE, _ITERATION, _KEYS)
 
 
-NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"
+NEMO1_NAME, NEMO2_NAME, MEGATRON_NAME, BRIDGE_NAME = "NeMo 1", "NeMo 2", "Megatron", "Megatron-Bridge"
+NEMOS = frozenset({NEMO1_NAME, NEMO2_NAME})
+MEGATRONS = frozenset({MEGATRON_NAME, BRIDGE_NAME})  # programs whose iterations have the same line
 TITAN_NAME, TRAINER_NAME = "torchtitan", "Hugging Face Trainer"
-MEANS = frozenset({MEGATRON_NAME, TITAN_NAME})  # programs whose line is the mean of the steps since the line before
+MEANS = MEGATRONS | {TITAN_NAME}  # programs whose line is the mean of the steps since the line before
 NEMO2 = ParseSpec()
 # A progress bar, `100/100 [07:57<00:00, reduced_train_loss=7.310, ...]`, numbered by completed steps.
 NEMO1 = ParseSpec(iteration=r"(?<!\d)(?P<i>\d{1,12})/(?P<last>\d{1,12}) \[", first_iteration=1, redrawn=True)
@@ -158,7 +160,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
 
 _KNOWN = (
     compile_spec(NEMO2, NEMO2_NAME),
-    compile_spec(NEMO1, "NeMo 1"),
+    compile_spec(NEMO1, NEMO1_NAME),
     replace(compile_spec(MEGATRON, MEGATRON_NAME), window_from=1),
     compile_spec(MAXTEXT, "MaxText"),
     replace(compile_spec(TITAN, TITAN_NAME), needle=needle(TITAN.needle, b"%"), window_from=1, thousands=True),

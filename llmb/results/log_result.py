@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.failures import Cause, root_cause
-from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.formats import MEGATRONS, NEMOS
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
 from llmb.results.checkpoints import checkpoints_of
@@ -19,6 +19,7 @@ from llmb.results.log_reader import LogReader
 from llmb.results.metrics_of import metrics_of, read_samples, with_times
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.stats.window import Window
+from llmb.workload.bridge import NEMO
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.workload.model import ModelShape
@@ -68,7 +69,13 @@ def result_of_log(
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
-        identity=replace(identity, configuration=configuration, missing=found.missing(), overridden=overridden),
+        identity=replace(
+            identity,
+            configuration=configuration,
+            missing=found.missing(),
+            overridden=overridden,
+            framework=None if found.untrained else found.framework or (NEMO if samples.framework in NEMOS else None),
+        ),
         status=status,
         reason=reason.of_log(status, samples, metrics, reader.spec, checkpoints, cause),
         cause=cause,
@@ -81,7 +88,7 @@ def result_of_log(
 def _without_hybrid_tflops(reader: LogReader, samples: Samples, found: Description) -> LogReader:
     """The reader, which takes no TFLOPS from NeMo 2 for a hybrid model."""
     is_hybrid = found.model is not None and found.model.pattern is not None
-    if not is_hybrid or samples.framework == MEGATRON_NAME or not reader.spec.tflops_valid:
+    if not is_hybrid or samples.framework in MEGATRONS or not reader.spec.tflops_valid:
         return reader
     return replace(reader, spec=replace(reader.spec, tflops_valid=False, tflops_note=_HYBRID_NOTE))
 

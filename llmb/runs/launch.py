@@ -125,10 +125,11 @@ class Launch:
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
     job's, ``gpu_type`` the cluster's name of the job's; llmb sets both. The pre-submission checks use ``packages`` that
     ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU; ``disk_gb`` that it
-    writes; ``fixes``, the fix for a missing secret or input, by its name. ``slurm_args`` are those of the command line,
-    kept for every attempt. ``vboost``: a Slurm cluster first raises the GPUs' vboost on each node;
-    ``container_writable``: whether ranks may write into the image's own folders, None where not set; llmb sets both,
-    and the job's mounts. ``changed_by``: the fields that plugins named in cluster_config.yaml changed, by plugin.
+    writes; ``fixes``, the fix for a missing secret, input or image, by its name, and at ENVIRONMENT for a missing
+    Python environment. ``slurm_args`` are those of the command line, kept for every attempt. ``vboost``: a Slurm
+    cluster first raises the GPUs' vboost on each node; ``container_writable``: whether ranks may write into the image's
+    own folders, None where not set; llmb sets both, and the job's mounts. ``changed_by``: the fields that plugins named
+    in cluster_config.yaml changed, by plugin.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Stamp:
         return f"{self.directory}/{name}" if self.attempt == 1 else self.place
 
 
+ENVIRONMENT = "environment"  # in the fixes of a launch
 PREVIEW_ID = "<id>"
 PREVIEW_TIMESTAMP = "<timestamp>"
 

@@ -125,10 +125,10 @@ def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> F
         launches = [launch_of(item, config) for item in items]
     except LlmbError as error:
         return as_fault(error)
-    return next(iter([*faults, *(fault for one in launches for fault in _faults_of(one, config))]), None)
+    return next(iter([*faults, *(fault for one in launches for fault in faults_here(one, config))]), None)
 
 
-def _faults_of(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
+def faults_here(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """What a launch lacks that this machine can see: its environment or image, memory of the GPUs, files, tokens."""
     yield from checks.faults_of_launch(launch, config)
     if not config.traits.uses_images:
@@ -136,7 +136,7 @@ def _faults_of(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     elif not config.traits.pulls_images:
         path = image_path(launch.image, config) if launch.image is not None else None
         if path is None or not path.exists():
-            hint = f"llmb-install add {checks.workload_of(launch, config)}"
+            hint = launch.fixes.get(launch.image or "", checks.install_command(launch, config))
             missing = f"the image {path} does not exist" if path is not None else "it has no image"
             yield Fault(message=missing, hint=hint, code="image-missing", value=str(path))
     if not config.traits.pulls_images:  # else the cluster has them

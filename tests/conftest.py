@@ -65,6 +65,7 @@ def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
     return document
 
 
+@functools.wraps(_read_workload)
 def _read_once(path: str | Path) -> Workload:
     """The workload, a frozen value, of a file of this project."""
     path = Path(path)

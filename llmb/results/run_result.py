@@ -80,6 +80,7 @@ def result_of_run(
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
+        unreadable=bool(unreadable),
     )
 
 

@@ -263,7 +263,7 @@ class Site:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     traits: ClusterTraits | None = None
-    plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    plugins: Mapping[str, Any] = field(default_factory=dict)
     own_settings: object = None
 
     @property
@@ -276,6 +276,8 @@ class Site:
 
     def own(self, kind: type[T]) -> T:
         """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
+        if self.own_settings is None:
+            raise TypeError(f"the plugin has no settings: add an llmb_settings that returns {kind.__name__}")
         if not isinstance(self.own_settings, kind):
             raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
         return self.own_settings

@@ -12,7 +12,8 @@ from llmb.cli.jobs.outcomes import outcome_data, outcomes
 from llmb.cli.results import states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
-from llmb.results.result import Result, configuration_of
+from llmb.results.configuration import configuration_of
+from llmb.results.result import Result
 from llmb.results.table import figure
 from llmb.runs import store
 from llmb.runs.nodes import nodes_of

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from llmb.errors import LlmbError
+from llmb.errors import PluginError
 from llmb.logs.formats import NO_KEYS, Format, Keys
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line, needle, strip_escapes
@@ -41,7 +41,7 @@ _RANK = re.compile(
 )
 
 
-class SlowPatternError(LlmbError):
+class SlowPatternError(PluginError):
     """A plugin's pattern takes too long for one line."""
 
 
@@ -218,9 +218,16 @@ def _find_parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
         with time_limit(PATTERN_SECONDS):
             return _parts(before, after, form)
     except OverdueError:
-        message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
-        hint = "report this to the maintainers of the plugin"
-        raise SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source) from None
+        slow = f"takes more than {PATTERN_SECONDS:g} s for one line"
+        raise SlowPatternError(
+            f"the pattern of plugin {form.source} {slow}",
+            reason=f"llmb_parse: the pattern {slow}",
+            hint="report it to the plugin's maintainers",
+            fix="let no part of the pattern match the same text in several ways, as (a+)+ does",
+            code="pattern-slow",
+            key="plugin",
+            value=form.source,
+        ) from None
 
 
 SUMMARY = needle("train_samples_per_second", b"'")

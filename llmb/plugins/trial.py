@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, author_fault
 from llmb.plugins.checkup import jobs_of
 from llmb.plugins.loaded import Plugins
 from llmb.results.description import Description
@@ -118,7 +118,7 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
     try:
         reader_for_log(workload, None, _NO_LOG, plugins)
     except LlmbError as error:
-        yield as_fault(error, plugins.offers[workload.key].source)
+        yield author_fault(error, plugins.offers[workload.key].source)
         return
     sample = workload.sample_log
     if sample is None or workload.file is None:
@@ -136,7 +136,7 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
     try:
         result = result_of_trial(workload, sample.size, log, plugins)
     except LlmbError as error:
-        yield _fault(place, error.message, error.hint, code=error.code, value=str(log))
+        yield author_fault(error, "" if isinstance(error, PluginError) else place)
         return
     if not result.metrics.has_figures:
         size = f" -w {workload.key}_{sample.size or workload.default_size}"

@@ -258,7 +258,7 @@ class Site:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     traits: ClusterTraits | None = None
-    plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    plugins: Mapping[str, Any] = field(default_factory=dict)
     own_settings: object = None
 
     @property

@@ -106,8 +106,8 @@ class Request:
 
 
 def print_comparison(context: Context, request: Request, fmt: str) -> int:
-    """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
-    against, rows = _compare(context, request)
+    """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 1 when a log is not read."""
+    against, rows, results = _compare(context, request)
     if fmt == "json":
         console.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
@@ -119,7 +119,10 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
             print_runs(table.columns(rows), table.rows_of(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
-    return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
+    unread = {one.identity.name for one in results if one.unreadable and not one.is_failure}
+    if any(compare.is_bad(row) and not (row.status == UNKNOWN and unread.issuperset(row.runs)) for row in rows):
+        return RUN_FAILED
+    return LlmbError.exit_code if unread else 0
 
 
 def _without(ours: Side, baseline: Side) -> Side:
@@ -129,8 +132,8 @@ def _without(ours: Side, baseline: Side) -> Side:
     return replace(ours, results=later) if later else ours
 
 
-def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]:
-    """The name of the other side, and the rows."""
+def _compare(context: Context, request: Request) -> tuple[str, list[Comparison], tuple[Result, ...]]:
+    """The name of the other side, the rows, and the results of both sides."""
     given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
     if len(given) > 1:
         message = f"{' and '.join(given)} cannot be combined"
@@ -144,14 +147,15 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
         raise UsageError(f"A cannot be '{PUBLISHED}'", hint=hint, code="side-published", key="A", value=PUBLISHED)
     ours = find_side(context, request.ours, request.choice)
     if published:
-        return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference))
+        return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference)), ours.results
     if request.baseline is not None:
         known = export.read_baseline(context.config.llmb_install, request.baseline)
         theirs = Side(name=f"baseline {request.baseline}", results=tuple(known))
         ours = ours if request.ours is not None else _without(ours, theirs)
     else:
         theirs = find_side(context, request.theirs, request.choice)
-    return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
+    rows = compare.with_measured(ours.results, theirs.results, theirs.name)
+    return theirs.name, rows, (*ours.results, *theirs.results)
 
 
 _NAMED = 6  # runs in a line
@@ -214,6 +218,7 @@ def omitted(results: Iterable[Result], points: Iterable[Point] = ()) -> list[str
         "failed: exit code 3": [one for one in results if one.status == FAILED],
         "cancelled: exit code 3": [one for one in results if one.status == CANCELLED],
         "unknown: exit code 3": [one for one in results if one.status == UNKNOWN and one.is_failure],
+        "not read: exit code 1": [one for one in results if one.unreadable and not one.is_failure],
         "invalid": [result for result in results if result.status == SUCCESS and why_invalid(result)],
         "not ended": [result for result in results if result.is_open],
         "only one scale with the same settings": alone if shown else [],

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, PluginError, author_fault
+from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
+from llmb.logs.reader import read_log
 from llmb.plugins.checkup import jobs_of
 from llmb.plugins.loaded import Plugins
+from llmb.plugins.sample_checks import check_complete
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.recorded import result_of_log
-from llmb.results.result import Metrics, Result
+from llmb.results.result import UNKNOWN, Metrics, Result
 from llmb.runs.record import RunRecord
 from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.system.guard import rejected
 from llmb.system.process import ProcessId
 from llmb.text import yamlfile
 from llmb.text.names import suggest
@@ -135,6 +138,9 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         return
     try:
         result = result_of_trial(workload, sample.size, log, plugins)
+        if result.status != UNKNOWN and (fault := _incomplete(workload, sample.size, log, plugins)):
+            yield fault
+            return
     except LlmbError as error:
         yield author_fault(error, "" if isinstance(error, PluginError) else place)
         return
@@ -144,6 +150,19 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         hint = meant or f"llmb-run plugins check --log {log}{size}"
         message = f"{result.metrics.headline} is not measured: {result.reason or result.status}"
         yield _fault(place, message, hint, code="headline-missing", value=result.metrics.headline)
+
+
+def _incomplete(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> Fault | None:
+    """The fault of the first value in the sample that is none; a log in which no step is found has another one."""
+    spec = reader_for_log(workload, size, log, plugins).spec
+    samples = read_log(log, spec)
+    if not samples.steps and spec.samples is None:
+        return None
+    try:
+        check_complete(samples, workload.metrics)
+    except KeyFaultError as error:
+        return author_fault(rejected(plugins.offers[workload.key].source, "llmb_parse", error))
+    return None
 
 
 def _fault(place: str, message: str, hint: str | None, *, code: str, value: str) -> Fault:

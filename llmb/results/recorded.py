@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.errors import LlmbError
 from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRON_NAME, ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import SlowPatternError, UnitMismatchError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, foreign, reason, result as status_of
@@ -97,6 +97,7 @@ def result_of_run(
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
+        unreadable=bool(unreadable),
     )
 
 
@@ -129,7 +130,7 @@ def result_of_log(
     samples, unreadable = _read(path, spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
-        return Result(identity=identity, status=UNKNOWN, reason=unreadable)
+        return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     found = given if workloads is None else foreign.describe_log(path, samples, workloads, given)
     if found.workload is not None and found.model is not None:
         found = replace(found, flops=flops(found.workload, found.model))
@@ -293,6 +294,8 @@ def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
         return read_log(path, spec), ""
     except SlowPatternError:
         raise
+    except UnitMismatchError as error:
+        return Samples(), f"{error.message}; {error.hint}"
     except LlmbError as error:
         return Samples(), error.message
 

@@ -269,7 +269,7 @@ class Result:
 
     ``status``: one of STATUSES; Unknown where the run is lost, or its log or record cannot be read, as ``reason`` says.
     ``state``: its scheduler's last state; ``cause``: why it failed; ``log``: what its log says besides the steps;
-    ``checkpoints``: what was saved and loaded.
+    ``checkpoints``: what was saved and loaded. ``unreadable``: its log exists, and llmb or its plugin cannot read it.
     """
 
     identity: Identity
@@ -281,6 +281,7 @@ class Result:
     checkpoints: Checkpoints | None = None
     metrics: Metrics = Metrics()
     verdict: Verdict = Verdict()
+    unreadable: bool = False
 
     @property
     def is_open(self) -> bool:

@@ -194,11 +194,23 @@ def _keys_of(reader: LogReader, headline: str) -> list[bytes]:
     return [key.encode() for key in keys.split("|") if key]
 
 
+def _without_numbers(content: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """The content with nan for each value that the pattern finds."""
+
+    def nan(match: re.Match[bytes]) -> bytes:
+        start, end = (place - match.start() for place in match.span("value"))
+        return match[0][:start] + b"nan" + match[0][end:]
+
+    return pattern.sub(nan, content)
+
+
 def _with_nan(content: bytes, reader: LogReader, headline: str) -> bytes | None:
     """The log with nan for each number of the headline metric; None where its place in a line is not known."""
     spec = reader.spec
     if spec.samples is not None:
         return None
+    if headline in spec.patterns:
+        return _without_numbers(content, re.compile(spec.patterns[headline].encode()))
     for key in _keys_of(reader, headline):
         pattern = rb"(" + re.escape(key) + rb"\s*[:=]\s*)" + _NUMBER
         damaged, count = re.subn(pattern, rb"\g<1>nan", content)

@@ -94,6 +94,8 @@ def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple
         )
     except LlmbError:  # other commands report it
         return None
+    if config.kind is None:
+        return None
     most = _most_gpus(config)
     found = list(runnable((context.workloads[key] for key in keys), context.plugins, config, most))
     notes: dict[tuple[str, str | None], list[str]] = {}

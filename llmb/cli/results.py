@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context, say
+from llmb.cli.context import Context, completed, pass_context, say
 from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.peers import kept_results
 from llmb.cli.reading import peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
-from llmb.errors import RUN_FAILED, LlmbError
+from llmb.errors import RUN_FAILED, LlmbError, as_fault
 from llmb.report.markdown import digest
 from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
@@ -164,13 +164,21 @@ def workload_test(
 
 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """The current state of each run by its id, or the last known one where the cluster does not answer."""
-    if context.cluster is None:
+    """The current state of each run by its id, or the last known one where the cluster does not answer.
+
+    Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
+    """
+    if context.is_archive:
         return {run.id: last_seen(run) for run in runs}
-    states, trouble = look(context.cluster, runs)
-    if trouble is not None:
-        hint = f" ({trouble.hint})" if trouble.hint else ""
-        say(f"note: these are the last known states: {trouble.message}{hint}")
+    try:
+        states, trouble = look(context.need_cluster(), runs)
+    except LlmbError as error:
+        states, trouble = {run.id: last_seen(run) for run in runs}, error
+    if trouble is not None and not all(state.is_final for state in states.values()):
+        fault = next(iter(getattr(trouble, "faults", ())), as_fault(trouble))
+        is_warned = trouble.code == "cluster-type-unknown" and context.plugins.skipped("llmb_clusters")
+        hint = f" ({fault.hint})" if fault.hint and not is_warned else ""
+        console.warn_once(completed(f"these are the last known states: {fault}{hint}"), kind="note")
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"

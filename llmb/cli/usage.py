@@ -8,17 +8,25 @@ import click
 from llmb.errors import LlmbError, UsageError
 from llmb.text.names import nearest
 
+_SAME = 0.75  # likeness from which on a command is taken for another one, although a plugin that may have it is skipped
 
-def as_error(error: click.ClickException, arguments: Sequence[str] = ()) -> LlmbError:
+
+def as_error(
+    error: click.ClickException, arguments: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()
+) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
     ``arguments``: of the command line. The hint for a command or an option of NVIDIA's programs has them in our words.
+    ``skipped``: commands of plugins that are skipped, and why; an empty name where it may be any.
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     found = _usage_error(error)
     if (hint := _foreign(error, arguments)) is not None:
         found.hint = hint
+        return found
+    if isinstance(error, click.NoSuchCommand) and (reasons := _skipped_command(error, skipped)):
+        found.hint = "; ".join(reasons)
         return found
     more = f"{error.ctx.command_path} --help" if error.ctx is not None else None
     found.hint = "  ".join(filter(None, (found.hint, more))) or None
@@ -77,6 +85,18 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
         return _meant(error.possibilities)
     close = nearest(error.command_name, error.ctx.command.list_commands(error.ctx))
     return _meant([close] if close else None)
+
+
+def _skipped_command(error: click.NoSuchCommand, skipped: Sequence[tuple[str, str]]) -> list[str]:
+    """Why the command may be missing: its plugin is skipped; a command with nearly the same name comes first."""
+    context = error.ctx
+    if context is None or context.parent is not None or not isinstance(context.command, click.Group):
+        return []
+    if own := [why for name, why in skipped if name == error.command_name]:
+        return own
+    close = nearest(error.command_name, context.command.list_commands(context), likeness=_SAME)
+    of_any = [why for name, why in skipped if not name]
+    return [*filter(None, [_meant([close] if close else None)]), *of_any] if of_any else []
 
 
 def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:

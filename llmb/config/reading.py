@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a configuration with the section of its cluster type, which may be a plugin's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,6 +16,14 @@ from llmb.workload.gpus import GpuTypes, known_types
 
 ClusterTypes = Mapping[str, ClusterType]
 KEY = "cluster_type"
+
+
+class OfferedTypes(dict[str, ClusterType]):
+    """Cluster types by name. ``skipped``: the type, empty where it may be any, and what failed, naming the plugin."""
+
+    def __init__(self, types: ClusterTypes, skipped: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(types)
+        self.skipped = tuple(skipped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +44,20 @@ def kind_in(data: Any, types: Callable[[], ClusterTypes]) -> ClusterType | None:
 
 
 def read_config(
-    document: Document, *, types: GpuTypes | None = None, cluster_types: Callable[[], ClusterTypes] = own_types
+    document: Document,
+    *,
+    types: GpuTypes | None = None,
+    cluster_types: Callable[[], ClusterTypes] = own_types,
+    any_type: bool = False,
 ) -> ClusterConfig:
     """The configuration in ``document``, without the layers above it.
 
     ``types``: every known GPU type; ``cluster_types``: every known cluster type, called for one that is not llmb's own.
-    Raises InputFaults with every fault at file and line. A cluster type that no plugin offers is no fault by itself.
+    ``any_type``: read it without the section of a type that no plugin offers here. Raises InputFaults with every fault
+    at file and line. A cluster type that no plugin offers is no fault by itself.
     """
     kind = kind_in(document.data, cluster_types)
-    section = read_section(document, kind)
+    section = read_section(_without_unknown(document) if any_type and kind is None else document, kind)
     try:
         known = known_types() if types is None else types
         config = typed.read(ClusterConfig, section.rest, types=known, kind=kind, own_section=section.value)
@@ -59,13 +72,31 @@ def read_config(
     return config
 
 
+def _without_unknown(document: Document) -> Document:
+    """``document`` without mappings under unknown keys: one may be the section of a type that is not known here."""
+    if not isinstance(document.data, dict):
+        return document
+    own = {field.name for field in fields(ClusterConfig)}
+    kept = {key: value for key, value in document.data.items() if key in own or not isinstance(value, dict)}
+    return replace(document, data=kept)
+
+
 def unknown_type(document: Document, name: str, types: ClusterTypes) -> Fault:
     """The fault of a cluster type that neither llmb nor a plugin offers."""
     known = [*dict.fromkeys([*reversed([*own_types()]), *types])]
     place, message = document.place((KEY,)), f"{KEY} '{name}' is not known"
-    close = nearest(name, known)
-    hint = f"did you mean '{close}'?" if close else f"one of {', '.join(known)}; or install the plugin that offers it"
+    hint = hint_for_type(name, types) or f"one of {', '.join(known)}; or install the plugin that offers it"
     return Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=KEY, value=name)
+
+
+def hint_for_type(name: str, types: ClusterTypes) -> str | None:
+    """The fix for an unknown cluster type: its plugin failed, or the nearest name; None where nothing is known."""
+    skipped = types.skipped if isinstance(types, OfferedTypes) else ()
+    if own := [text for type_, text in skipped if type_ == name]:
+        return "; ".join(own)
+    close = nearest(name, [*dict.fromkeys([*own_types(), *types])])
+    found = [f"did you mean '{close}'?"] if close else []
+    return "; ".join([*found, *(text for type_, text in skipped if not type_)]) or None
 
 
 def read_section(document: Document, kind: ClusterType | None, *, asks: bool = False) -> SectionRead:

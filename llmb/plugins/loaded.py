@@ -14,8 +14,8 @@ from llmb import api
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
-from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
-from llmb.system.guard import is_from, rejected
+from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, why_lost, without_conflicts
+from llmb.system.guard import guarded, is_from, rejected
 from llmb.text.names import squash_workload
 
 if TYPE_CHECKING:
@@ -54,8 +54,26 @@ class Plugins:
         return [claim.item for claim in self._held("llmb_commands")]
 
     def cluster_types(self) -> dict[str, api.ClusterType]:
-        """Every cluster type by its name; a plugin's one knows its plugin."""
-        return {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        """Every cluster type by its name, and what is skipped; a plugin's one knows its plugin."""
+        from llmb.config.reading import OfferedTypes
+
+        types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        return OfferedTypes(types, self.skipped("llmb_clusters"))
+
+    def skipped(self, hook: str) -> list[tuple[str, str]]:
+        """What plugins would add by ``hook`` and is skipped: its name, empty where it may be any, and why."""
+        kind = _KINDS[hook]
+        of_any = [one for one in self.problems if one.part == f"{kind}s" or self._is_skipped(one)]
+        by_part: dict[str, list[Problem]] = {}
+        for problem in self.problems:
+            if problem.part.startswith(f"{kind} '"):
+                by_part.setdefault(problem.part, []).append(problem)
+        named = [(part.removeprefix(f"{kind} '")[:-1], why_lost(part, own)) for part, own in by_part.items()]
+        return [*named, *(("", str(problem)) for problem in of_any)]
+
+    def _is_skipped(self, problem: Problem) -> bool:
+        """Whether all of a plugin is skipped."""
+        return not problem.part and problem.source not in self.sources
 
     def source_of_cluster(self, name: str) -> str:
         """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""
@@ -243,17 +261,33 @@ class Plugins:
             return []
         try:
             answer = self.calls.call(source, hook, implementation)
-            given: list[Any] = list(answer) if isinstance(answer, (list, tuple)) else [None]
-            if not all(isinstance(getattr(item, "name", None), str) for item in given):
+            if not isinstance(answer, (list, tuple)):
                 raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
-            if hook == "llmb_clusters":
-                from llmb.plugins.cluster_checks import with_source
-
-                given = self.calls.call(source, hook, lambda: [with_source(item, source) for item in given])
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
             return []
-        return [Claim(source=source, name=item.name, form=item.name, item=item) for item in given]
+        return [claim for item in answer if (claim := self._claim(source, hook, item)) is not None]
+
+    def _claim(self, source: str, hook: str, item: Any) -> Claim[Any] | None:
+        """The claim of one item of what a hook returns; None where it cannot be used, which costs that item alone."""
+        kind, part = _KINDS[hook], f"a {_KINDS[hook]}"
+        try:
+            if not isinstance(getattr(item, "name", None), str):
+                raise self.calls.wrong(source, hook, item, f"a {kind}")
+            part = f"{kind} '{item.name}'"
+            if hook == "llmb_clusters":
+                from llmb.plugins.cluster_checks import with_source
+
+                with guarded(source, hook, owner=self.calls.owner(source)):
+                    item = with_source(item, source)
+            else:
+                import click
+
+                self.calls.require(source, hook, item, (click.Command,))
+        except LlmbError as error:
+            self._refuse(replace(problem_of_error(source, error), part=part))
+            return None
+        return Claim(source=source, name=item.name, form=item.name, item=item)
 
     def _is_own(self, source: str) -> bool:
         return source not in self.calls.found or self.calls.found[source].is_own

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TextIO
 
 from llmb.cli.context import Context, say
+from llmb.cli.results import states_of
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes
 from llmb.runs.record import RunRecord
-from llmb.submission.follow import poll
+from llmb.submission.follow import last_seen, poll
 from llmb.system import console
 
 
@@ -44,18 +45,19 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
     """Print the log of one run. Raises UsageError for an attempt that it does not have."""
     found = context.runs((name,))[0]
     of, last = _attempt_of(found, choice.attempt), choice.attempt in (None, found.attempt)
-    cluster, path = context.need_cluster(), _path(of, choice)
+    path, follows = _path(of, choice), choice.follows and last
     start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
+    cluster = context.need_cluster() if follows and not last_seen(found).is_final else None
 
     def ended() -> bool:
-        return not (choice.follows and last) or poll(cluster, [found])[found.id].is_end
+        return cluster is None or poll(cluster, [found])[found.id].is_end
 
     if tail(path, sys.stdout, ended=ended, start=start):
         return
     if not last:
         say(f"attempt {of.attempt} of {found.id} has no log")
         return
-    state = poll(cluster, [found])[found.id]
+    state = states_of(context, [found])[found.id]
     nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
     say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
 

@@ -44,6 +44,7 @@ SLURM = ClusterType(
     label="Slurm",
     schema=SlurmConfig,
     traits=_slurm,
+    writes_defaults=True,
 )
 
 

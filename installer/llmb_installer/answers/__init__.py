@@ -3,10 +3,10 @@
 
 from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.read import (
-    foreign_section,
     lean,
     read_answers,
     require_valid,
+    sections_of,
     to_yaml,
     unusable_in,
     without_nulls,
@@ -34,7 +34,6 @@ __all__ = [
     "Interpreter",
     "Version",
     "Versions",
-    "foreign_section",
     "given",
     "joined",
     "lean",
@@ -42,6 +41,7 @@ __all__ = [
     "nested",
     "read_answers",
     "require_valid",
+    "sections_of",
     "to_yaml",
     "unusable_in",
     "value_at",

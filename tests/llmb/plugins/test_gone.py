@@ -26,7 +26,7 @@ CREATES = (
     + '\ndef create(config):\n    raise OSError("no network")\n\n@hookimpl\ndef llmb_clusters():\n'
     + '    return [ClusterType(name="mine", create=create)]\n'
 )
-READING = (
+READING: tuple[tuple[str, ...], ...] = (
     ("results",),
     ("results", "--format", "json"),
     ("compare", "a1", "--scaling"),
@@ -38,7 +38,7 @@ READING = (
     ("explain", "a1"),
     ("list",),
 )
-REFUSED = (
+REFUSED: tuple[tuple[str, ...], ...] = (
     ("single", "-w", "nemotron4_15b", "--scale", "16", "--dry-run"),
     ("submit-all", "--max-scale", "16", "--dry-run"),
     ("jobs", "cancel", "a1"),

@@ -97,7 +97,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
         from llmb.cli.usage import as_error
 
         given = sys.argv[1:] if args is None else args
-        console.echo(describe(as_error(error, given, plugins.skipped("llmb_commands"))), err=True)
+        console.echo(describe(as_error(error, given, plugins.skipped_commands)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)

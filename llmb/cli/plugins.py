@@ -33,7 +33,7 @@ from llmb.text.tables import Column, escape
 @click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @click.pass_context
 def group(click_context: click.Context, fmt: str | None) -> None:
-    """List, check and create plugins (default: list)."""
+    """List, check and create plugins."""
     command = click_context.invoked_subcommand
     if command is None:
         click_context.invoke(list_, fmt=fmt or "table")

@@ -14,7 +14,7 @@ from llmb.cli.output import print_rows, print_runs
 from llmb.cli.peers import kept_results
 from llmb.cli.reading import peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
-from llmb.errors import RUN_FAILED, LlmbError, as_fault
+from llmb.errors import RUN_FAILED, LlmbError
 from llmb.report.markdown import digest
 from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
@@ -175,15 +175,21 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     except LlmbError as error:
         states, trouble = {run.id: last_seen(run) for run in runs}, error
     if trouble is not None and not all(state.is_final for state in states.values()):
-        fault = next(iter(getattr(trouble, "faults", ())), as_fault(trouble))
-        is_warned = trouble.code == "cluster-type-unknown" and context.plugins.skipped("llmb_clusters")
-        hint = f" ({fault.hint})" if fault.hint and not is_warned else ""
-        console.warn_once(completed(f"these are the last known states: {fault}{hint}"), kind="note")
+        console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
         console.warn_once(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
+
+
+def _why(context: Context, trouble: LlmbError) -> str:
+    """Why the cluster cannot be asked; what is wrong with a skipped plugin is printed already."""
+    name = context.config.cluster_type
+    if context.config.kind is None:
+        known = "no plugin that works" if context.plugins.cluster_types().skipped(name) else "no installed plugin"
+        return f"{known} offers the cluster type {name}"
+    return f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message
 
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:

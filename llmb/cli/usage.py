@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns click's usage errors into llmb's own: the message, and a hint with the fix."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from llmb.errors import LlmbError, UsageError
 from llmb.text.names import nearest
 
+Skipped = Callable[[str], tuple[Sequence[str], Sequence[str]]]
 _SAME = 0.75  # likeness from which on a command is taken for another one, although a plugin that may have it is skipped
 
 
 def as_error(
-    error: click.ClickException, arguments: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()
+    error: click.ClickException, arguments: Sequence[str] = (), skipped: Skipped = lambda name: ((), ())
 ) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
     ``arguments``: of the command line. The hint for a command or an option of NVIDIA's programs has them in our words.
-    ``skipped``: commands of plugins that are skipped, and why; an empty name where it may be any.
+    ``skipped``: why nobody has the command of a name, which plugins offer; and the plugins that may offer it.
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
@@ -87,16 +88,16 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
     return _meant([close] if close else None)
 
 
-def _skipped_command(error: click.NoSuchCommand, skipped: Sequence[tuple[str, str]]) -> list[str]:
+def _skipped_command(error: click.NoSuchCommand, skipped: Skipped) -> Sequence[str]:
     """Why the command may be missing: its plugin is skipped; a command with nearly the same name comes first."""
     context = error.ctx
     if context is None or context.parent is not None or not isinstance(context.command, click.Group):
         return []
-    if own := [why for name, why in skipped if name == error.command_name]:
+    own, others = skipped(error.command_name)
+    if own or not others:
         return own
     close = nearest(error.command_name, context.command.list_commands(context), likeness=_SAME)
-    of_any = [why for name, why in skipped if not name]
-    return [*filter(None, [_meant([close] if close else None)]), *of_any] if of_any else []
+    return [*filter(None, [_meant([close] if close else None)]), *others]
 
 
 def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:

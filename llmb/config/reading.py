@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a configuration with the section of its cluster type, which may be a plugin's."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterType, required_fields
+from llmb.config.cluster_type import ClusterQuestion, ClusterType, OfferedTypes, required_fields
 from llmb.config.own_types import own_types
 from llmb.config.schema import ClusterConfig
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
 from llmb.text import typed
 from llmb.text.names import nearest
 from llmb.text.yamlfile import Document
@@ -16,14 +16,6 @@ from llmb.workload.gpus import GpuTypes, known_types
 
 ClusterTypes = Mapping[str, ClusterType]
 KEY = "cluster_type"
-
-
-class OfferedTypes(dict[str, ClusterType]):
-    """Cluster types by name. ``skipped``: the type, empty where it may be any, and what failed, naming the plugin."""
-
-    def __init__(self, types: ClusterTypes, skipped: Iterable[tuple[str, str]] = ()) -> None:
-        super().__init__(types)
-        self.skipped = tuple(skipped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,21 +74,25 @@ def _without_unknown(document: Document) -> Document:
 
 
 def unknown_type(document: Document, name: str, types: ClusterTypes) -> Fault:
-    """The fault of a cluster type that neither llmb nor a plugin offers."""
+    """The fault of a cluster type that neither llmb nor a plugin offers, or whose plugin is skipped."""
+    error = no_type(name, types)
+    fault = error.as_fault(document.place((KEY,)))
+    return replace(fault, message=f"{KEY} {fault.message}", key=KEY)
+
+
+def no_type(name: str, types: ClusterTypes) -> KeyFaultError:
+    """Why there is no cluster type ``name``: it names a skipped plugin and the reason, or the nearest known type."""
     known = [*dict.fromkeys([*reversed([*own_types()]), *types])]
-    place, message = document.place((KEY,)), f"{KEY} '{name}' is not known"
-    hint = hint_for_type(name, types) or f"one of {', '.join(known)}; or install the plugin that offers it"
-    return Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=KEY, value=name)
-
-
-def hint_for_type(name: str, types: ClusterTypes) -> str | None:
-    """The fix for an unknown cluster type: its plugin failed, or the nearest name; None where nothing is known."""
-    skipped = types.skipped if isinstance(types, OfferedTypes) else ()
-    if own := [text for type_, text in skipped if type_ == name]:
-        return "; ".join(own)
-    close = nearest(name, [*dict.fromkeys([*own_types(), *types])])
-    found = [f"did you mean '{close}'?"] if close else []
-    return "; ".join([*found, *(text for type_, text in skipped if not type_)]) or None
+    skipped = types.skipped(name) if isinstance(types, OfferedTypes) else ()
+    for one in (one for one in skipped if one.offers):
+        message = f"'{name}' cannot be used: plugin {one.source} is skipped: {one.reason}"
+        return KeyFaultError(message, hint="llmb-run plugins list", code="cluster-type-skipped", value=name)
+    close = nearest(name, known)
+    hint = f"did you mean '{close}'?" if close else f"one of {', '.join(known)}; or install the plugin that offers it"
+    if skipped and not close:
+        these = "; ".join(f"{one.source} ({one.reason})" for one in skipped)
+        hint = f"one of {', '.join(known)}; plugins that are skipped may offer it: {these}"
+    return KeyFaultError(f"'{name}' is not known", hint=hint, code="cluster-type-unknown", value=name)
 
 
 def read_section(document: Document, kind: ClusterType | None, *, asks: bool = False) -> SectionRead:

@@ -14,7 +14,7 @@ from llmb import api
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
-from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, why_lost, without_conflicts
+from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
 from llmb.system.guard import guarded, is_from, rejected
 from llmb.text.names import squash_workload
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import click
 
     from llmb.config import ClusterConfig
+    from llmb.config.cluster_type import OfferedTypes
     from llmb.plugins.settings import Sections
     from llmb.text.yamlfile import Document
 
@@ -53,27 +54,19 @@ class Plugins:
         """Every command of llmb and its plugins."""
         return [claim.item for claim in self._held("llmb_commands")]
 
-    def cluster_types(self) -> dict[str, api.ClusterType]:
-        """Every cluster type by its name, and what is skipped; a plugin's one knows its plugin."""
-        from llmb.config.reading import OfferedTypes
+    def cluster_types(self) -> OfferedTypes:
+        """Every cluster type by its name; a plugin's one knows its plugin."""
+        from llmb.config.cluster_type import OfferedTypes
+        from llmb.plugins.missing import skipped_types
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
-        return OfferedTypes(types, self.skipped("llmb_clusters"))
+        return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
-    def skipped(self, hook: str) -> list[tuple[str, str]]:
-        """What plugins would add by ``hook`` and is skipped: its name, empty where it may be any, and why."""
-        kind = _KINDS[hook]
-        of_any = [one for one in self.problems if one.part == f"{kind}s" or self._is_skipped(one)]
-        by_part: dict[str, list[Problem]] = {}
-        for problem in self.problems:
-            if problem.part.startswith(f"{kind} '"):
-                by_part.setdefault(problem.part, []).append(problem)
-        named = [(part.removeprefix(f"{kind} '")[:-1], why_lost(part, own)) for part, own in by_part.items()]
-        return [*named, *(("", str(problem)) for problem in of_any)]
+    def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
+        """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
+        from llmb.plugins.missing import skipped_commands
 
-    def _is_skipped(self, problem: Problem) -> bool:
-        """Whether all of a plugin is skipped."""
-        return not problem.part and problem.source not in self.sources
+        return skipped_commands(name, self.problems, self.calls)
 
     def source_of_cluster(self, name: str) -> str:
         """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""

@@ -39,14 +39,6 @@ class Problem:
         return f"{what} {self.source} {'are' if self.part.endswith('s') else 'is'} skipped: {self.reason}"
 
 
-def why_lost(part: str, problems: Sequence[Problem]) -> str:
-    """Why nobody gets ``part``, such as ``command 'night'``, in one sentence where several plugins claim it."""
-    if len(problems) > 1 and all(one.code == "name-duplicate" for one in problems):
-        sources = " and ".join(one.source for one in problems)
-        return f"plugins {sources} offer the {part}, so neither is used: uninstall one of them"
-    return "; ".join(map(str, problems))
-
-
 def reason_of(error: LlmbError) -> str:
     """What failed, without the plugin's name; of faults with file and line, each one with its fix."""
     if isinstance(error, PluginError):

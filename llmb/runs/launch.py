@@ -271,6 +271,8 @@ class Site:
 
     def own(self, kind: type[T]) -> T:
         """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
+        if self.own_settings is None:
+            raise TypeError(f"the plugin has no settings: add an llmb_settings that returns {kind.__name__}")
         if not isinstance(self.own_settings, kind):
             raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
         return self.own_settings

@@ -8,12 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types, undetermined
-from llmb.config.reading import hint_for_type
+from llmb.config.reading import no_type
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
 from llmb.config.traits import ClusterTraits
-from llmb.errors import KeyFaultError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text import typed
 from llmb.text.names import suggest
@@ -122,10 +121,7 @@ class ImageAnswers(RegistrySettings):
 def check_cluster_type(name: str) -> None:
     """Raise KeyFaultError for a cluster type that neither llmb nor a plugin offers."""
     if type_named(name) is None:
-        types = all_types()
-        known = [*dict.fromkeys([*sorted(own_types()), *types])]
-        hint = hint_for_type(name, types) or "install the plugin that offers it"
-        raise KeyFaultError(f"'{name}' is not one of {', '.join(known)}", hint=hint, value=name)
+        raise no_type(name, all_types())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

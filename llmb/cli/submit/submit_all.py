@@ -137,6 +137,6 @@ def _run_discovered(context: Context, options: ListOptions, selection: "Selectio
     try:
         return flow.run(context, JobList(requests=requests), options, overrides)
     except InputFaults as error:
-        fix = "--workloads and --dtype select jobs, --keep-going submits the valid ones"
+        fix = "--workloads and --dtype select jobs"
         hints = (error.hint, fix if selection.scales else None)
         raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

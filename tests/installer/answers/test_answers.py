@@ -27,6 +27,7 @@ from llmb_installer.answers import (
     to_yaml,
     with_layer,
 )
+from llmb_installer.answers.layers import parts_of
 from llmb_installer.detect.site import site_of
 
 KNOWN = load_plugins(builtin_plugins()).workloads()
@@ -372,3 +373,20 @@ def test_answers_have_no_secrets(wording: Callable[..., None]) -> None:
     assert [fault.place for fault in caught.value.faults] == ["a.yaml:3"]
     assert "hf_abc" not in describe(caught.value)
     wording("answers.yaml", describe(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("slurm.gpu.partition", ("slurm", "gpu", "partition")),
+        ('plugins."zope.bench".x', ("plugins", "zope.bench", "x")),
+        ("plugins.file:a.b.py.x", ("plugins", "file:a.b.py", "x")),
+        ("plugins.file:a.py", ("plugins", "file:a.py")),
+        ("plugins.file:a", ("plugins", "file:a")),
+        ('a."b', ("a", '"b')),
+        ("a..b", ("a", "", "b")),
+        ("", ("",)),
+    ],
+)
+def test_the_parts_of_a_key(key: str, parts: tuple[str, ...]) -> None:
+    assert parts_of(key) == parts

@@ -20,6 +20,7 @@ from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb_installer.answers import read_answers, to_yaml
 from llmb_installer.detect.site import site_of
+from llmb_installer.gather import layers
 from llmb_installer.planning.config import own_part
 from llmb_installer.planning.plan import load_offered
 
@@ -108,6 +109,8 @@ WRONG = [
     ({FABRIC: {"log": "loud"}}, "value-type", "plugins.file:fabric.py.log"),
     ({"llmb-nemotron4": {"x": 1}}, "key-unknown", "plugins.llmb-nemotron4"),
     ({"file:fabrik.py": {}}, "plugin-missing", "plugins.file:fabrik.py"),
+    ({"llmb-nemotron5": {}}, "plugin-missing", "plugins.llmb-nemotron5"),
+    ({"nobody": {}}, "plugin-missing", "plugins.nobody"),
 ]
 
 
@@ -285,3 +288,22 @@ def test_a_format_before_the_subcommand_is_refused_with_its_place(llmb_here: Com
     done = llmb_here("plugins", "--format", "json", "list")
     assert (done.returncode, done.stdout) == (2, "")
     assert "llmb-run plugins list --format json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "key", ["plugins.file:fabric.py.log", 'plugins."file:fabric.py".log', 'plugins."file:fabric.py"."log"']
+)
+def test_a_setting_of_a_file_is_an_option_of_the_installer(key: str, fabric: str) -> None:
+    offered = load_offered()
+    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
+    answers = read_answers(document, known=offered.workloads)
+    offered.check_settings(document, answers)
+    assert answers.plugins == {fabric: {"log": True}}
+
+
+def test_the_place_of_a_wrong_setting_of_a_file_is_the_option(fabric: str) -> None:
+    offered, key = load_offered(), f"plugins.{FABRIC}.lock"
+    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
+    with pytest.raises(InputFaults) as caught:
+        offered.check_settings(document, read_answers(document, known=offered.workloads))
+    assert (caught.value.faults[0].place, caught.value.key) == (f"--set {key}", key)

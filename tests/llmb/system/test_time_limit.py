@@ -66,9 +66,9 @@ def test_it_is_interrupted(work: object) -> None:
     assert bool(signal.getitimer(signal.ITIMER_REAL)[0]) == bool(timer[0])  # that of the suite, where it has one
 
 
-def test_other_exceptions_that_python_drops_are_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_type))
+def test_other_exceptions_that_python_drops_are_reported_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_type))
 
     class Failing:
         def __del__(self) -> None:
@@ -77,7 +77,7 @@ def test_other_exceptions_that_python_drops_are_told_as_before(monkeypatch: pyte
     with time_limit(60):
         item = Failing()
         del item
-    assert told == [KeyError]
+    assert reported == [KeyError]
 
 
 def test_what_is_in_time_is_left_alone() -> None:

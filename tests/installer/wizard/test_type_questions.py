@@ -16,7 +16,7 @@ from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, sections_of, layers, read_answers, require_valid, to_yaml, with_layer
+from llmb_installer.answers import NOTHING, layers, read_answers, require_valid, sections_of, to_yaml, with_layer
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound

@@ -19,7 +19,8 @@ import yaml
 
 from llmb.builtin import builtin_plugins
 from llmb.config import load_config
-from llmb.planning.plan import JobOverrides, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest

@@ -16,8 +16,9 @@ from llmb.failures import Cause
 from llmb.planning import listing
 from llmb.results import columns, deviations, facts, json_form, result
 from llmb.runs.job import Job, Training
-from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import Measured
+from llmb.stats.statistics import Statistics
+from llmb.stats.window import Window
 from llmb.text import yamlfile
 from llmb.verdict import compare, scaling
 

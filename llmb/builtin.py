@@ -3,10 +3,9 @@
 
 from typing import Any
 
-from llmb import clusters
-from llmb.frameworks import nemo
+from llmb import clusters, frameworks
 
 
 def builtin_plugins() -> list[tuple[str, Any]]:
     """The built-in plugins by name; the last one answers the hooks that a workload's plugin does not define."""
-    return [("clusters", clusters), ("nemo", nemo)]
+    return [("clusters", clusters), ("frameworks", frameworks)]

@@ -14,7 +14,7 @@ import pytest
 from llmb.results.columns import report
 from llmb.results.json_form import from_json
 from llmb.results.result import SUCCESS, Configuration, Reference, Verdict
-from llmb.stats.measure import Window
+from llmb.stats.window import Window
 from llmb.text.tables import to_json
 from llmb.verdict.compare import to_data, with_published
 

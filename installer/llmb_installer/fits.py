@@ -5,18 +5,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from llmb.clusters.runai import request, rest, token, workloads
+from llmb.clusters.runai import request, rest, rest_errors, token, workloads
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.cluster_type import ClusterType
 from llmb.config.reading import raised_by
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError
-from llmb.frameworks.nemo.torch_pretrain import PACKAGES, VENV
+from llmb.frameworks.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
 from llmb_installer.answers import Answers
-from llmb_installer.detect.site import check_slurm
+from llmb_installer.detect.slurm_checks import check_slurm
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.steps import Step
 
@@ -61,7 +61,7 @@ def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart
         return "secret", error
     try:
         _ = workloads.Api(client=rest.Client(runai.base_url, credentials, is_hurried=True), runai=runai).project
-    except rest.SignInError as error:
+    except rest_errors.SignInError as error:
         return "secret", error
     except workloads.ProjectError as error:
         return "project", error

@@ -20,7 +20,7 @@ from llmb_installer import answers, fits, record
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
-from llmb_installer.detect import detected as detection, scheduler, site
+from llmb_installer.detect import detected as detection, scheduler, slurm_checks
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look
 from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
@@ -90,9 +90,9 @@ def _value(text: str, option: str) -> Any:
 def gather(
     answers_file: Path | None, install: Path | None, settings: Sequence[str], *, terminal: bool, dry_run: bool
 ) -> Gathered | Change:
-    """What the answers ask to install here; in a ``terminal`` the user is asked for answers.missing answers.
+    """What the answers ask to install here; in a ``terminal`` the user is asked for missing ones.
 
-    Writes nothing but typed secrets. Raises InputFaults with every answers.missing key, LlmbError.
+    Writes nothing but typed secrets. Raises InputFaults with every missing key, LlmbError.
     """
     offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
@@ -111,6 +111,11 @@ def gather(
     elif not terminal or not answers.missing(document.data):
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=tuple(notes))
+    return _ask(document, offered, install, dry_run=dry_run)
+
+
+def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *, dry_run: bool) -> Gathered | Change:
+    """Ask for what ``document`` lacks, with what is detected here as defaults. Raises InputFaults, LlmbError."""
     try:
         answers.require_valid(document, offered.workloads)
     except InputFaults as error:
@@ -205,7 +210,7 @@ def _check_given(
     kind = type_in(document.data)
     if answers.value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
         return [], []
-    faults, notes = site.check_given(document.data, found)
+    faults, notes = slurm_checks.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.errors import Fault, LlmbError
-from llmb.system import http, secrets
+from llmb.system import http, retry, secrets
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step, sha256_of
 
@@ -139,7 +139,7 @@ class Hub:
 
     def look(self, name: str) -> HubFile:
         """Size, commit and digest of a file. Raises LlmbError: ``file-missing`` where the hub does not have it."""
-        answer = http.persist(lambda: self._open("HEAD", self._url(self.need.revision, name)), self._pause)
+        answer = retry.persist(lambda: self._open("HEAD", self._url(self.need.revision, name)), self._pause)
         answer.close()
         answers = [*answer.history, answer]  # the hub's own headers come before its redirect
         commit = _header(answers, "X-Repo-Commit") or self.need.revision
@@ -162,7 +162,7 @@ class Hub:
         """Download the file to ``path``. Raises LlmbError, also where the content does not match its digest."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.context.progress.advance(min(_size(path), file.size))
-        http.persist(lambda: self._continue(file, path), self._pause, received=lambda: _size(path))
+        retry.persist(lambda: self._continue(file, path), self._pause, received=lambda: _size(path))
         if not _matches(file, path):
             path.unlink(missing_ok=True)
             message = f"{file.url}: the downloaded content does not match its digest"
@@ -188,7 +188,7 @@ class Hub:
             answer.close()
         if _size(path) < file.size:
             message = f"{file.url}: the answer ended after {_size(path)} of {file.size} bytes"
-            raise http.AskAgain(LlmbError(message, hint=_AGAIN, code="file-damaged", key=file.url))
+            raise retry.AskAgain(LlmbError(message, hint=_AGAIN, code="file-damaged", key=file.url))
 
     def _url(self, revision: str, name: str) -> str:
         return f"{self.endpoint}/{self.need.repository}/resolve/{revision}/{name}"

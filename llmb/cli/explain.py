@@ -17,7 +17,7 @@ from llmb.results.result import Result, configuration_of
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import parse_window
+from llmb.stats.window import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import WIDTH, Subject, explain

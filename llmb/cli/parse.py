@@ -22,11 +22,11 @@ from llmb.plugins.trial import readers_of_logs
 from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_log
+from llmb.results.log_result import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.runs import record, store
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
-from llmb.stats.measure import Window, parse_window
+from llmb.stats.window import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
 from llmb.workload.gpus import peak_dtype

@@ -16,7 +16,8 @@ import click
 from llmb.cli.context import Context, completed, say
 from llmb.config.own_types import own_types
 from llmb.errors import INTERRUPTED, LlmbError
-from llmb.logs.reader import ReadState, progress
+from llmb.logs.collector import ReadState
+from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
 from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
 from llmb.submission.follow import Watcher, wait

@@ -10,13 +10,13 @@ from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import SlowPatternError
 from llmb.results import find, summary
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_run
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
+from llmb.results.run_result import result_of_run
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
-from llmb.stats.measure import Window
+from llmb.stats.window import Window
 from llmb.system import console
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype

@@ -20,7 +20,7 @@ from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.measure import Window, parse_window
+from llmb.stats.window import Window, parse_window
 from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size

@@ -2,9 +2,11 @@
 """Wrappers of a rank's command: NUMA binding, Nsight Systems, an environment's libraries."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from llmb.runs.launch import Wrapper
-from llmb.workload.switches import rank_ranges
+from llmb.runs.job import Job
+from llmb.runs.launch import Site, Wrapper
+from llmb.workload.switches import PROFILE_RANKS, rank_ranges
 
 NSIGHT, PROFILE_FOLDER = "nsight", "nsys_profile"
 
@@ -48,6 +50,17 @@ _NOT_ALL = """\
 _METRICS = """\
 {test} && llmb_metrics=--gpu-metrics-devices=all
 """
+
+
+def of_job(job: Job, site: Site, venv: Path | None) -> tuple[Wrapper, ...]:
+    """The wrappers of the ranks of ``job``: NUMA binding, the profile that it asks for, the libraries of ``venv``."""
+    found = [numa(site.gpu_type)]
+    if job.profile:
+        ranks = job.switches.profile_ranks or PROFILE_RANKS
+        profiled = profiled_ranks(ranks, job.scale)
+        sampling = sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
+        found.append(nsight(ranks, sampling, slurm=site.runs.slurm_variables))
+    return (*found, libraries(str(venv))) if venv is not None else tuple(found)
 
 
 def numa(gpu: str) -> Wrapper:

@@ -2,20 +2,22 @@
 """From requests to jobs: resolves names, expands every combination, and collects every fault. Pure."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, UsageError
 from llmb.planning import framework, params
-from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.configure import configure
+from llmb.planning.find_row import find_row
+from llmb.planning.job_spec import ClusterLimits, JobOverrides, JobSpec
 from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
 from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.spec import Workload
-from llmb.workload.switches import NO_SWITCHES, Switches, merged
+from llmb.workload.switches import merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +33,6 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOverrides:
-    """What the command line sets for every job; it overrides the list. Fields are those of JobRequest."""
-
-    env: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, int] = field(default_factory=dict)
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    framework: str | None = None
-    release: str | None = None
-    dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
-    switches: Switches = NO_SWITCHES
-    force: bool = False
-
-
 def make_plan(
     requests: Iterable[JobRequest],
     workloads: Mapping[str, Workload],
@@ -54,48 +42,54 @@ def make_plan(
     gpu_type: str | None = None,
 ) -> Plan:
     """The jobs of all requests on ``gpu_type`` (None: the cluster's default), with every fault; raises nothing."""
-    overrides = overrides or JobOverrides()
-    gpu_type = gpu_type or config.gpu_type
-    jobs: list[tuple[Job, JobRequest]] = []
-    faults: dict[Fault, None] = {}
-    warnings: dict[str, None] = {}
-    requests = tuple(requests)
+    requests, gpu_type = tuple(requests), gpu_type or config.gpu_type
     profiled = {request.header for request in requests if request.profile or request.add_profile}
-    for request in requests:
-        own = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
-        faults |= dict.fromkeys(own)
-        try:
-            workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
-        except UsageError as error:
-            faults |= dict.fromkeys(faults_at(error, request, request.header or request.place))
-            continue
-        wrong = list(wrong_settings(request, workload, size, overrides))
-        faults |= dict.fromkeys(wrong)
-        own += wrong
-        limits = limits_of(config, gpu_type, workload.key)
-        warnings |= dict.fromkeys(duplicates(request))
-        try:
-            chosen = framework_of(request, workload, size, config, gpu_type, overrides)
-        except UsageError as error:
-            faults |= dict.fromkeys(faults_at(error, request, request.place))
-            continue
-        for spec, repeats in _specs(request, chosen, size, limits, overrides):
-            try:
-                job, unusual = configure(spec, limits, force=overrides.force)
-            except UsageError as error:
-                faults |= dict.fromkeys(faults_at(error, request, request.place))
-                continue
-            if own or request.faulty:
-                continue
-            jobs += [(job if repeat == 1 else replace(job, repeat=repeat), request) for repeat in range(1, repeats + 1)]
-            where = request.places.get(spec.scale, request.place)
-            warnings |= dict.fromkeys(f"{where}: {text}" if where else text for text in unusual)
+    plans = [
+        _plan_request(request, workloads, config, overrides or JobOverrides(), gpu_type, profiled)
+        for request in requests
+    ]
     return Plan(
-        jobs=tuple(job for job, _ in jobs),
-        requests=tuple(request for _, request in jobs),
-        faults=tuple(faults),
-        warnings=tuple(warnings),
+        jobs=tuple(job for plan in plans for job in plan.jobs),
+        requests=tuple(request for plan in plans for request in plan.requests),
+        faults=tuple(dict.fromkeys(fault for plan in plans for fault in plan.faults)),
+        warnings=tuple(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
     )
+
+
+def _plan_request(
+    request: JobRequest,
+    workloads: Mapping[str, Workload],
+    config: ClusterConfig,
+    overrides: JobOverrides,
+    gpu_type: str,
+    profiled: Collection[str],
+) -> Plan:
+    """The jobs of one request: none where it has a fault of its own, though all its combinations are checked."""
+    faults = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
+    try:
+        workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
+    except UsageError as error:
+        return Plan(faults=(*faults, *faults_at(error, request, request.header or request.place)))
+    faults += wrong_settings(request, workload, size, overrides)
+    warnings = [*duplicates(request)]
+    try:
+        chosen = framework_of(request, workload, size, config, gpu_type, overrides)
+    except UsageError as error:
+        return Plan(faults=(*faults, *faults_at(error, request, request.place)), warnings=tuple(warnings))
+    jobs: list[Job] = []
+    has_fault = bool(faults) or request.faulty
+    limits = limits_of(config, gpu_type, workload.key)
+    for spec, repeats in _specs(request, chosen, size, limits, overrides):
+        try:
+            job, unusual = configure(spec, limits, force=overrides.force)
+        except UsageError as error:
+            faults += faults_at(error, request, request.place)
+            continue
+        if not has_fault:
+            jobs += [job if repeat == 1 else replace(job, repeat=repeat) for repeat in range(1, repeats + 1)]
+            where = request.places.get(spec.scale, request.place)
+            warnings += [f"{where}: {text}" if where else text for text in unusual]
+    return Plan(jobs=tuple(jobs), requests=(request,) * len(jobs), faults=tuple(faults), warnings=tuple(warnings))
 
 
 def resolve(

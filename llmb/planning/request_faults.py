@@ -4,24 +4,21 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from llmb.config import ClusterConfig
 from llmb.config.slurm import hint_elsewhere
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 from llmb.planning import params
+from llmb.planning.job_spec import JobOverrides
 from llmb.runs.job import JobRequest
 from llmb.workload.spec import Workload
 from llmb.workload.switches import PROFILE_DETAILS, merged
 from llmb.workload.variables import check_name
 
-if TYPE_CHECKING:
-    from llmb.planning.plan import JobOverrides
-
 MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would fill the memory
 
 
-def wrong_settings(request: JobRequest, workload: Workload, size: str, overrides: "JobOverrides") -> Iterator[Fault]:
+def wrong_settings(request: JobRequest, workload: Workload, size: str, overrides: JobOverrides) -> Iterator[Fault]:
     """The faults of parameters and switches that the size does not have, and of values of its parameters."""
     for name, value in overrides.parameters.items():
         for fault in params.faults_of_parameters(workload, size, {name: (value,)}):

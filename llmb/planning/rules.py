@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for one job: what its switches do to steps, time and name, and which switches and numbers are valid. Pure."""
+"""What a job's switches do to its steps, time limit and name, and which of them it may have. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmb.errors import UsageError
-from llmb.runs.job import Training
 from llmb.workload import switches as sw
 from llmb.workload.published import release_order
 from llmb.workload.rows import ProfileWindow
@@ -17,7 +16,6 @@ NSYS, PROFILED = "nsys", "profile"  # in a profiled run's name: as in release 25
 TRACE_STEPS = 5
 TRACE_LIMIT = 15 * 60  # seconds
 TRACE_VARIABLES: Mapping[str, str] = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,P2P,NET"}
-CHANGE = "change the scale or one of them: --set NAME=N, in a list params"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +53,7 @@ def mode_of(
     profiled ignores the switches of profiles: a list may profile only some of its jobs.
     """
     traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
-    if traced and profile:
-        message = "a profile and an NCCL trace slow each other down"
-        raise _refused("profile-and-trace", "profile nccl_trace", message, "submit one run for each")
-    if loads and profile:
-        message = "a run that loads a checkpoint has one step, too few for a profile"
-        raise _refused("profile-and-load", "profile load_checkpoint", message, "submit one run for each")
-    if loads and given_steps not in (None, 1):
-        message = f"a run that loads a checkpoint has one step, not {given_steps}"
-        raise _refused("load-steps", "load_checkpoint max_steps", message, "omit max_steps")
+    _check_combination(switches, given_steps, profile=profile)
     steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
     if profile:
         switches = _with_profile(switches, given_steps, default_steps, window)
@@ -94,6 +84,20 @@ def mode_of(
         words=tuple(word for word in words if words[word]),
         switches=switches,
     )
+
+
+def _check_combination(switches: Switches, given_steps: int | None, *, profile: bool) -> None:
+    """Raise UsageError for switches that contradict each other."""
+    loads = switches.load_checkpoint is not None
+    if switches.nccl_trace and profile:
+        message = "a profile and an NCCL trace slow each other down"
+        raise _refused("profile-and-trace", "profile nccl_trace", message, "submit one run for each")
+    if loads and profile:
+        message = "a run that loads a checkpoint has one step, too few for a profile"
+        raise _refused("profile-and-load", "profile load_checkpoint", message, "submit one run for each")
+    if loads and given_steps not in (None, 1):
+        message = f"a run that loads a checkpoint has one step, not {given_steps}"
+        raise _refused("load-steps", "load_checkpoint max_steps", message, "omit max_steps")
 
 
 def _refused(code: str, key: str, message: str, hint: str | None, value: object = None) -> UsageError:
@@ -192,91 +196,3 @@ def _least(checkpoint: Checkpoint | None, verb: str, gpu: str) -> int | None:
     if verb == "load":
         return checkpoint.load.get(gpu)
     return checkpoint.save[gpu].counts[0] if gpu in checkpoint.save else None
-
-
-def divide(number: int, by: int, what: str, divisor: str, hint: str = CHANGE, *, key: str) -> int:
-    """``number`` / ``by``; ``what`` and ``divisor`` name them in the message. Raises UsageError for a remainder."""
-    if number % by:
-        raise _refused("not-divisible", key, f"{what} is not a multiple of {divisor} = {by}", hint, by)
-    return number // by
-
-
-def check_splits(training: Training, size: Size, label: str) -> None:
-    """Raise UsageError for layers, heads, states or a sequence that the parallelism does not split evenly.
-
-    The framework would refuse them too, but only after the job has waited for its nodes.
-    """
-    vp = training.vp or 1
-    if vp > 1 and training.pp == 1:
-        raise _refused("vp-without-pp", "vp pp", f"{label}: vp {vp} needs a pipeline, pp is 1", "--set vp=1", vp)
-    counted = training.num_layers + size.pipeline_extra
-    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
-    fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
-    split = f"{label}: {training.num_layers} layers{extra}"
-    hint = f"choose pp and vp whose product is {fitting}"
-    divide(counted, training.pp * vp, split, f"pp·vp = {training.pp}·{vp}", hint, key="num_layers pp vp")
-    if vp > 1:
-        hint = f"--set gbs=N, a multiple of mbs·dp·pp = {training.mbs * training.dp * training.pp}; or --set vp=1"
-        steps = f"{label}: with vp > 1 the gradient accumulation {training.ga}"
-        divide(training.ga, training.pp, steps, "pp", hint, key="gbs mbs pp vp")
-    _check_widths(training, label)
-    _check_experts(training, label)
-    for name, ways in (("cp", training.cp), ("vp", vp)):
-        if ways > 1 and training.model.pattern is not None:
-            message = f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which is {ways}"
-            raise _refused("hybrid-split", name, message, f"--set {name}=1", ways)
-
-
-def _check_widths(training: Training, label: str) -> None:
-    """Tensor parallelism splits heads and MLP, and with it the sequence; context parallelism halves a rank's part."""
-    model, length = training.model, f"{label}: the sequence length {training.seq_length}"
-    widths = {"attention heads": model.heads, "query groups": model.kv_groups, "units of the MLP": model.ffn}
-    if model.mamba is not None and model.pattern is not None:
-        widths |= {"Mamba heads": model.mamba.heads, "Mamba groups": model.mamba.groups}
-    fitting = alternatives([ways for ways in range(1, model.heads + 1) if not any(n % ways for n in widths.values())])
-    for what, count in widths.items():
-        hint = f"choose a tp of {fitting}: --set tp=N, in a list params"
-        divide(count, training.tp, f"{label}: {count} {what}", "tp", hint, key="tp")
-    if training.cp > 1:  # each rank has a piece from the front and one from the back, so that all have equal work
-        divide(training.seq_length, 2 * training.cp, length, f"2·cp = 2·{training.cp}", "choose a smaller cp", key="cp")
-    if training.tp > 1:
-        factors = f"tp·cp = {training.tp}·{training.cp}"
-        divide(
-            training.seq_length, training.tp * training.cp, length, factors, "choose a smaller tp or cp", key="tp cp"
-        )
-
-
-def expert_words(training: Training) -> list[str]:
-    """The words in a job's name for the parallelism of experts; none for a dense model."""
-    if training.model.moe is None:
-        return []
-    return [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
-
-
-def _check_experts(training: Training, label: str) -> None:
-    """Raise UsageError for experts that the GPUs of a pipeline stage, ep and etp do not split evenly.
-
-    Megatron core builds the groups of experts from all GPUs of a stage: ep and etp are independent of cp and dp.
-    """
-    moe, ep, etp = training.model.moe, training.ep, training.etp
-    if moe is None:
-        for name, ways in (("ep", ep), ("etp", etp)):
-            if ways > 1:
-                message = f"{label}: {name} {ways} needs a model with experts, and this one is dense"
-                raise _refused("no-experts", name, message, f"--set {name}=1", ways)
-        return
-    fitting = alternatives([ways for ways in range(1, moe.experts + 1) if moe.experts % ways == 0])
-    hint = f"choose an ep of {fitting}: --set ep=N, in a list params"
-    divide(moe.experts, ep, f"{label}: {moe.experts} experts", "ep", hint, key="ep")
-    width = moe.ffn or training.model.ffn
-    hint = "choose a smaller etp: --set etp=N, in a list params; by default it is tp"
-    divide(width, etp, f"{label}: {width} units of an expert", "etp", hint, key="etp")
-    stage = training.dp * training.tp * training.cp
-    what = f"{label}: {stage} GPUs of a pipeline stage"
-    divide(stage, ep * etp, what, f"ep·etp = {ep}·{etp}", key="scale pp ep etp")
-
-
-def alternatives(numbers: Sequence[int]) -> str:
-    """``1, 2, 4 or 8``."""
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} or {last}" if first else last

@@ -10,8 +10,9 @@ from pathlib import Path
 from llmb import api
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
 from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
-from llmb.frameworks.nemo.torch_pretrain import ARCHITECTURE_UNKNOWN
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.frameworks.torch_pretrain import ARCHITECTURE_UNKNOWN
+from llmb.planning.configure import configure
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.settings import Sections
 from llmb.plugins.site_trial import IMPURE, faults_of_wrappers, settings_for

@@ -43,7 +43,7 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
 
 def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | None:
     """The memory in GB that one GPU must have by the workload's row for ``job``."""
-    from llmb.planning.configure import find_row
+    from llmb.planning.find_row import find_row
 
     size, strong = workload.sizes.get(job.model_size), bool(job.switches.strong_scaling)
     row = find_row(size, site.gpu_type, job.dtype, job.scale, strong=strong) if size is not None else None
@@ -52,7 +52,10 @@ def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | N
 
 def through(wrapper: Wrapping, launch: api.Launch) -> api.Launch:
     """``launch`` as a wrapper returns it. Raises TypeError where that is no launch, or the wrapper yields twice."""
-    next(wrapper)
+    try:
+        next(wrapper)
+    except StopIteration:
+        raise TypeError("returned before its yield") from None
     try:
         wrapper.send(launch)
     except StopIteration as end:

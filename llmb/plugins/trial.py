@@ -14,11 +14,11 @@ from llmb.plugins.loaded import Plugins
 from llmb.plugins.sample_checks import check_complete
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
-from llmb.results.recorded import result_of_log
+from llmb.results.log_result import result_of_log
 from llmb.results.result import UNKNOWN, Metrics, Result
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.stats.window import Window
 from llmb.system.guard import rejected
 from llmb.system.process import ProcessId
 from llmb.text import yamlfile
@@ -136,8 +136,12 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         hint = "write a log of your program to it; a wheel must include it"
         yield _fault(place, f"{log} does not exist", hint, code="sample-missing", value=str(log))
         return
+    shown = f"llmb-run plugins check --log {log} -w {workload.key}_{sample.size or workload.default_size}"
     try:
         result = result_of_trial(workload, sample.size, log, plugins)
+        if result.unreadable:
+            yield _fault(place, str(result.reason), shown, code="log-unreadable", value=str(log))
+            return
         if result.status != UNKNOWN and (fault := _incomplete(workload, sample.size, log, plugins)):
             yield fault
             return
@@ -145,11 +149,9 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         yield author_fault(error, "" if isinstance(error, PluginError) else place)
         return
     if not result.metrics.has_figures:
-        size = f" -w {workload.key}_{sample.size or workload.default_size}"
         meant = "; ".join(f"'{name}' is not declared, {hint}" for name, hint in undeclared(workload, log).items())
-        hint = meant or f"llmb-run plugins check --log {log}{size}"
         message = f"{result.metrics.headline} is not measured: {result.reason or result.status}"
-        yield _fault(place, message, hint, code="headline-missing", value=result.metrics.headline)
+        yield _fault(place, message, meant or shown, code="headline-missing", value=result.metrics.headline)
 
 
 def _incomplete(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> Fault | None:

@@ -11,10 +11,11 @@ from llmb.results.deviations import VerdictCause
 from llmb.results.result import Configuration, Result
 from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.runs.job import Job
-from llmb.stats.measure import Spread
 from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
+from llmb.stats.statistics import Spread
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import metric_of, pool_key, pooled
+from llmb.verdict.judge import pool_key
+from llmb.verdict.ratio import metric_of, pooled
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 

@@ -10,7 +10,7 @@ from llmb.report.value import Run
 from llmb.stats.measure import measure
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.verdict import differences, explain
-from llmb.verdict.judge import pool, published, ratio_of
+from llmb.verdict.ratio import pool, published, ratio_of
 from llmb.workload.published import Figure
 
 _WORTH_SAYING = 0.01  # a fraction of the step time

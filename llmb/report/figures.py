@@ -9,7 +9,7 @@ from llmb.report.entries import Entry
 from llmb.report.explanations import Explanation
 from llmb.report.value import Run
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
-from llmb.verdict.judge import metric_of, pooled
+from llmb.verdict.ratio import metric_of, pooled
 
 _TIME = TRAINING_BY_NAME[STEP_TIME]
 

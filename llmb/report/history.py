@@ -14,9 +14,10 @@ from llmb.report.entries import Entry, entries_of
 from llmb.report.value import Report, Run
 from llmb.results.result import Result
 from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
-from llmb.stats.measure import Spread
 from llmb.stats.metrics import MetricSpec
-from llmb.verdict.judge import INVALID, judge, ratio_of
+from llmb.stats.statistics import Spread
+from llmb.verdict.judge import INVALID, judge
+from llmb.verdict.ratio import ratio_of
 from llmb.verdict.suspects import with_causes
 
 NOON = timedelta(hours=12)

@@ -13,8 +13,9 @@ from llmb.results.deviations import Uneven
 from llmb.results.facts import Checkpoints, CheckpointTime, LogFacts
 from llmb.results.json_form import FIELDS, json_value
 from llmb.results.result import FAILED, SUCCESS, Configuration, Reference, Result
-from llmb.stats.measure import Statistics, Window, default_window
 from llmb.stats.metrics import TRAINING_BY_NAME
+from llmb.stats.statistics import Statistics
+from llmb.stats.window import Window, default_window
 from llmb.text import typed
 from llmb.text.tables import Column
 

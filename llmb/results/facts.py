@@ -11,7 +11,8 @@ from pathlib import Path
 
 from llmb.logs.samples import Checkpoint, Samples
 from llmb.results.deviations import Uneven, uneven_nodes
-from llmb.stats.measure import Window, steps_in
+from llmb.stats.window import Window, steps_in
+from llmb.text.size import bytes_in_words
 
 SOCKET = "Socket"
 PROFILED = "profiled: a profiler costs time"
@@ -241,18 +242,10 @@ def in_words(found: Checkpoints | None) -> list[str]:
         words.append(f"loaded in {found.loaded.seconds:.4g} s")
     if (saved := found.saved) is not None and (saved.seconds is not None or saved.files):
         time = f"saved in {saved.seconds:.4g} s" if saved.seconds is not None else "saved"
-        files = f"{_files(saved.files)}, {_size(saved.bytes)}" if saved.files else ""
+        files = f"{_files(saved.files)}, {bytes_in_words(saved.bytes)}" if saved.files else ""
         words.append(": ".join(part for part in (time, files) if part))
     return words
 
 
 def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
-
-
-def _size(count: int) -> str:
-    """Bytes for people, in units of 1000."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"

@@ -21,8 +21,9 @@ from llmb.runs.state import (
     WAITING,
     JobState,
 )
-from llmb.stats.measure import steps_in, why_unmeasured
+from llmb.stats.measure import why_unmeasured
 from llmb.stats.metrics import STEP_TIME
+from llmb.stats.window import steps_in
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"

@@ -11,7 +11,6 @@ from llmb.results.deviations import VerdictCause
 from llmb.results.facts import Checkpoints, LogFacts
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED, ENDS
-from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import (
     MFU,
     MODEL_TFLOPS_PER_GPU,
@@ -21,6 +20,8 @@ from llmb.stats.metrics import (
     TOKENS_PER_SECOND_PER_GPU,
     Measured,
 )
+from llmb.stats.statistics import Statistics
+from llmb.stats.window import Window
 
 USUAL_FRAMEWORK = "nemo"
 _USUAL_FP8, _USUAL_TOKENIZER = "delayed", "null"

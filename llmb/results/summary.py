@@ -24,8 +24,9 @@ from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Ident
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.measure import Statistics, Window
 from llmb.stats.metrics import STEP_TIME, Measured
+from llmb.stats.statistics import Statistics
+from llmb.stats.window import Window
 from llmb.system import files
 from llmb.text import typed
 from llmb.workload.flops import Flops, flops_of

@@ -16,7 +16,7 @@ from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
-from llmb.system import console, files
+from llmb.system import console, files, permissions
 from llmb.text import typed, yamlfile
 
 STATE = "state.json"
@@ -43,7 +43,7 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
             except FileExistsError:
                 now += 1
                 continue
-            files.share_folder(directory)
+            permissions.share_folder(directory)
             files.make_folder(directory / name)
             return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
     except OSError as error:

@@ -10,10 +10,10 @@ from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
+from llmb.submission.leftovers import remove_parts
 from llmb.submission.submit import (
     SubmitResult,
     check_is_here,
-    remove_parts,
     start_attempt,
     store_id,
     submission_lock,

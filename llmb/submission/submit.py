@@ -4,9 +4,8 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, UnclearError, elsewhere, identity_of
@@ -16,12 +15,11 @@ from llmb.runs import record, store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
+from llmb.submission.leftovers import LOCK, remove_leftovers
 from llmb.submission.prepare import Prepared, launches_of
 from llmb.system import files, locks
 from llmb.system.parallel import held_interrupts, run_bounded
 from llmb.system.process import ProcessId
-
-LOCK = "submission"
 
 T = TypeVar("T")
 
@@ -140,43 +138,6 @@ def _refused(run: record.RunRecord, error: LlmbError) -> SubmitResult:
     return SubmitResult(run=run, error=error)
 
 
-_YOUNG = 3600.0  # seconds in which a new directory may not have its lock yet
-
-
-def remove_leftovers(experiments: Iterable[Path]) -> None:
-    """Remove from these folders, one for each experiment, directories in which no run was recorded.
-
-    A directory whose submitter is alive stays, and so does one with files that a submission does not create.
-    """
-    for folder in experiments:
-        with contextlib.suppress(OSError, LlmbError):
-            for directory in folder.iterdir():
-                if directory.is_dir() and not (directory / record.RECORD).exists():
-                    _remove(directory)
-
-
-def remove_parts(run: record.RunRecord) -> None:
-    """Remove half-written files of a run. The caller holds the run's lock."""
-    for path in (run.directory / record.RECORD, run.script):
-        for part in path.parent.glob(f".{path.name}.*.part"):
-            with contextlib.suppress(OSError):
-                part.unlink()
-
-
-def _remove(directory: Path) -> None:
-    if not any(directory.glob(f"{LOCK}.lock.*")) and time.time() - directory.stat().st_mtime < _YOUNG:
-        return
-    with contextlib.suppress(LlmbError), locks.hold(directory, LOCK):
-        if all(map(_is_left_over, directory.iterdir())):
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_left_over(path: Path) -> bool:
-    if path.is_dir():
-        return not any(path.iterdir())
-    return path.name.startswith(f"{LOCK}.lock.") or (path.name.startswith(".") and path.name.endswith(".part"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of a submission: the runs submitted and those refused, in order, and the jobs not tried."""
@@ -217,18 +178,13 @@ def submit(
             free[launch.name] = int(begun[-1].stamp.timestamp) + 1
             yield begun[-1]
 
-    def work(run: record.RunRecord) -> SubmitResult:
-        try:
-            with submission_lock(run):
-                one = start_attempt(run, cluster)
-        except LlmbError as error:  # the lock cannot be written
-            one = SubmitResult(run=run, error=error)
-        if one.error is not None and not one.is_recorded:
-            shutil.rmtree(run.directory, ignore_errors=True)
-        return one
-
     results, interrupted = submit_each(
-        new(), work, cluster, keep_going=keep_going, on_result=on_result, on_interrupt=on_interrupt
+        new(),
+        lambda run: _submit_new(run, cluster),
+        cluster,
+        keep_going=keep_going,
+        on_result=on_result,
+        on_interrupt=on_interrupt,
     )
     by_id = {one.run.id: one for one in results}
     in_order = [by_id[run.id] for run in begun]
@@ -238,6 +194,18 @@ def submit(
         left=tuple(item.job for item in items[len(begun) :]),
         interrupted=interrupted,
     )
+
+
+def _submit_new(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
+    """Submit a new run, whose directory goes again where its record cannot be written."""
+    try:
+        with submission_lock(run):
+            one = start_attempt(run, cluster)
+    except LlmbError as error:  # the lock cannot be written
+        one = SubmitResult(run=run, error=error)
+    if one.error is not None and not one.is_recorded:
+        shutil.rmtree(run.directory, ignore_errors=True)
+    return one
 
 
 def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, after: int) -> record.RunRecord:

@@ -6,18 +6,16 @@ import errno
 import json
 import os
 import shutil
-import stat
 import uuid
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
+from llmb.system.permissions import mode_of_install, share_folder
 
 MODE = 0o666  # reduced by the install directory's mode, elsewhere by the user's umask
-_INSTALLS = ("cluster_config.yaml", ".llmb")  # an install directory has one of these
 _WRITERS = 8
 _SMALL = 1 << 16  # bytes
 SPACE = 64 * 1024  # bytes that must be free for a run to start
@@ -179,35 +177,6 @@ def read_text(path: Path, *, name: str | None = None) -> str:
         raise UsageError(message, hint="save the file as UTF-8", code="not-utf-8") from error
 
 
-@lru_cache(maxsize=1024)
-def mode_of_install(folder: Path) -> int | None:
-    """The permission bits of the install directory that contains ``folder``; None outside of one."""
-    for place in (folder, *folder.parents):
-        try:
-            if any((place / name).exists() for name in _INSTALLS):
-                return place.stat().st_mode & 0o777
-        except OSError:
-            return None
-    return None
-
-
-def umask_in(folder: Path, own: int) -> int:
-    """The umask for programs in ``folder``: from the mode of its install directory, elsewhere the user's ``own``."""
-    shared = mode_of_install(folder)
-    return own if shared is None else 0o077 & ~shared
-
-
-def own_umask() -> int:
-    """The umask of this process."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("\nUmask:")[2].split()[0], 8)
-    except (OSError, ValueError, IndexError):
-        found = os.umask(0o077)  # the only other way to read it
-        os.umask(found)
-        return found
-
-
 def make_folder(folder: Path) -> None:
     """Create a folder and its missing parents; in an install directory they have its mode."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
@@ -217,31 +186,6 @@ def make_folder(folder: Path) -> None:
         except FileExistsError:  # another process was faster
             continue
         share_folder(one)
-
-
-def share_folder(folder: Path) -> None:
-    """Give a new folder the mode of the install directory that contains it, if any."""
-    if (shared := mode_of_install(folder.parent)) is not None:
-        with contextlib.suppress(OSError):
-            folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
-
-
-def share_tree(folder: Path) -> None:
-    """Give ``folder`` and all that other programs wrote into it the mode of its install directory.
-
-    Group and others get what the owner has, as far as the install directory's own mode allows it.
-    """
-    shared = mode_of_install(folder.parent)
-    if shared is None:
-        return
-    for place, folders, names in os.walk(folder):
-        for path in (place, *(os.path.join(place, name) for name in (*folders, *names))):  # noqa: PTH118  # a hot loop
-            with contextlib.suppress(OSError):
-                now = os.lstat(path).st_mode
-                owner = now >> 6 & 0o7
-                mode = now & 0o7700 | (owner << 3 | owner) & shared
-                if not stat.S_ISLNK(now) and mode != now & 0o7777:
-                    os.chmod(path, mode)  # noqa: PTH101
 
 
 def rotate(path: Path, *, limit: int) -> None:

@@ -1,36 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP clients: this machine's proxies and certificates, retries, and errors with the host, the reason and the fix."""
+"""HTTP clients: this machine's proxies and certificates, and errors with the host, the reason and the fix."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import random
 import re
 import ssl
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gaierror
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from llmb.errors import LlmbError, UsageError
+from llmb.system.retry import AskAgain, retry_after
 
 if TYPE_CHECKING:
     import httpx  # takes long, so functions import it
 
-T = TypeVar("T")
-Pause = Callable[[float, str], None]  # seconds, and why
 Hints = Mapping[str, str] | None
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 30.0
 BUSY = frozenset({408, 429, 500, 502, 503, 504})  # answers after which a later attempt may succeed
-ATTEMPTS = 6  # in a row without progress
-LONGEST_PAUSE = 30.0  # seconds, of those that we choose
-PATIENCE = 300.0  # seconds, the longest pause that a server may ask for
-PROGRESS = 1 << 20  # bytes received after which the attempts are counted from one again
 NETWORK = "the network and the proxy (HTTPS_PROXY, NO_PROXY)"  # to check when a connection fails
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never reached through a proxy
@@ -43,17 +36,6 @@ _HINTS = {
     "certificate": "set SSL_CERT_FILE to your site's certificates",
     "other": f"check {NETWORK}",
 }
-
-
-class AskAgain(Exception):
-    """An attempt failed with ``fault``, and another may succeed.
-
-    ``pause`` is the seconds that the server asks to wait; ``attempts`` limits the attempts below those of ``persist``.
-    """
-
-    def __init__(self, fault: LlmbError, pause: float | None = None, *, attempts: int = ATTEMPTS) -> None:
-        super().__init__(fault.message)
-        self.fault, self.pause, self.attempts = fault, pause, attempts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,59 +111,6 @@ def without_port(host: str) -> str:
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
 
 
-def persist(
-    call: Callable[[], T],
-    pause: Pause,
-    *,
-    attempts: int = ATTEMPTS,
-    first_pause: float = 1.0,
-    received: Callable[[], int] = lambda: 0,
-) -> T:
-    """The result of ``call``, which is repeated as long as it raises AskAgain.
-
-    Raises the fault after ``attempts`` in a row. They are counted from one again whenever ``received``, in bytes, has
-    grown by PROGRESS: a long download may be cut often.
-    """
-    attempt, before = 0, received()
-    while True:
-        try:
-            return call()
-        except AskAgain as again:
-            attempt = 1 if received() - before >= PROGRESS else attempt + 1
-            before = received()
-            if (again.pause or 0.0) > PATIENCE:
-                raise _extended(again.fault, f", and asks to wait {again.pause:.0f} s") from again
-            if attempt >= min(attempts, again.attempts):
-                raise _extended(again.fault, f", after {attempt} attempts" if attempt > 1 else "") from again
-            pause(again.pause if again.pause is not None else pause_after(attempt, first_pause), again.fault.message)
-
-
-def pause_after(attempt: int, first: float = 1.0) -> float:
-    """The seconds to wait after ``attempt``: doubling from ``first``, spread so that many clients do not coincide."""
-    return random.uniform(0.5, 1.0) * min(first * 2.0 ** (attempt - 1), LONGEST_PAUSE)
-
-
-def _extended(fault: LlmbError, text: str) -> LlmbError:
-    fault.message += text
-    fault.args = (fault.message,)
-    return fault
-
-
-def retry_after(value: str | None, now: float | None = None) -> float | None:
-    """The seconds that a Retry-After header asks for, as a number or a date; None without a valid one."""
-    if value is None:
-        return None
-    if value.isascii() and value.strip().isdigit():
-        return float(value)
-    from email.utils import parsedate_to_datetime
-
-    try:
-        when = parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError):  # not a date, or not one of the calendar
-        return None
-    return max(0.0, when - (time.time() if now is None else now))
-
-
 def send(
     client: httpx.Client,
     request: httpx.Request,
@@ -189,7 +118,6 @@ def send(
     known: bool,
     name: str = "",
     hints: Hints = None,
-    busy: Collection[int] = BUSY,
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
 
@@ -201,7 +129,7 @@ def send(
     with raises(request.url, known=known, name=name, hints=hints):
         response = client.send(request, stream=True)
     status = response.status_code
-    if status not in busy:
+    if status not in BUSY:
         return response
     discard(response)
     reason, text = ("limited", "receives too many requests") if status == 429 else ("busy", "has a problem")

@@ -170,7 +170,7 @@ def spawn(
 
 @contextlib.contextmanager
 def feed(
-    argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None
+    argv: Sequence[str], log: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes | memoryview], None]]]:
     """Run a program whose standard input the caller writes, with its output appended to ``log``.
 
@@ -182,7 +182,7 @@ def feed(
     with log.open("ab") as stream:
         try:
             process = subprocess.Popen(
-                argv, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=stream, stderr=stream, process_group=0
+                argv, bufsize=0, stdin=subprocess.PIPE, stdout=stream, stderr=stream, process_group=0
             )
         except OSError as error:
             raise _cannot_start(argv, error) from error

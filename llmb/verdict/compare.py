@@ -8,20 +8,11 @@ from typing import Any
 
 from llmb.results.facts import LogFacts
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Reference, Result
-from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME
+from llmb.stats.window import Window
 from llmb.text import typed
-from llmb.verdict.judge import (
-    BAD,
-    INVALID,
-    NO_REFERENCE,
-    judge_values,
-    metric_of,
-    noise_of_pair,
-    pool_key,
-    pooled,
-    why_invalid,
-)
+from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid
+from llmb.verdict.ratio import metric_of, noise_of_pair, pooled
 from llmb.verdict.reference import LOADS, SAME, comparable, not_described
 
 _Pool = Sequence[Result]  # the repeats of one configuration

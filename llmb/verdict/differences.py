@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from llmb.results.facts import LogFacts
 from llmb.results.result import Result
 from llmb.runs.job import Job
-from llmb.stats.measure import LAST, Window
+from llmb.stats.window import LAST, Window
 from llmb.workload.flops import flops_convention
 from llmb.workload.published import Figure, raises_vboost
 from llmb.workload.rows import Row

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from llmb.results.result import Configuration, Metrics, Result
-from llmb.stats.measure import Window
+from llmb.stats.window import Window
 from llmb.workload.published import Figure, release_order, releases
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from llmb.results.result import Configuration, Result
 from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
-from llmb.stats.measure import Spread, tokens_per_second
+from llmb.stats.measure import tokens_per_second
 from llmb.stats.metrics import (
     STEP_TIME,
     TOKENS_PER_SECOND_PER_GPU,
@@ -21,9 +21,11 @@ from llmb.stats.metrics import (
     heading,
     shown as shown_value,
 )
+from llmb.stats.statistics import Spread
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
-from llmb.verdict.judge import metric_of, pool, pool_key, pooled, ratio_of
+from llmb.verdict.judge import pool_key
+from llmb.verdict.ratio import metric_of, pool, pooled, ratio_of
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"

@@ -16,8 +16,8 @@ from llmb.logs.samples import Samples, Step
 from llmb.plugins.trial import reader_for_log, result_of_trial
 from llmb.results.log_reader import LogReader
 from llmb.results.result import SUCCESS, Result
-from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME
+from llmb.stats.window import Window
 from llmb_testing.contract_support import fail, loaded, workload_of
 
 _CUTS = 60  # lengths at which the sample is cut

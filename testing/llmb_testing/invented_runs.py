@@ -11,7 +11,8 @@ from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
-from llmb.planning.plan import JobOverrides, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import make_plan
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program

@@ -31,8 +31,8 @@ from llmb.results.find import profiled_beside
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.system import secrets
-from llmb.system.http import retry_after
 from llmb.system.process import ProcessId
+from llmb.system.retry import retry_after
 from llmb.text import yamlfile
 from llmb.verdict.export import read_export
 from llmb_installer.answers.read import read_answers

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llmb.config import ClusterConfig, load_config
-from llmb.planning.plan import JobOverrides, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import make_plan
 from llmb.runs import record, store
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Program

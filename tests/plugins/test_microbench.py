@@ -190,7 +190,7 @@ def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> Non
 
 
 def test_without_containers_the_environment_is_that_of_the_other_workloads(microbench: Workload) -> None:
-    from llmb.frameworks.nemo import torch_pretrain
+    from llmb.frameworks import torch_pretrain
 
     here = site("local", settings={"torch": "2.13.0", "transformers": "5.23.0"})
     assert llmb_setup(microbench, here) == torch_pretrain.needs(here)

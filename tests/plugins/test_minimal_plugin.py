@@ -9,7 +9,8 @@ from pathlib import Path
 import pluggy
 
 from llmb import hookspecs
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.configure import configure
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.planning.recompute import disagreements
 from llmb.plugins.scaffold import scaffold
 from llmb.workload.published_tables import read_published

@@ -20,7 +20,8 @@ from llmb.builtin import builtin_plugins
 from llmb.clusters.slurm.sbatch_script import Setting, render
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.planning.plan import JobOverrides, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Stamp

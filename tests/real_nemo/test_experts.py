@@ -11,7 +11,9 @@ import pytest
 
 from llmb.frameworks.nemo.nemo_pretrain import recipe_of
 from llmb.frameworks.nemo.recipe_names import installed_names, listed_names
-from llmb.planning.configure import ClusterLimits, JobSpec, configure, find_row
+from llmb.planning.configure import configure
+from llmb.planning.find_row import find_row
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.workload.flops import model_flops
 from llmb.workload.model import MlaShape, ModelShape, MoeShape
 from llmb.workload.spec import Workload, read_workload

@@ -11,8 +11,9 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.planning.configure import find_row
-from llmb.planning.plan import JobOverrides, make_plan
+from llmb.planning.find_row import find_row
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from llmb.runs.launch import StagedFile, Wrapper
-from llmb.system import files
+from llmb.system import permissions
 
 Site = Any  # the class is in conftest.py
 
@@ -62,7 +62,7 @@ def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> N
 @pytest.mark.parametrize(("mode", "umask"), [(0o2775, 0o077), (0o700, 0o022)])
 def test_what_a_job_writes_has_the_permissions_of_its_install(mode: int, umask: int, site: Site) -> None:
     site.install.chmod(mode)
-    files.mode_of_install.cache_clear()
+    permissions.mode_of_install.cache_clear()
     before = os.umask(umask)
     try:
         run = site.submit("import os\nopen('own', 'w').close()\nos.mkdir('folder')")

@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers that an installation is made from: what they may contain, and the layers they are read from."""
 
+from llmb_installer.answers.checks import unusable_in
 from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer
-from llmb_installer.answers.read import (
-    lean,
-    read_answers,
-    require_valid,
-    sections_of,
-    to_yaml,
-    unusable_in,
-    without_nulls,
-)
+from llmb_installer.answers.read import read_answers, require_valid
 from llmb_installer.answers.schema import (
     ARCHITECTURES,
     AUTO,
@@ -22,6 +15,7 @@ from llmb_installer.answers.schema import (
     Version,
     Versions,
 )
+from llmb_installer.answers.write import sections_of, to_yaml, without_nulls
 
 __all__ = [
     "ARCHITECTURES",
@@ -36,7 +30,6 @@ __all__ = [
     "Versions",
     "given",
     "joined",
-    "lean",
     "missing",
     "nested",
     "read_answers",

@@ -126,7 +126,7 @@ def check_cluster_type(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What to install. ``llmb_installer.detect.site.settle`` replaces each ``auto`` by what it detects.
+    """What to install. ``llmb_installer.detect.settle.settle`` replaces each ``auto`` by what it detects.
 
     ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for torch alone,
     ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, as_fault
-from llmb.system import files, locks, parallel
+from llmb.system import locks, parallel, permissions
 from llmb_installer import record
 from llmb_installer.answers import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
@@ -100,8 +100,8 @@ def make_folder(install: Path) -> None:
         install.mkdir(parents=True, exist_ok=True)
         if not (install / record.FOLDER).exists():
             (install / record.FOLDER).mkdir()
-            files.mode_of_install.cache_clear()  # it is an install directory from now on
-            files.share_folder(install / record.FOLDER)
+            permissions.mode_of_install.cache_clear()  # it is an install directory from now on
+            permissions.share_folder(install / record.FOLDER)
     except OSError as error:
         message = f"{install} cannot be created: {error.strerror}"
         hint = "choose a folder that you may write: --install DIR"

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from llmb.system.shell import StoppedError
+from llmb.text.size import bytes_in_words
 from llmb.text.tables import shorten
-from llmb_installer.registry import size
 from llmb_installer.steps import Step
 
 _TITLE, _BAR, _STATUS = 16, 12, 44  # characters: of a title at least, a bar, and the status of a step
@@ -105,7 +105,9 @@ class StepProgress:
     @property
     def status(self) -> str:
         """Bytes so far, the total where it is known, and what the step is doing."""
-        amount = f"{size(self.bytes)} of {size(self.of)}" if self.of else size(self.bytes) if self.bytes else ""
+        amount = bytes_in_words(self.bytes) if self.bytes or self.of else ""
+        if self.of:
+            amount = f"{amount} of {bytes_in_words(self.of)}"
         return ", ".join(part for part in (amount, self.text) if part)
 
     def _short(self) -> str:

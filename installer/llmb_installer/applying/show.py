@@ -10,6 +10,7 @@ from llmb.config.reading import read_config
 from llmb.errors import Fault
 from llmb.text import tables, yamlfile
 from llmb.text.fold import fold
+from llmb.text.size import bytes_in_words
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome
@@ -18,14 +19,13 @@ from llmb_installer.planning.costs import Costs
 from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord, option_of
-from llmb_installer.registry import size
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
 COLUMNS = (
     tables.Column(key="step"),
     tables.Column(key="state"),
-    tables.Column(key="fetch_bytes", heading="fetch", show=size, right=True),
-    tables.Column(key="disk_bytes", heading="disk", show=size, right=True),
+    tables.Column(key="fetch_bytes", heading="fetch", show=bytes_in_words, right=True),
+    tables.Column(key="disk_bytes", heading="disk", show=bytes_in_words, right=True),
     tables.Column(key="what"),
 )
 
@@ -73,12 +73,12 @@ def _costs_text(plan: Plan, costs: Costs) -> list[str]:
     known = [estimate for estimate in costs.estimates.values() if estimate.fetch is not None]
     rough = "about " if any(estimate.rough for estimate in known) else ""
     unknown = len(plan.todo) - len(known)
-    parts = [f"{rough}{size(costs.fetch)}"] if costs.fetch or not unknown else []
+    parts = [f"{rough}{bytes_in_words(costs.fetch)}"] if costs.fetch or not unknown else []
     parts += [f"an unknown amount for {unknown} step{'s' * (unknown != 1)}"] if unknown else []
     lines = [f"To fetch: {' and '.join(parts)}."]
     for disk in costs.disks:
-        needed = f"{rough}{size(disk.needed)} needed, " if disk.needed else ""
-        lines.append(f"On the disk of {disk.folder}: {needed}{size(disk.free)} free.")
+        needed = f"{rough}{bytes_in_words(disk.needed)} needed, " if disk.needed else ""
+        lines.append(f"On the disk of {disk.folder}: {needed}{bytes_in_words(disk.free)} free.")
     if any(isinstance(step, VenvStep) and step.tool == "uv" and step.wheelhouse is None for step in plan.todo):
         lines.append("uv also keeps what it fetches in its cache ('uv cache dir' shows where).")
     return lines

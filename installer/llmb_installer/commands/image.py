@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from llmb.config import find_install, images as image_names, load_config
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
+from llmb.text.size import bytes_in_words
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.cluster_types import all_types
-from llmb_installer.registry import architecture_name, check_image, machine_name, size
+from llmb_installer.registry import architecture_name, check_image, machine_name
 from llmb_installer.step import Lines, Progress
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _build(reference: str, architecture: str, target: Path, settings: images.Bui
     log.unlink(missing_ok=True)
     existing = "; it existed already" if facts == before else ""
     origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
-    console.echo(f"{target}: {size(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
+    console.echo(f"{target}: {bytes_in_words(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
 
 
 def _facts(target: Path) -> images.ImageFacts | None:

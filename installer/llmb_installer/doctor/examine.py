@@ -12,13 +12,14 @@ from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
+from llmb.text.size import bytes_in_words
 from llmb.workload import gpus, spec
 from llmb_installer import record
 from llmb_installer.answers import read_answers
 from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, RUNAI, SLURM, Finding, machine, schedulers, wrong
-from llmb_installer.registry import RegistrySettings, check_images, size
+from llmb_installer.registry import RegistrySettings, check_images
 
 IMAGES = "images"
 
@@ -183,5 +184,5 @@ def image_findings(
             yield Finding(check=IMAGES, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), fix=fault.hint)
         return
     for image, found in zip(images, checked, strict=True):
-        text = f"available for {architecture}, {size(found.compressed_bytes)} to fetch"
+        text = f"available for {architecture}, {bytes_in_words(found.compressed_bytes)} to fetch"
         yield Finding(check=f"image {image}", state="ok", found=text, needed_by=(SLURM, RUNAI))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.system import secrets, shell
+from llmb.text.size import bytes_in_words
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.images import enroot, squash
-from llmb_installer.registry import size
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments
 IMAGE_BYTES = 20e9  # the most that a NeMo environment, or an image with its layers, takes
@@ -113,12 +113,12 @@ def folder_findings(
     found = find_folder(install)
     yield _writable(found, is_installed=is_installed, runs=runs)
     yield _shared(found, is_local=is_local)
-    free = f"{size(found.free)} free on {found.mount}"
-    needed = f"{free}; an image or an environment needs up to {size(round(IMAGE_BYTES))}"
+    free = f"{bytes_in_words(found.free)} free on {found.mount}"
+    needed = f"{free}; an image or an environment needs up to {bytes_in_words(round(IMAGE_BYTES))}"
     fix = "free some space, or install elsewhere: --install DIR"
     yield finding("disk", None if found.free >= IMAGE_BYTES else needed, free, (), fix)
     tmp = find_folder(Path(environ.get("TMPDIR") or "/tmp"))
-    free = f"{tmp.path}: {size(tmp.free)} free"
+    free = f"{tmp.path}: {bytes_in_words(tmp.free)} free"
     fault = f"you cannot write to {tmp.path}" if not tmp.writable else free if tmp.free < TEMPORARY_BYTES else None
     fix = "set TMPDIR to a folder with more space"
     yield finding("temporary files", fault, free, ALL if not tmp.writable else (), fix)

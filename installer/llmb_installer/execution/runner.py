@@ -3,7 +3,6 @@
 
 import contextlib
 import re
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import files, shell
-from llmb.text import yamlfile
-from llmb_installer.registry import size
+from llmb.system import files, permissions, shell
+from llmb_installer.execution.fixes import end_of, fix_for
 
 _MINUTES = 120  # time limit of a job on a node
 
@@ -45,8 +43,14 @@ class Runner:
 
         ``tick`` is called now and then while it runs.
         """
-        umask = files.umask_in(log.parent, files.own_umask())  # Slurm passes it on to the node
-        return shell.run_logged(argv, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
+        umask = permissions.umask_in(log.parent, permissions.own_umask())  # Slurm passes it on to the node
+        with self._started(argv, log, env) as started:
+            return shell.run_logged(started, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
+
+    @contextlib.contextmanager
+    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        """The command that runs ``argv`` there, for as long as it runs."""
+        yield argv
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
@@ -68,18 +72,9 @@ class Srun(Runner):
         job = ("--job-name=llmb-install", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--quiet")
         return ["srun", *job, *self.options, *argv]
 
-    def run(
-        self,
-        argv: Sequence[str],
-        log: Path,
-        *,
-        env: Mapping[str, str],
-        cwd: Path | None,
-        stop: threading.Event,
-        tick: Callable[[], None] | None = None,
-    ) -> int:
-        """Run a program on a node."""
-        return Runner.run(self, self._argv(argv), log, env=env, cwd=cwd, stop=stop, tick=tick)
+    @contextlib.contextmanager
+    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        yield self._argv(argv)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
         return _answered(shell.run(self._argv(argv), env=env))
@@ -107,21 +102,13 @@ class Sbatch(Runner):
         """The command that allocates the node."""
         return f"sbatch {' '.join(self.options)}".rstrip()
 
-    def run(
-        self,
-        argv: Sequence[str],
-        log: Path,
-        *,
-        env: Mapping[str, str],
-        cwd: Path | None,
-        stop: threading.Event,
-        tick: Callable[[], None] | None = None,
-    ) -> int:
-        """Run a program as a batch job."""
+    @contextlib.contextmanager
+    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        """A batch job, which is cancelled when the program is to stop."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         _jobs[name] = env
         try:
-            return Runner.run(self, self._argv(argv, log, log, name), log, env=env, cwd=cwd, stop=stop, tick=tick)
+            yield self._argv(argv, log, log, name)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
@@ -147,7 +134,7 @@ class Sbatch(Runner):
             files.write_text(
                 script, '#!/bin/bash\n# Runs the program that its arguments name.\nexec "$@"\n', mode=0o755
             )
-            files.share_tree(self.folder)
+            permissions.share_tree(self.folder)
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         logs = (f"--output={out}", f"--error={err}")
         return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]
@@ -159,55 +146,3 @@ def _answered(done: shell.Completed) -> shell.Completed:
         message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
         raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
     return done
-
-
-TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
-FULL = 20_000_000  # free bytes below which a disk is taken for full
-
-# How uv and pip name the package that they cannot build; and omitted lines: pip's progress, and a warning of Python's
-# with the call that it quotes below.
-_BUILT = re.compile(
-    r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
-)
-_WARNING = re.compile(r"^Progress \d+ of \d+$|:\d+: \w*Warning: |^\s+(?:(?:dist|self)\._finalize_\w+|warnings\.warn)\(")
-
-
-def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
-    """The fix where a disk is full: not every program reports that as its reason to fail."""
-    for place in (folder, Path(environ.get("TMPDIR") or "/tmp")):
-        free = shutil.disk_usage(place).free if place.is_dir() else FULL
-        if free < FULL:
-            return f"free space on the disk of {place}, which has {size(free)} left"
-    return None
-
-
-def fix_for(output: str) -> str:
-    """The fix for the output of a failed program."""
-    rows = yamlfile.load(Path(__file__).with_name("fixes.yaml")).data["fixes"]
-    return next(
-        (row["fix"] for row in rows if any(text in output for text in row["printed"])), "correct what it reports"
-    )
-
-
-def end_of(output: str) -> str:
-    """The last relevant lines of ``output``, below the name of the package that failed to build.
-
-    Of pip's attempts to connect only the last is shown, and no warning of setuptools.
-    """
-    lines = [line for line in _without_notices(output) if line.strip()]
-    trials = [line for line in lines if line.startswith("WARNING: Retrying")]
-    shown = [line for line in lines if line not in trials[:-1]][-TAIL:]
-    named = [match[1] for match in _BUILT.finditer(output)]
-    if named and not any(named[-1] in line for line in shown):
-        shown = [f"building {named[-1]}:", *shown]
-    return "\n".join(f"  {line[:WIDTH]}" for line in shown)
-
-
-def _without_notices(output: str) -> Iterator[str]:
-    """The lines without Python's warnings; setuptools frames the text of its own with ``!!``."""
-    is_framed = False
-    for line in output.splitlines():
-        if line.strip() == "!!":
-            is_framed = not is_framed
-        elif not is_framed and _WARNING.search(line) is None:
-            yield line

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
+from llmb.text.size import bytes_in_words
 from llmb_installer import registry
 from llmb_installer.answers import ImageAnswers
 from llmb_installer.images.build import build
@@ -154,4 +155,4 @@ def describe(name: str, facts: Facts) -> str:
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
     found = facts.get("size")
-    return Path(str(facts["file"])).name + (f", {registry.size(found)}" if isinstance(found, int) else "")
+    return Path(str(facts["file"])).name + (f", {bytes_in_words(found)}" if isinstance(found, int) else "")

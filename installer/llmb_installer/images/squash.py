@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from llmb.errors import LlmbError
 from llmb.system import shell
+from llmb.text.size import bytes_in_words
 from llmb_installer import registry as registries
 from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_folder, write_image
@@ -101,7 +102,7 @@ def build_stream(
     once = sum({layer.digest: layer.size for layer in manifest.layers}.values())
     progress.total(once + size)
     count = len(manifest.layers)
-    progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {registries.size(once)}")
+    progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {bytes_in_words(once)}")
     with layers_of(registry, manifest, folder, progress) as layers:
         progress.say(f"writing the image ({' '.join(settings.options)})")
         return write_squashfs(layers, config, part, settings, progress, log)

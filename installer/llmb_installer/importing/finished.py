@@ -19,7 +19,7 @@ from llmb.results.description import Description
 from llmb.results.find import job_of, logs_beside, profiled_beside
 from llmb.results.foreign import describe_log
 from llmb.results.launcher_config import LauncherConfig, config_near, described_by, window_of
-from llmb.results.recorded import experiment_of
+from llmb.results.log_result import experiment_of
 from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import Origin, RunRecord

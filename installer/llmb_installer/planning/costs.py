@@ -9,9 +9,10 @@ from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system.parallel import run_bounded
+from llmb.text.size import bytes_in_words
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.registry import existing, size
+from llmb_installer.registry import existing
 from llmb_installer.steps import Context, Estimate, Step
 
 _CHECKS = 4  # steps that are checked at a time
@@ -109,10 +110,11 @@ def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
 
 def _too_small(disks: Sequence[Disk]) -> list[Fault]:
     hint = "free space there, or choose another folder (--install DIR; image_folder in the answers)"
+    logs = f"{bytes_in_words(RESERVE)} for logs"
     return [
         Fault(
             place=str(disk.folder),
-            message=f"{size(disk.needed)} and {size(RESERVE)} for logs are needed, {size(disk.free)} are free",
+            message=f"{bytes_in_words(disk.needed)} and {logs} are needed, {bytes_in_words(disk.free)} are free",
             hint=hint,
             code="disk-too-small",
             value=disk.needed,

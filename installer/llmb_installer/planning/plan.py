@@ -18,7 +18,8 @@ from llmb.workload import gpus, needs, spec
 from llmb_installer import record
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
 from llmb_installer.detect.detected import Installed
-from llmb_installer.detect.site import settle, site_of, with_gres_of
+from llmb_installer.detect.settle import settle, with_gres_of
+from llmb_installer.detect.site import site_of
 from llmb_installer.planning import config
 from llmb_installer.steps import Plugins, Step, add_workload, is_finished, programs_step
 

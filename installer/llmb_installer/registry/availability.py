@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import parallel
+from llmb.text.size import bytes_in_words
 from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
 from llmb_installer.registry.reference import Reference, RegistrySettings
@@ -126,18 +127,10 @@ def disk_faults(needed: Mapping[Path, int]) -> list[Fault]:
     for group in folders.values():
         total, free = sum(needed[folder] for folder in group), shutil.disk_usage(existing(group[0])).free
         if total > free:
-            message = f"{', '.join(map(str, group))}: needs {size(total)}, {size(free)} are free"
+            message = f"{', '.join(map(str, group))}: needs {bytes_in_words(total)}, {bytes_in_words(free)} are free"
             hint = "free space there, or choose another folder"
             faults.append(Fault(place="disk", message=message, hint=hint, code="disk-full", value=total))
     return faults
-
-
-def size(number: int) -> str:
-    """A number of bytes for people: 1.6 GB."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= scale:
-            return f"{number / scale:.1f} {unit}"
-    return f"{number} bytes"
 
 
 def existing(folder: Path) -> Path:

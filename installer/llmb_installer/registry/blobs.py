@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.system import http, shell
+from llmb.system import http, retry, shell
 from llmb_installer.registry.manifests import Descriptor
 from llmb_installer.registry.reference import shown_host
 
@@ -43,13 +43,13 @@ class Download:
         """The file that grows."""
         return self.path.with_name(f"{self.path.name}.part")
 
-    def run(self, pause: http.Pause) -> None:
+    def run(self, pause: retry.Pause) -> None:
         """Complete the download. Raises LlmbError, also for a full disk, and StoppedError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if not self._is_complete():
                 self._take_part()
-                http.persist(self._continue, pause, received=lambda: self.received)
+                retry.persist(self._continue, pause, received=lambda: self.received)
                 self.part.replace(self.path)
         except OSError as error:
             message = f"{self.path} cannot be written: {error.strerror}"
@@ -129,7 +129,7 @@ class Download:
         if status in (206, 416):
             self._restart()
         message = f"{host} answers HTTP {status} for {digest}"
-        raise http.AskAgain(LlmbError(message, hint="try again later", code="host-busy", key=host, value=status))
+        raise retry.AskAgain(LlmbError(message, hint="try again later", code="host-busy", key=host, value=status))
 
     def _read_in(self, path: Path) -> None:
         """Count the content of the file ``path`` as received."""
@@ -154,7 +154,7 @@ class Download:
         message = f"the blob {self.descriptor.digest} {how}"
         hint = "a proxy may have changed it, or the registry's copy is damaged"
         fault = LlmbError(message, hint=hint, code="image-damaged", key=self.descriptor.digest)
-        return fault if self.damaged >= _MOST_DAMAGED else http.AskAgain(fault)
+        return fault if self.damaged >= _MOST_DAMAGED else retry.AskAgain(fault)
 
 
 def _write(write: Callable[[memoryview], int | None], chunk: bytes) -> None:

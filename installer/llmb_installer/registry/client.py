@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
-from llmb.system import http
+from llmb.system import http, retry
 from llmb_installer.registry import access, blobs, manifests
 from llmb_installer.registry.reference import (
     Reference,
@@ -99,11 +99,11 @@ class Registry:
             _check(answer.body, config.digest, what)
             return answer.body
 
-        return manifests.parse_json(http.persist(ask, self._pause), what)
+        return manifests.parse_json(retry.persist(ask, self._pause), what)
 
     def tags(self, repository: str) -> list[str] | None:
         """The first tags of a repository; None where it does not exist."""
-        answer = http.persist(lambda: self._read(repository, "tags/list?n=1000", {}), self._pause)
+        answer = retry.persist(lambda: self._read(repository, "tags/list?n=1000", {}), self._pause)
         if answer.status != 200:
             return None
         tags = manifests.parse_json(answer.body, f"the tags of {repository}").get("tags")
@@ -182,7 +182,7 @@ class Registry:
             _check(answer.body, version if ":" in version else None, f"the manifest of {reference}")
             return answer.body
 
-        return http.persist(ask, self._pause)
+        return retry.persist(ask, self._pause)
 
     def _pause(self, seconds: float, why: str, check_stop: Callable[[], None] = lambda: None) -> None:
         """Sleep, in pieces that let the user interrupt."""
@@ -266,4 +266,4 @@ def _digest(body: bytes) -> str:
 def _check(body: bytes, digest: str | None, what: str) -> None:
     if digest is not None and _digest(body) != digest:
         message, hint = f"{what} does not match its digest", "a proxy may have changed it"
-        raise http.AskAgain(LlmbError(message, hint=hint, code="image-damaged", key=what))
+        raise retry.AskAgain(LlmbError(message, hint=hint, code="image-damaged", key=what))

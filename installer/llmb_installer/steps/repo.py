@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError
-from llmb.system import files, shell
+from llmb.system import files, permissions, shell
 from llmb.workload import needs
 from llmb_installer.step import Commands, Context, Estimate, Facts, Step, sha256_of
 
@@ -71,7 +71,7 @@ class RepoStep(Step):
                     "git submodule update", [*git, "submodule", "update", "--init", "--recursive", "--depth=1"]
                 )
             files.write_json(part / ".git" / MANIFEST, _manifest(part))
-            files.share_tree(part)
+            permissions.share_tree(part)
             shutil.rmtree(self.path, ignore_errors=True)
             part.rename(self.path)
         finally:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import files, shell
+from llmb.system import files, permissions, shell
 from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
@@ -71,7 +71,7 @@ def repair(step: VenvSpec, facts: Facts, packages: Packages, names: Collection[s
     packages.install(step, locked.only(names))
     if sources:
         packages.build(step, sources)
-    files.share_tree(prefix)
+    permissions.share_tree(prefix)
     staged = {name: one for base in contents.site_packages(prefix) for name, one in contents.packages_in(base).items()}
     if not staged.keys() >= {*names}:
         return None

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import files
+from llmb.system import files, permissions
 from llmb.text import yamlfile
 from llmb_installer.step import Commands, Context, Estimate, Facts
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
@@ -107,7 +107,7 @@ def _build_new(step: VenvSpec, context: Context) -> Facts:
         facts, text = _fill(step, folder, context)
         files.write_json(folder / repair.FACTS, {"digest": step.digest, "facts": facts})
         files.write_text(lock.path_of(step, context.install), text)
-        files.share_tree(folder)
+        permissions.share_tree(folder)
         contents.switch(step.folder, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

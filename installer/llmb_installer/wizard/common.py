@@ -10,13 +10,13 @@ from llmb.config import CONFIG_FILE
 from llmb.config.cluster_type import ClusterType
 from llmb.config.exemplar import TOOL, is_exemplar
 from llmb.config.slurm import SlurmConfig
+from llmb.text.size import bytes_in_words
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in
 from llmb_installer.detect.detected import detects
 from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
-from llmb_installer.detect.site import differing_gpus
-from llmb_installer.registry import size
+from llmb_installer.detect.slurm_checks import differing_gpus
 from llmb_installer.wizard.question import Option, Question, View, row
 
 TINY = "tiny"
@@ -87,7 +87,7 @@ def _folder_note(view: View, value: Any) -> str | None:
 def free_text(found: FolderFound) -> str:
     """Free space, on which file system, and whether other machines see the folder."""
     seen = {True: "shared with other machines", False: "only on this machine", None: "shared or not: unknown"}
-    return f"{size(found.free)} free on {found.mount} ({found.file_system}, {seen[found.shared]})"
+    return f"{bytes_in_words(found.free)} free on {found.mount} ({found.file_system}, {seen[found.shared]})"
 
 
 def _partition(view: View) -> str:

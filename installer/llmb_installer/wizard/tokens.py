@@ -9,7 +9,8 @@ from llmb.system import secrets
 from llmb.text.yamlfile import Document
 from llmb.workload import needs
 from llmb_installer.answers import read_answers
-from llmb_installer.detect.site import settle, site_of
+from llmb_installer.detect.settle import settle
+from llmb_installer.detect.site import site_of
 from llmb_installer.steps import Plugins
 from llmb_installer.wizard import prompts
 from llmb_installer.wizard.question import Back

@@ -13,7 +13,8 @@ from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.config.slurm import PMIX
 from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
-from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, make_plan
 from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared, check, prepare

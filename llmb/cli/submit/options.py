@@ -15,7 +15,7 @@ from llmb.text.times import clock
 from llmb.workload import switches as sw
 
 if TYPE_CHECKING:
-    from llmb.planning.plan import JobOverrides
+    from llmb.planning.job_spec import JobOverrides
     from llmb.runs.job import JobRequest
 
 T = TypeVar("T")

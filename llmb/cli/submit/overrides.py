@@ -17,7 +17,7 @@ from llmb.text.names import suggest
 from llmb.workload import switches as sw
 
 if TYPE_CHECKING:
-    from llmb.planning.plan import JobOverrides
+    from llmb.planning.job_spec import JobOverrides
     from llmb.workload.launch_variables import Used
 
 _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)  # a whole number from 1, written in another way
@@ -29,7 +29,7 @@ def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverr
     Raises InputFaults with every fault.
     """
     from llmb.planning.framework import check_framework
-    from llmb.planning.plan import JobOverrides
+    from llmb.planning.job_spec import JobOverrides
 
     faults: list[Fault] = []
     dotted = _dotted(given.params, faults)

@@ -11,8 +11,7 @@ from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.output import print_json_list, print_runs
 from llmb.cli.submit.cost import Chosen, estimate_data, estimates_of
 from llmb.errors import LlmbError
-from llmb.frameworks import wrappers
-from llmb.frameworks.nemo import torch_pretrain
+from llmb.frameworks import torch_pretrain, wrappers
 from llmb.planning.estimate import JobEstimate, describe, total
 from llmb.planning.rules import NSYS, PROFILED
 from llmb.runs.job import Job

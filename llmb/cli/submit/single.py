@@ -14,7 +14,7 @@ from llmb.cli.submit.options import Option, SubmitOptions, with_options
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
-    from llmb.planning.plan import JobOverrides
+    from llmb.planning.job_spec import JobOverrides
     from llmb.runs.job import JobRequest
 
 

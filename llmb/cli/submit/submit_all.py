@@ -120,7 +120,7 @@ def _run_list(context: Context, joblist: Path, options: ListOptions, selection: 
 def _run_discovered(context: Context, options: ListOptions, selection: "Selection") -> int:
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
-    from llmb.planning.select import discover
+    from llmb.planning.discover import discover
     from llmb.planning.targets import with_proxies
     from llmb.runs.job import JobList
 

@@ -19,7 +19,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, PENDING, JobState
-from llmb.system import console, files, process, secrets, shell
+from llmb.system import console, files, permissions, process, secrets, shell
 from llmb.workload.gpus import CPU
 
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -127,7 +127,7 @@ class LocalCluster:
             directory=run.place.absolute(),
             argv=(sys.executable, "-P", "-m", "llmb.clusters.local.runner", str(run.directory.absolute())),
             environment={**passed, **kept},
-            umask=files.umask_in(run.place, files.own_umask()),
+            umask=permissions.umask_in(run.place, permissions.own_umask()),
         )
 
     def _supervise(self) -> str | None:

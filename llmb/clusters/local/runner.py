@@ -15,7 +15,7 @@ from llmb.clusters.local.ranks import Ranks, Script, read_script
 from llmb.errors import LlmbError, describe
 from llmb.runs import record
 from llmb.runs.state import CANCELLED, COMPLETED, FAILED, TIMEOUT
-from llmb.system import files, process
+from llmb.system import files, permissions, process
 from llmb.text.times import clock
 
 POLL = 0.2  # seconds
@@ -64,7 +64,7 @@ def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End
         path = Path(script.work) / staged.name
         files.write_text(path, staged.text)
         if staged.executable:
-            path.chmod(path.stat().st_mode | 0o111 & ~files.own_umask())
+            path.chmod(path.stat().st_mode | 0o111 & ~permissions.own_umask())
     _log_to(Path(script.batch_log))
     journal.say(f"{script.id}: {script.ranks} × {' '.join(script.argv)}")
     if cancelled := journal.cancelled_by(directory):

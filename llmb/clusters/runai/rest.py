@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of Run:ai's REST API: signs in, repeats requests while the server is busy, and explains failures."""
+"""The client of Run:ai's REST API: signs in, and repeats requests while the server is busy."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llmb.clusters.base import UnclearError
+from llmb.clusters.runai.rest_errors import (
+    BrokenGatewayError,
+    fault_of_answer,
+    fault_of_sign_in,
+    not_understood,
+    unclear,
+)
 from llmb.clusters.runai.token import Credentials, Token, read_token
 from llmb.errors import LlmbError
-from llmb.system import http
+from llmb.system import http, retry
 
 if TYPE_CHECKING:
     import httpx
 
 PAGE = 500  # entries of a list in one answer, the most that the API gives
-ATTEMPTS = http.ATTEMPTS
+ATTEMPTS = retry.ATTEMPTS
 _FIRST_ATTEMPTS = 3  # at a server that has never answered: the address may be wrong
 _TOKENS = 3  # that are tried for one request
 _CONNECT_SECONDS = 10.0
@@ -30,31 +37,7 @@ _HURRIED = 5.0  # seconds for either, where somebody waits to know whether it an
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
 _DENIED = frozenset({400, 401, 403})
-URL = "check runai.base_url in cluster_config.yaml: https://HOST/api/v1"
 _NETWORK = dict.fromkeys(("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}")
-_REASONS = ("message", "details", "error_description")  # the last is OAuth's, of /api/v2/token
-_HINTS = {
-    401: "the access key has expired or was removed: create another in Run:ai, under Access keys or Applications",
-    403: "give the access key a role in the project that may submit workloads: in Run:ai, under Access, Access rules",
-    429: "Run:ai has too many requests: try again later",
-    503: "Run:ai is busy or being updated: try again later",
-}
-
-
-class NotThereError(LlmbError):
-    """The API has no resource at this address."""
-
-
-class SignInError(LlmbError):
-    """The API refuses the access key a token."""
-
-
-class RefusedError(LlmbError):
-    """The API refuses the request."""
-
-
-class BrokenGatewayError(UnclearError):
-    """A gateway failed (502): the request has ended, and it is unknown whether it was carried out."""
 
 
 class Client:
@@ -152,7 +135,7 @@ class Client:
 
         A request that ``is_once`` is repeated only where it has certainly not arrived.
         """
-        return http.persist(
+        return retry.persist(
             lambda: self._attempt(is_once, method, url, **content),
             lambda seconds, _: time.sleep(seconds),
             attempts=1 if self._is_hurried else ATTEMPTS,
@@ -172,7 +155,7 @@ class Client:
                 raise unclear(fault) from error
             if not http.may_pass(error, known=True):
                 raise fault from error
-            raise http.AskAgain(fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) from error
+            raise retry.AskAgain(fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS) from error
         except httpx.InvalidURL as error:
             message = f"{self.base_url}: {error}"
             hint = "correct runai.base_url in cluster_config.yaml"
@@ -184,13 +167,13 @@ class Client:
         if is_once and answer.status_code in (502, 504):  # from a gateway: the request may have been carried out
             kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
             raise kind(fault.message, hint=fault.hint)
-        raise http.AskAgain(
+        raise retry.AskAgain(
             unclear(fault) if is_once and answer.status_code >= 500 else fault, self._asked_pause(answer)
         )
 
     def _asked_pause(self, answer: httpx.Response) -> float | None:
         """The seconds that Retry-After asks to wait, within limits, and spread; None where it asks for nothing."""
-        seconds = http.retry_after(answer.headers.get("Retry-After"))
+        seconds = retry.retry_after(answer.headers.get("Retry-After"))
         if seconds is None:
             return None
         return max(self._first_pause, min(seconds, _LONGEST_PAUSE)) * random.uniform(1.0, 1.3)
@@ -223,73 +206,3 @@ def _token_of(answer: httpx.Response) -> Token | None:
     except ValueError:
         return None
     return read_token(data, time.time()) if isinstance(data, dict) else None
-
-
-def unclear(fault: LlmbError) -> UnclearError:
-    """``fault`` of a request that may have been obeyed all the same."""
-    return UnclearError(fault.message, hint=fault.hint, code=fault.code, key=fault.key, value=fault.value)
-
-
-def fault_of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
-    """The error for an answer, by its status and the API's reason."""
-    status, reason = answer.status_code, _reason(answer)
-    path = answer.request.url.path
-    if status == 404 and not _data(answer):  # from a gateway or a web server
-        return not_understood(base_url, f"nothing is at {path} (HTTP 404)")
-    if status == 404:
-        return NotThereError(f"Run:ai has nothing at {path}: {reason}", hint=URL, code="not-found", value=path)
-    if issues := _issues(answer):
-        hint = (
-            "the project's policy requires other values: set these fields in runai.spec of cluster_config.yaml, null "
-            "for a field that the policy sets; or ask for another policy"
-        )
-        message = f"Run:ai refused it: {'; '.join(issues)}"
-        return RefusedError(message, hint=hint, code="policy", value=tuple(issues))
-    if 400 <= status < 500 and status not in _HINTS:
-        message, hint = f"Run:ai refused it: {reason} (HTTP {status})", "check the runai section of cluster_config.yaml"
-        return RefusedError(message, hint=hint, code="runai-refused", value=status)
-    what, code = ("does not allow it", "runai-denied") if status in (401, 403) else ("has a problem", "runai-failed")
-    message, hint = f"Run:ai {what}: {reason} (HTTP {status})", _HINTS.get(status, "try again later")
-    return LlmbError(message, hint=hint, code=code, value=status)
-
-
-def fault_of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:
-    """The error for an access key ``key`` that got no token."""
-    status = answer.status_code
-    if status < 300:
-        return not_understood(base_url, "no access token at /token")
-    if status == 404:
-        return LlmbError(
-            f"{base_url}/token does not exist (HTTP 404)", hint=URL, code="not-runai", key="runai.base_url"
-        )
-    if status == 429 or status >= 500:
-        return fault_of_answer(base_url, answer)
-    message = f"Run:ai does not sign in '{key}' with this secret: {_reason(answer)} (HTTP {status})"
-    hint = "check APP_SECRET, and runai.app_id in cluster_config.yaml or APP_ID"
-    return SignInError(message, hint=hint, code="sign-in-refused", key=key, value=status)
-
-
-def not_understood(base_url: str, what: str) -> LlmbError:
-    """The error for an answer that is not the API's."""
-    message = f"{base_url} does not answer as Run:ai's API: {what}"
-    return LlmbError(message, hint=URL, code="not-runai", key="runai.base_url")
-
-
-def _reason(answer: httpx.Response) -> str:
-    data = _data(answer)
-    parts = [str(data[key]) for key in _REASONS if data.get(key)]
-    return ": ".join(dict.fromkeys(parts)) or answer.reason_phrase or "no reason given"
-
-
-def _issues(answer: httpx.Response) -> list[str]:
-    listed = _data(answer).get("complianceIssues")
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return [": ".join(str(one[key]) for key in ("field", "details") if one.get(key)) for one in found]
-
-
-def _data(answer: httpx.Response) -> dict[str, Any]:
-    try:
-        data = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -12,7 +12,8 @@ from llmb.clusters import bashscript
 from llmb.clusters.advice import advice
 from llmb.clusters.base import Pace
 from llmb.clusters.runai import phases, pod_script, request, runai_checks, token, workloads
-from llmb.clusters.runai.rest import BrokenGatewayError, Client, RefusedError
+from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.rest_errors import BrokenGatewayError, RefusedError
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs, store

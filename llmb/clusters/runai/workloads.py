@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.clusters.base import UnclearError
-from llmb.clusters.runai.rest import Client, NotThereError, RefusedError, not_understood
+from llmb.clusters.runai.rest import Client
+from llmb.clusters.runai.rest_errors import NotThereError, RefusedError, not_understood
 from llmb.config.runai import RunaiConfig
 from llmb.errors import LlmbError
 

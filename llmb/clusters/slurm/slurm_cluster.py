@@ -17,7 +17,7 @@ from llmb.runs import programs
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.system import files, secrets, shell
+from llmb.system import permissions, secrets, shell
 
 PACE = Pace(parallel=4, poll=1.0, slowest_poll=15.0, settle=20.0, sender="sbatch", arrive=1.0)
 _QUEUE_FULL = "temporarily unable to accept job"
@@ -81,7 +81,7 @@ class SlurmCluster:
                 programs.stage(self.config.llmb_install)
         values = secrets.find(run.launch.secrets, self.client.environ)
         # The job's files get the permissions of a shared install, also the log that Slurm itself writes.
-        umask = f"{files.umask_in(run.place, files.own_umask()):04o}"
+        umask = f"{permissions.umask_in(run.place, permissions.own_umask()):04o}"
         argv = ["sbatch", "--parsable", str(run.script)]
         try:
             variables = {**values, "SLURM_UMASK": umask}

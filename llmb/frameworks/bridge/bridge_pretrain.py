@@ -9,10 +9,9 @@ from llmb.frameworks import wrappers
 from llmb.frameworks.bridge import bridge_needs as needs, environment
 from llmb.frameworks.bridge.bridge_recipe import recipe
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
+from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.workload.bridge import BridgeRow, BridgeSize, Release, read_bridge, releases
 from llmb.workload.spec import Workload
-from llmb.workload.switches import PROFILE_RANKS
 
 RECIPE = "recipe.json"
 PACKAGES = ("megatron-bridge", "megatron")
@@ -45,7 +44,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         mounts=tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None) if site.container else (),
         environment={**exported, **job.env},
         secrets=config.secrets,
-        wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
+        wrappers=wrappers.of_job(job, site, venv),
         files=(StagedFile(name=RECIPE, text=to_text(values)),),
         inputs=config.inputs,
         fixes=config.fixes,
@@ -65,16 +64,6 @@ def _rows(workload: Workload, job: Job, site: Site) -> tuple[BridgeSize, BridgeR
             value=site.gpu_type,
         )
     return size, row, releases()[job.release or ""]
-
-
-def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
-    bound = wrappers.numa(site.gpu_type)
-    if not job.profile:
-        return (bound,)
-    ranks = job.switches.profile_ranks or PROFILE_RANKS
-    profiled = wrappers.profiled_ranks(ranks, job.scale)
-    sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
-    return bound, wrappers.nsight(ranks, sampling, slurm=site.runs.slurm_variables)
 
 
 def to_text(values: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from llmb.frameworks.nemo import torch_pretrain
+from llmb.frameworks import torch_pretrain
 from llmb.runs.job import Job
 from llmb.runs.launch import Site
 from llmb.system.secrets import SECRETS_FILE

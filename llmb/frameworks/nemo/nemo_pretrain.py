@@ -7,9 +7,9 @@ from typing import Any
 from llmb.errors import UsageError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import needs
-from llmb.planning.configure import find_row
+from llmb.planning.find_row import find_row
 from llmb.runs.job import Job
-from llmb.runs.launch import Launch, Program, Site, StagedFile, Wrapper
+from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
 from llmb.workload.model import ModelShape, shared_width
@@ -71,7 +71,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         mounts=_mounts(job, tokenizer) if site.container else (),  # --mount's are llmb's to add
         environment={**environment, **job.env},
         secrets=tokenizer.secrets,
-        wrappers=(*_wrappers(job, site), *((wrappers.libraries(str(venv)),) if venv is not None else ())),
+        wrappers=wrappers.of_job(job, site, venv),
         files=(StagedFile(name=RECIPE, text=to_text(recipe)),),
         inputs=(*((f"{loaded}/weights/*.distcp",) if loaded is not None else ()), *tokenizer.inputs),
         fixes={**tokenizer.fixes, **_checkpoint_fix(loaded)},
@@ -83,16 +83,6 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
 def _mounts(job: Job, tokenizer: needs.Tokenizer) -> tuple[str, ...]:
     folders = (job.switches.load_checkpoint, tokenizer.folder)
     return tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None)
-
-
-def _wrappers(job: Job, site: Site) -> tuple[Wrapper, ...]:
-    bound = wrappers.numa(site.gpu_type)
-    if not job.profile:
-        return (bound,)
-    ranks = job.switches.profile_ranks or PROFILE_RANKS
-    profiled = wrappers.profiled_ranks(ranks, job.scale)
-    sampling = wrappers.sampling_ranks(profiled, job.gpus_per_node) if job.switches.gpu_metrics else ()
-    return bound, wrappers.nsight(ranks, sampling, slurm=site.runs.slurm_variables)
 
 
 def _checkpoint_fix(loaded: str | None) -> dict[str, str]:

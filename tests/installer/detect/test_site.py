@@ -18,7 +18,9 @@ from llmb_installer.answers import Answers, Versions, read_answers
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, gpu_of_products
 from llmb_installer.detect.scheduler import NodeFound, SlurmFound
-from llmb_installer.detect.site import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, check_slurm, settle, site_of
+from llmb_installer.detect.settle import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, settle
+from llmb_installer.detect.site import site_of
+from llmb_installer.detect.slurm_checks import check_slurm
 
 
 @pytest.mark.parametrize(

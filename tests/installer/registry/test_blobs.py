@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb.system.http import ATTEMPTS, PROGRESS
+from llmb.system.retry import ATTEMPTS, PROGRESS
 from llmb.system.shell import StoppedError
 from llmb_installer.registry import Descriptor, Registry
 from llmb_testing.sample_images import Layer, Made, SampleImage, make

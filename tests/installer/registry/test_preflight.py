@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from llmb.errors import PreflightError, UsageError, describe
-from llmb_installer.registry import RegistrySettings, check_images, disk_faults, size
+from llmb.text.size import bytes_in_words
+from llmb_installer.registry import RegistrySettings, check_images, disk_faults
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import ScriptedRegistry, Status
 
@@ -114,7 +115,7 @@ def test_space_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2**31, "2.1 GB")])
 def test_sizes(number: int, text: str) -> None:
-    assert size(number) == text
+    assert bytes_in_words(number) == text
 
 
 def test_an_image_that_a_mirror_lacks(scripted: ScriptedRegistry, made: Made, home: Path, wording: Any) -> None:

@@ -20,7 +20,8 @@ from llmb_installer.answers import NOTHING, layers, read_answers, require_valid,
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
-from llmb_installer.detect.site import settle, site_of
+from llmb_installer.detect.settle import settle
+from llmb_installer.detect.site import site_of
 from llmb_installer.wizard.question import Question, View
 from llmb_installer.wizard.walk import Memory, current_values, walk
 

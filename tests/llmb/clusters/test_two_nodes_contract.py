@@ -37,7 +37,7 @@ def create(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         def submit(self, run: api.RunRecord) -> str:
             api.stage_programs(self.config)
             for node in range(given.get("nodes", run.launch.nodes)):
-                argv = ["setsid", "-f", "flock", f"{self.section.lock}.{node}", "bash", run.script]
+                argv: list[str | Path] = ["setsid", "-f", "flock", f"{self.section.lock}.{node}", "bash", run.script]
                 number = given.get("number", str)(node)
                 variables = {**api.job_environment(run.launch, self.config, self.environ), "PAIR_NODE": number}
                 subprocess.run(

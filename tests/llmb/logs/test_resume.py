@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.logs.reader import ReadState, read_log, read_on
+from llmb.logs.collector import ReadState
+from llmb.logs.reader import read_log, read_on
 from llmb.text import typed, yamlfile
 
 STEP = (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.configure import configure
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape
 from llmb.workload.rows import BatchRule, Row, Scales

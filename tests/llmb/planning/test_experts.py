@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb.planning.configure import ClusterLimits, JobSpec, configure
+from llmb.planning.configure import configure
+from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.results import log_names
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape, MoeShape

@@ -9,8 +9,10 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, InstallConfig
 from llmb.errors import UsageError
-from llmb.planning.plan import JobOverrides, Plan, make_plan
-from llmb.planning.select import Selection, discover
+from llmb.planning.discover import discover
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, make_plan
+from llmb.planning.select import Selection
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload
 

@@ -10,7 +10,8 @@ from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, WorkloadConfig, WorkloadsConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import UsageError, describe
-from llmb.planning.plan import JobOverrides, Plan, limits_of, make_plan, resolve
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, limits_of, make_plan, resolve
 from llmb.runs.job import JobRequest
 from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches

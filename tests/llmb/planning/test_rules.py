@@ -9,7 +9,8 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, UsageError
-from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, make_plan
 from llmb.planning.rules import mode_of
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload

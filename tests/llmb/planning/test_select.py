@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, WorkloadsConfig
 from llmb.errors import UsageError, describe
+from llmb.planning.discover import choose_scales, discover
 from llmb.planning.plan import make_plan
-from llmb.planning.select import Selection, adjust, choose_scales, discover, narrow
+from llmb.planning.select import Selection, adjust, narrow
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload
 

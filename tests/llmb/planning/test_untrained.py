@@ -8,7 +8,8 @@ import pytest
 
 from llmb.config import ClusterConfig
 from llmb.planning.estimate import alike, describe, estimate
-from llmb.planning.plan import JobOverrides, Plan, make_plan
+from llmb.planning.job_spec import JobOverrides
+from llmb.planning.plan import Plan, make_plan
 from llmb.planning.yaml_joblist import requests_of
 from llmb.results.result import configuration_of
 from llmb.runs.job import JobRequest

@@ -131,6 +131,9 @@ TABLE = {
     "a wrapper of a hook that has nothing to wrap": Bad(
         code=HOOK + "@hookimpl(wrapper=True)\ndef llmb_commands():\n    return (yield)\n", kind="wrapper-misplaced"
     ),
+    "a wrapper of pluggy's older form": Bad(
+        code=HOOK + "@hookimpl(hookwrapper=True)\ndef llmb_launch(job):\n    yield\n", kind="wrapper-invalid"
+    ),
     "a launch for the workloads of others": Bad(
         code=HOOK + "@hookimpl\ndef llmb_launch(job): ...\n", kind="workload-missing"
     ),

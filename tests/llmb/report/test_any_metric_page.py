@@ -18,8 +18,8 @@ from llmb.report.value import Report, Run
 from llmb.results.json_form import from_json
 from llmb.results.result import SUCCESS, Configuration, Result
 from llmb.runs.job import Job
-from llmb.stats.measure import Window
 from llmb.stats.metrics import Measured, MetricSpec
+from llmb.stats.window import Window
 from llmb.verdict.judge import judge
 from llmb.verdict.scaling import scaling_points
 from llmb.workload.published import Figure

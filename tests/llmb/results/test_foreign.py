@@ -14,7 +14,7 @@ from llmb.results.facts import LOSS_NAN, TRACED
 from llmb.results.find import find_logs, last_attempts
 from llmb.results.foreign import describe_log
 from llmb.results.log_reader import LogReader
-from llmb.results.recorded import result_of_log
+from llmb.results.log_result import result_of_log
 from llmb.results.result import Result
 from llmb.workload.flops import model_flops
 from llmb.workload.spec import Workload

@@ -12,7 +12,7 @@ import pytest
 from llmb.cli import reading
 from llmb.errors import LlmbError
 from llmb.results import summary
-from llmb.results.recorded import result_of_run
+from llmb.results.run_result import result_of_run
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import FAILED, RUNNING, JobState

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.stats.measure import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
+from llmb.stats.statistics import MOST_REPEATS, Spread, half_width, relative_width, repeats_to_settle, spread, student_t
 
 
 @pytest.mark.parametrize(

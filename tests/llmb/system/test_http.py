@@ -9,7 +9,7 @@ import pytest
 
 from llmb.errors import LlmbError
 from llmb.system import http
-from llmb.system.http import ATTEMPTS, LONGEST_PAUSE, PROGRESS, AskAgain, pause_after, persist, retry_after
+from llmb.system.retry import ATTEMPTS, LONGEST_PAUSE, PROGRESS, AskAgain, pause_after, persist, retry_after
 
 URL = httpx.URL("https://api.example/v1")
 

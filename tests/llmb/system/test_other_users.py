@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from llmb.runs import store
-from llmb.system import files, locks
+from llmb.system import files, locks, permissions
 from llmb.system.process import ProcessId
 
 pytestmark = pytest.mark.fault("users")
@@ -96,7 +96,7 @@ def test_files_of_an_install_follow_its_mode(mode: int, tmp_path: Path, closed: 
     install = tmp_path / "install"
     (install / ".llmb").mkdir(parents=True)
     install.chmod(mode)
-    files.mode_of_install.cache_clear()
+    permissions.mode_of_install.cache_clear()
     experiments = install / "workloads" / "w" / "experiments"
     directory = store.new_directory(experiments, "job", 1000).path
     files.write_text(directory / "llmb-run.json", "{}")
@@ -107,7 +107,7 @@ def test_files_of_an_install_follow_its_mode(mode: int, tmp_path: Path, closed: 
         assert {path.stat().st_mode & 0o777 for path in made} == {mode & 0o666}
     folders = [directory, directory / "job", directory / "new", *directory.parents[:3]]
     assert {path.stat().st_mode & 0o777 for path in folders} == {mode & 0o777}
-    assert files.umask_in(directory, 0o077) == 0o777 & ~mode
+    assert permissions.umask_in(directory, 0o077) == 0o777 & ~mode
     files.write_text(directory / "secret", "x", mode=0o600)
     assert (directory / "secret").stat().st_mode & 0o777 == 0o600
 
@@ -116,7 +116,7 @@ def test_elsewhere_the_umask_holds(tmp_path: Path, closed: None) -> None:
     files.write_text(tmp_path / "report" / "r.md", "x")
     assert (tmp_path / "report" / "r.md").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "report").stat().st_mode & 0o777 == 0o700
-    assert (files.own_umask(), files.umask_in(tmp_path, 0o077)) == (0o077, 0o077)
+    assert (permissions.own_umask(), permissions.umask_in(tmp_path, 0o077)) == (0o077, 0o077)
 
 
 def test_a_lock_that_cannot_be_read_is_held_while_its_heart_beats(

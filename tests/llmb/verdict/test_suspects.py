@@ -13,7 +13,7 @@ from llmb.results.facts import LogFacts, facts_of
 from llmb.results.json_form import from_json
 from llmb.results.result import SUCCESS, Configuration, Result
 from llmb.results.table import table_of
-from llmb.stats.measure import Window
+from llmb.stats.window import Window
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, judge
 from llmb.verdict.suspects import with_causes
 from llmb.workload.published import Figure

@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 
 from llmb.results.json_form import from_json
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
-from llmb.stats.measure import LAST, Spread, Window, spread
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
+from llmb.stats.statistics import Spread, spread
+from llmb.stats.window import LAST, Window
 from llmb.verdict.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -26,9 +27,8 @@ from llmb.verdict.judge import (
     Judgement,
     judge,
     judge_values,
-    published,
-    ratio_of,
 )
+from llmb.verdict.ratio import published, ratio_of
 from llmb.verdict.reference import References, find_reference, same_window
 from llmb.workload.published import Figure
 

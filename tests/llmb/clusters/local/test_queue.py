@@ -23,7 +23,7 @@ import llmb
 from llmb.clusters.local import journal, queue
 from llmb.clusters.local.queue import LOCK, LOG, ensure_supervisor
 from llmb.errors import LlmbError
-from llmb.system import files, locks, shell
+from llmb.system import files, locks, permissions, shell
 from llmb.system.process import ProcessId
 
 Machine = Any  # the class is in conftest.py
@@ -362,7 +362,7 @@ def test_a_run_has_the_umask_of_its_submitter_not_of_the_supervisor(machine: Mac
     machine.ends(first)
     supervisor = machine.supervisor().pid
     machine.install.chmod(0o700)
-    files.mode_of_install.cache_clear()
+    permissions.mode_of_install.cache_clear()
     second = machine.submit("open('made', 'w')")
     machine.ends(second)
     assert machine.supervisor().pid == supervisor

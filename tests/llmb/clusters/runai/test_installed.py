@@ -14,7 +14,8 @@ from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
 from llmb_installer.answers import read_answers
 from llmb_installer.detect.detected import with_variables
-from llmb_installer.detect.site import settle, site_of
+from llmb_installer.detect.settle import settle
+from llmb_installer.detect.site import site_of
 from llmb_installer.planning.config import own_part, plan_config, write_config
 from llmb_testing.runai import ControlPlane
 

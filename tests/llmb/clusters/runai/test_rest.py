@@ -9,7 +9,8 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.runai import rest as module
-from llmb.clusters.runai.rest import ATTEMPTS, Client, NotThereError, RefusedError
+from llmb.clusters.runai.rest import ATTEMPTS, Client
+from llmb.clusters.runai.rest_errors import NotThereError, RefusedError
 from llmb.clusters.runai.token import Credentials, find_credentials, read_token
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.errors import LlmbError, describe

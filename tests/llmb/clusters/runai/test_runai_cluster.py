@@ -10,7 +10,7 @@ import pytest
 
 from llmb.clusters.base import UnclearError
 from llmb.clusters.runai import runai_cluster as module
-from llmb.clusters.runai.rest import RefusedError
+from llmb.clusters.runai.rest_errors import RefusedError
 from llmb.errors import Fault, LlmbError, PreflightError, describe
 from llmb.runs import record
 from llmb.runs.launch import Launch

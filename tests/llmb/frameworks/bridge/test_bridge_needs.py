@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb.frameworks.nemo import llmb_setup
+from llmb.frameworks import llmb_setup
 from llmb.runs.launch import Site
 from llmb.workload.needs import HubAsset, Image, Needs, Venv
 from llmb.workload.spec import Workload

@@ -47,6 +47,32 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
 
     ``own_image``: whether the user chose the job's image, so that it is not the workload's.
     """
+    _check_model(job)
+    _check_switches(job, site)
+    in_image = site.runs.runs_in == "image-file" and site.container
+    venv = site.venvs.get(VENV, site.venv) if not in_image else None  # an image has its own Python
+    uses_image = in_image or site.runs.pulls_images
+    if uses_image and venv is None and not own_image:
+        raise _without_packages(job, site)
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program uses any GPU that it sees
+    return Launch(
+        name=job.experiment_name,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
+        time_limit=job.time_limit,
+        program=Program(module=PROGRAM),
+        args=(RECIPE,),
+        image=job.image if uses_image else None,
+        venv=str(venv) if venv is not None else None,
+        packages=PACKAGES if venv is not None else (),
+        fixes=dict.fromkeys(PACKAGES, _fix(job, site)) if venv is not None else {},
+        environment={**hidden, **job.env},
+        files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
+    )
+
+
+def _check_model(job: Job) -> None:
+    """Raise UsageError for a model, a dtype or a parallelism that the program cannot train."""
     name, training = job.experiment_name, job.trained
     if (ways := training.tp * training.pp * training.cp) > 1:
         raise UsageError(
@@ -72,31 +98,16 @@ def launch(job: Job, site: Site, *, own_image: bool = False) -> Launch:
     if own := [part for part in ("moe", "mla") if getattr(training.model, part) is not None]:
         message = f"{name}: the torch program trains dense models with query groups, not '{own[0]}'"
         raise UsageError(message, hint="remove it from this size", code="model-unsupported", key=own[0])
-    _check_switches(job, site)
-    in_pod, in_image = site.runs.pulls_images, site.runs.runs_in == "image-file" and site.container
-    venv = site.venvs.get(VENV, site.venv) if not in_image else None  # an image has its own Python
-    if (in_pod or in_image) and venv is None and not own_image:
-        also = f", or {_own_venv(job)} an environment on the volume" if in_pod else ""
-        raise UsageError(
-            f"{name}: the torch program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
-            hint=f"--image IMAGE (image: in a YAML list) names one that has them{also}",
-            code="image-without-packages",
-            value=job.image,
-        )
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == CPU else {}  # the program uses any GPU that it sees
-    return Launch(
-        name=job.experiment_name,
-        nodes=job.nodes,
-        ranks_per_node=job.gpus_per_node,
-        time_limit=job.time_limit,
-        program=Program(module=PROGRAM),
-        args=(RECIPE,),
-        image=job.image if in_pod or in_image else None,
-        venv=str(venv) if venv is not None else None,
-        packages=PACKAGES if venv is not None else (),
-        fixes=dict.fromkeys(PACKAGES, _fix(job, site)) if venv is not None else {},
-        environment={**hidden, **job.env},
-        files=(StagedFile(name=RECIPE, text=json.dumps(recipe(job), indent=2) + "\n"),),
+
+
+def _without_packages(job: Job, site: Site) -> UsageError:
+    """The error that the ranks would run in the workload's own image, which lacks the program's packages."""
+    also = f", or {_own_venv(job)} an environment on the volume" if site.runs.pulls_images else ""
+    return UsageError(
+        f"{job.experiment_name}: the torch program needs {' and '.join(PACKAGES)}, which NeMo's image does not have",
+        hint=f"--image IMAGE (image: in a YAML list) names one that has them{also}",
+        code="image-without-packages",
+        value=job.image,
     )
 
 

@@ -11,9 +11,10 @@ from llmb.clusters.slurm.partitions import read
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
 from llmb_installer.answers import Answers, read_answers
-from llmb_installer.detect import scheduler, site
+from llmb_installer.detect import scheduler, slurm_checks
 from llmb_installer.detect.scheduler import COMMANDS, NodeFound, SlurmFound
-from llmb_installer.detect.site import settle, site_of, with_gres
+from llmb_installer.detect.settle import settle, with_gres
+from llmb_installer.detect.site import site_of
 from llmb_installer.planning.config import own_part, plan_config
 from llmb_installer.planning.plan import recalled
 
@@ -50,7 +51,7 @@ def test_unknown_partitions(workloads: dict[str, Workload]) -> None:
         "slurm: {partition: logn, gpu: {partition: 'batch,bacth'}, cpu: {partition: x}}\n"
         "gpu_types: {b200: {partition: batc}}"
     )
-    faults = site.partition_faults(asked(text, workloads), FOUND)
+    faults = slurm_checks.partition_faults(asked(text, workloads), FOUND)
     assert {fault.code for fault in faults} == {"partition-unknown"}
     assert [(fault.place, fault.value, re.findall("batch|login", str(fault.hint))) for fault in faults] == [
         ("slurm.partition", "logn", ["login"]),
@@ -76,7 +77,7 @@ def test_unknown_partitions(workloads: dict[str, Workload]) -> None:
 def test_notes_on_what_llmb_run_would_refuse(
     workloads: dict[str, Workload], section: str, notes: int, wording: Callable[..., None]
 ) -> None:
-    found = [*site.notes_on(asked(section, workloads), FOUND)]
+    found = [*slurm_checks.notes_on(asked(section, workloads), FOUND)]
     assert len(found) == notes
     if notes:
         wording("llmb-install", found[0])

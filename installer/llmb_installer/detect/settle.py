@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replaces each ``auto`` of the answers, and a missing GRES, by what is detected here."""
+
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from llmb.config.slurm import SlurmConfig, SlurmOptions
+from llmb.errors import Fault, InputFaults, LlmbError
+from llmb.workload.gpus import CPU, known_types
+from llmb_installer.answers import ARCHITECTURES, AUTO, Answers
+from llmb_installer.detect import scheduler
+from llmb_installer.detect.machine import find_gpu, likeliest
+from llmb_installer.detect.slurm_checks import doctor_command, partition_faults
+
+GPU_UNDETECTED, ARCHITECTURE_UNDETECTED = "gpu-type-undetected", "node-architecture-undetected"
+_ARM = ("gb200", "gb300")  # GPU types whose nodes have NVIDIA's Arm processor
+
+
+def settle(answers: Answers) -> tuple[Answers, list[str]]:
+    """``answers`` with each ``auto`` replaced by what was detected, and notes for the user.
+
+    On Slurm the architecture and GPUs are those of the compute nodes, never of this machine. Raises InputFaults with
+    the keys that cannot be detected.
+    """
+    notes: list[str] = []
+    if answers.venv_type == AUTO:
+        answers = replace(answers, venv_type="uv" if shutil.which("uv") else "venv")
+    nodes = answers.traits.nodes
+    if nodes == "scheduler" and (AUTO in (answers.gpu_type, answers.node_architecture) or needs_gres(answers)):
+        return _settle_slurm(answers)
+    if nodes == "answers" and answers.node_architecture == AUTO:
+        machine = "aarch64" if answers.gpu_type in _ARM else "x86_64"
+        notes.append(f"node_architecture: {machine}, usual for {answers.gpu_type}")
+        return _on(answers, machine), notes
+    if nodes == "this-machine":
+        gpu = find_gpu(answers.gpu_type)
+        notes += [gpu.note] if gpu.note else []
+        if answers.gpu_type not in (AUTO, CPU) and shutil.which("nvidia-smi") is None:
+            notes.append(f"gpu_type is {answers.gpu_type}, but no GPU was detected here: there is no nvidia-smi")
+        answers = replace(answers, gpu_type=gpu.gpu_type)
+        return (_on(answers, platform.machine()) if answers.node_architecture == AUTO else answers), notes
+    return answers, notes
+
+
+def _on(answers: Answers, machine: str) -> Answers:
+    if machine not in ARCHITECTURES:
+        hint = f"install for {' or '.join(ARCHITECTURES)}"
+        raise LlmbError(f"llmb does not support {machine}", hint=hint, code="architecture-unsupported", value=machine)
+    return replace(answers, node_architecture=cast(Literal["x86_64", "aarch64"], machine))
+
+
+def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
+    """The GPU type, GRES and architecture of the answers' partition, by default Slurm's default partition."""
+    found = scheduler.find_slurm(nodes_only=True)
+    if faults := partition_faults(answers, found):  # nothing can be detected in an unknown partition
+        raise InputFaults(faults)
+    partition = str(answers.slurm.option("partition") or "") if answers.slurm is not None else ""
+    if answers.gpu_type == AUTO:
+        types = found.gpu_types_of(partition)
+        if len(types) == 1 and types[0] in (*known_types(), *answers.gpu_types):
+            answers = replace(answers, gpu_type=types[0])
+        elif len(types) == 1:
+            faults.append(
+                Fault(
+                    place="gpu_type",
+                    message=f"llmb has no configurations for {types[0]}",
+                    hint=f"use those of a similar GPU: 'gpu_types: {{{types[0]}: {{like: {likeliest(types[0])}}}}}'",
+                    code="gpu-type-unknown",
+                    key="gpu_type",
+                    value=types[0],
+                )
+            )
+        else:
+            reason = f"Slurm has {', '.join(types)}" if types else found.fault or "Slurm has no GPU type there"
+            faults.append(_undetected(answers, GPU_UNDETECTED, "gpu_type", reason, "gpu_type: h100", found))
+    if answers.node_architecture == AUTO:
+        machine = found.architecture_of(partition)
+        if machine is not None:
+            answers = _on(answers, machine)
+        else:
+            reason = found.fault or "no node there reports it"
+            answer = f"node_architecture: {' or '.join(ARCHITECTURES)}"
+            faults.append(_undetected(answers, ARCHITECTURE_UNDETECTED, "node_architecture", reason, answer, found))
+    if faults:
+        raise InputFaults(faults)
+    answers, notes = with_gres(answers, found)
+    known = known_types().get(answers.gpu_type)
+    if known is not None and known.like is not None and answers.gpu_type not in answers.gpu_types:
+        own = f"gpu_types: {{{answers.gpu_type}: {{like: {known.like}}}}}"
+        notes = [*notes, f"gpu_type {answers.gpu_type}: for workloads without rows of their own, set '{own}'"]
+    return answers, notes
+
+
+def _undetected(answers: Answers, code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:
+    """The fault of a key that has to be given; where Slurm does not answer, the hint also names the doctor."""
+    hint = f"write '{answer}'; {doctor_command(answers)} shows why Slurm does not answer" if found.fault else answer
+    return Fault(place=key, message=f"cannot be detected ({reason}); set it", hint=hint, code=code, key=key)
+
+
+def needs_gres(answers: Answers) -> bool:
+    """Whether GPU jobs would request no GPUs, because no answer gives their number."""
+    if not answers.traits.sbatch_options or answers.gpu_type == CPU:
+        return False
+    own = answers.gpu_types.get(answers.gpu_type)
+    return (own is None or own.gres is None) and (answers.slurm or SlurmConfig()).leaves_gpus_open
+
+
+def with_gres(answers: Answers, found: scheduler.SlurmFound) -> tuple[Answers, list[str]]:
+    """``answers`` with the GRES of their partition's nodes, and notes; ``answers`` are settled otherwise.
+
+    In a partition with several kinds of GPUs the GRES is that of the answers' GPU type.
+    """
+    if not needs_gres(answers):
+        return answers, []
+    missing = "slurm.gpu.gres is missing"
+    if found.fault:
+        fix = "set slurm.gpu.gres, such as 8, or null where Slurm has no GPUs as GRES"
+        return answers, [f"{missing} and Slurm does not answer: jobs would see no GPU; {fix}"]
+    slurm = answers.slurm or SlurmConfig()
+    kinds = found.gpu_kinds(str(slurm.option("partition") or ""))
+    if not kinds:
+        return answers, []
+    types = {kind.gres_type for kind in kinds}
+    own = [kind for kind in kinds if kind.gpu_type == answers.gpu_type] if len(types) > 1 else kinds
+    if not own:
+        shown = ", ".join(f"{kind.gres_type}:{kind.per_node}" for kind in kinds)
+        return answers, [f"{missing} and the partition has {shown}: set one of them"]
+    count = min(kind.per_node for kind in own)
+    gres: str | int = f"{own[0].gres_type}:{count}" if len(types) > 1 else count
+    return _with_gres(answers, gres), [f"slurm.gpu.gres: {gres}, detected from Slurm"]
+
+
+def with_gres_of(answers: Answers, before: Mapping[str, Any]) -> Answers:
+    """``answers`` with the GRES that was detected for the earlier configuration ``before``."""
+    options = (before.get("slurm") or {}).get("gpu") or {}
+    return _with_gres(answers, options["gres"]) if needs_gres(answers) and "gres" in options else answers
+
+
+def _with_gres(answers: Answers, gres: str | int | None) -> Answers:
+    slurm = answers.slurm or SlurmConfig()
+    return replace(answers, slurm=replace(slurm, gpu=SlurmOptions({**slurm.gpu.given, "gres": gres})))

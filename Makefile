@@ -6,6 +6,9 @@ MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
+# Python keeps its bytecode, whatever the caller's environment says: the tests start thousands of Pythons.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site pictures release bench clean
 .DELETE_ON_ERROR:
 

@@ -14,7 +14,7 @@ from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
 from llmb.planning import listing
-from llmb.results import columns, deviations, facts, json_form, result
+from llmb.results import checkpoints, columns, configuration, deviations, facts, json_form, result
 from llmb.runs.job import Job, Training
 from llmb.stats.metrics import Measured
 from llmb.stats.statistics import Statistics
@@ -133,15 +133,15 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("Each of `metrics`:", "metrics", of_class(Measured)),
         ("Each of `causes`:", "causes", of_class(deviations.VerdictCause)),
         ("`reference`:", "reference", of_class(result.Reference)),
-        ("`configuration`:", "configuration", of_class(result.Configuration)),
+        ("`configuration`:", "configuration", of_class(configuration.Configuration)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`log`:", "log", of_class(facts.LogFacts)),
         ("Each of `log.uneven`:", "log.uneven", of_class(deviations.Uneven)),
         ("Each of `log.checkpoints`:", "log.checkpoints", of_class(facts.CheckpointTime)),
-        ("`checkpoints`:", "checkpoints", of_class(facts.Checkpoints)),
-        ("`checkpoints.saved`:", "checkpoints.saved", of_class(facts.Saved)),
-        ("`checkpoints.loaded`:", "checkpoints.loaded", of_class(facts.Loaded)),
+        ("`checkpoints`:", "checkpoints", of_class(checkpoints.Checkpoints)),
+        ("`checkpoints.saved`:", "checkpoints.saved", of_class(checkpoints.Saved)),
+        ("`checkpoints.loaded`:", "checkpoints.loaded", of_class(checkpoints.Loaded)),
         ("`analysis`:", "analysis", untyped(empty["analysis"])),
         ("`summary`:", "summary", untyped(empty["summary"])),
         (JOBS, "jobs", list(of_jobs())),

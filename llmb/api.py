@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from llmb.workload.gpus import GpuType
     from llmb.workload.model import MambaShape, MlaShape, ModelShape, MoeShape
     from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
+    from llmb.workload.nemo_recipe import NemoRecipe
     from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
     from llmb.workload.sample_log import SampleLog
-    from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
+    from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "Pace", "UnclearError"),
@@ -58,7 +59,8 @@ _MODULES = {
     "runs.state": ("JobState",),
     "workload.rows": ("BatchRule", "Row", "Scales"),
     "workload.sample_log": ("SampleLog",),
-    "workload.spec": ("Checkpoint", "NemoRecipe", "Size", "Workload", "read_workload"),
+    "workload.nemo_recipe": ("NemoRecipe",),
+    "workload.spec": ("Checkpoint", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

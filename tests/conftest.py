@@ -2,9 +2,11 @@
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
 import fcntl
+import functools
 import itertools
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -24,6 +26,8 @@ from hypothesis import settings
 from llmb.builtin import builtin_plugins
 from llmb.cli import app
 from llmb.plugins.loader import load_plugins
+from llmb.text import yamlfile
+from llmb.workload import spec
 from llmb.workload.spec import Workload
 
 # The duration of an example depends on the load of the machine.
@@ -33,11 +37,43 @@ settings.load_profile("llmb")
 _TESTS = Path(__file__).resolve().parent
 _ROOT = _TESTS.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
+_PROJECT = f"{_ROOT}{os.sep}"
 _ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be in the user's home
 
 # In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_parse, _read_workload = yamlfile._parse, spec.read_workload
+
+
+@functools.lru_cache(maxsize=64)
+def _pickled(text: str, name: str, strict: bool) -> bytes:
+    return pickle.dumps(_parse(text, name, strict))
+
+
+@functools.lru_cache(maxsize=64)
+def _workload(path: Path, changed: int) -> Workload:
+    return _read_workload(path)
+
+
+def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
+    """The document of a file of this project, unpickled afresh: no test sees what another did to it."""
+    if not name.startswith(_PROJECT):
+        return _parse(text, name, strict)
+    document: yamlfile.Document = pickle.loads(_pickled(text, name, strict))
+    return document
+
+
+@functools.wraps(_read_workload)
+def _read_once(path: str | Path) -> Workload:
+    """The workload, a frozen value, of a file of this project."""
+    path = Path(path)
+    return _workload(path, path.stat().st_mtime_ns) if str(path).startswith(_PROJECT) else _read_workload(path)
+
+
+# Hundreds of tests run a command within this process, and each command reads the tables of every workload.
+yamlfile._parse, spec.read_workload = _parse_once, _read_once
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)
@@ -54,35 +90,51 @@ _LONGEST = [
     "installer/applying/test_install.py",
     "integration/test_main_job.py",
     "slurm/test_admin.py",
-    "installer/planning/test_change.py",
+    "workloads/test_torch_pretrain.py",
     "slurm/test_trouble.py",
     "slurm/test_train.py",
+    "installer/planning/test_change.py",
+    "installer/images/test_image_step.py",
     "integration/test_microbenchmarks.py",
+    "slurm/test_exactly_once.py",
+    "installer/planning/test_update.py",
     "integration/test_inference_example.py",
     "slurm/test_microbenchmarks.py",
-    "workloads/test_torch_pretrain.py",
-    "installer/wizard/test_terminal_back.py",
-    "installer/wizard/test_terminal.py",
-    "installer/planning/test_update.py",
     "llmb/clusters/runai/test_exactly_once.py",
     "llmb/system/test_console.py",
+    "installer/wizard/test_terminal.py",
     "slurm/test_ends.py",
     "slurm/test_slurm_contract.py",
+    "llmb/clusters/runai/test_train.py",
+    "installer/planning/test_by_hand.py",
     "llmb/clusters/runai/test_runai_contract.py",
     "installer/applying/test_killed.py",
     "slurm/test_pyxis.py",
+    "llmb/plugins/test_new_plugin.py",
     "llmb/clusters/local/test_queue.py",
     "llmb/clusters/runai/test_pods.py",
-    "llmb/clusters/runai/test_train.py",
+    "slurm/test_documented_plugins.py",
     "llmb/clusters/runai/test_collectives.py",
     "slurm/test_vboost.py",
+    "workloads/test_train.py",
+    "installer/images/test_build.py",
     "llmb/submission/test_exactly_once.py",
     "slurm/test_commands.py",
+    "llmb/cli/completion/test_shells.py",
     "slurm/test_install_on_a_node.py",
+    "plugins/test_contracts.py",
     "slurm/test_script.py",
+    "llmb/clusters/runai/test_commands.py",
     "llmb/clusters/local/test_run.py",
+    "installer/doctor/test_doctor.py",
     "llmb/clusters/test_ssh_contract.py",
+    "installer/commands/test_cli.py",
     "llmb/clusters/local/test_local_contract.py",
+    "installer/wizard/test_terminal_back.py",
+    "installer/images/test_command.py",
+    "workloads/test_models.py",
+    "llmb/report/test_page.py",
+    "llmb/logs/test_bounded.py",
 ]
 
 
@@ -151,12 +203,18 @@ def no_leaked_environment() -> Iterator[None]:
         pytest.fail(f"the test left environment variables changed: {', '.join(sorted(changed))}")
 
 
+@pytest.fixture(scope="session")
+def new_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders beside each other: pytest reads the whole parent folder for the next number of a name."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def home(
-    no_leaked_environment: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def home(no_leaked_environment: None, new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home folder, without any variable that llmb reads: no test sees the user's files."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(new_homes)
+    folder.mkdir(mode=0o700)
     for name in [*os.environ]:
         if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in ("STAGE_PATH", "COLUMNS"):
             monkeypatch.delenv(name)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import CODE as EXEMPLAR
@@ -50,18 +50,7 @@ def layers(file: Path | None, install: Path | None = None, settings: Sequence[st
     Raises UsageError for an invalid setting.
     """
     document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(
-                f"--set {setting} does not have the form KEY=VALUE",
-                hint="such as --set slurm.account=team",
-                code="setting-invalid",
-                key="--set",
-                value=setting,
-            )
-        option = f"--set {key.strip()}"
-        document = answers.with_layer(document, answers.nested(key.strip(), _value(value, option)), option)
+    document = answers.with_settings(document, settings)
     return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
@@ -73,18 +62,6 @@ def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
         document,
         data={key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)},
     )
-
-
-def _value(text: str, option: str) -> Any:
-    """``text`` as YAML, except numbers with a point, which are versions (2.10); an empty text is null."""
-    try:
-        value = yamlfile.parse(f"value: {text}", name=option).data["value"]
-    except InputFaults as error:
-        hint = "put it in quotes within the quotes: KEY='\"value\"'"
-        raise UsageError(
-            f"{option}: {text} is not valid YAML", hint=hint, code="setting-invalid", key=option, value=text
-        ) from error
-    return text.strip() if isinstance(value, float) else value
 
 
 def gather(
@@ -99,6 +76,8 @@ def gather(
         what = "continuing the unfinished installation in" if is_unfinished(folder) else "using the recorded answers of"
         console.echo(f"note: {what} {folder}; --config uses other answers", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
+    elif answers_file is None and not terminal and not settings:
+        _check_configured(install)
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
@@ -238,6 +217,16 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
             raise
         return None  # there is none: the missing keys are reported
     return folder if record.answers_path(folder).is_file() else None
+
+
+def _check_configured(install: Path | None) -> None:
+    """Raise UsageError for a configuration here that cannot be read, rather than for missing answers."""
+    try:
+        folder = record.find_folder(install)
+    except UsageError:
+        return
+    if (folder / CONFIG_FILE).is_file():
+        record.own_config(folder)
 
 
 def _show_plan(intent: Intent, notes: Sequence[str]) -> Plan:

@@ -3,7 +3,6 @@
 
 from dataclasses import dataclass
 
-SUFFIX = ".tar.zst"
 MANIFEST = "llmb-archive.json"
 SCHEMA_VERSION = 1
 

@@ -1,49 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names in runs and their configuration that identify a site: hosts, accounts, projects."""
 
-import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llmb.config import ClusterConfig
+from llmb.runs import store
+from llmb.runs.nodes import SCHEDULER_ID, nodes_of, written_nodes
 from llmb.runs.record import RunRecord
+from llmb.text.node_lists import expand
 
-_MOST = 100_000  # hosts of a list
 _SITE = ("account", "qos", "reservation")
 _HOSTS = ("nodelist", "exclude")
 
 
 def hosts_of(record: RunRecord) -> set[str]:
-    """The hosts of a run: those that its script wrote when it started, and those that its options name."""
-    found = set[str]()
-    for path in record.directory.rglob("scheduler_id"):
-        with contextlib.suppress(OSError):
-            for line in path.read_text("utf-8", "replace").splitlines():
-                word, _, value = line.partition(" ")
-                found |= set(expand(value)) if word in ("nodes", "host") else set()
+    """The hosts of a run: those of its scheduler, in each attempt, and those that its options name."""
+    found = set(nodes_of(record, store.seen_state(record)))
+    found |= {name for attempt in record.history for name in expand(attempt.state.nodes)}
+    for path in record.directory.rglob(SCHEDULER_ID):
+        found |= {name for words in written_nodes(path).values() for name in expand(words)}
     for name in _HOSTS:
         found |= set(expand(str(record.launch.slurm_args.get(name) or "")))
-    return found
-
-
-def expand(hosts: str) -> Iterator[str]:
-    """The names of a list of Slurm: ``n[01-03,7],login`` is n01, n02, n03, n7 and login."""
-    for part in re.findall(r"(?:[^,\[\s]|\[[^\]]*\])+", hosts):
-        pieces = re.findall(r"\[.*?\]|[^\[]+", part)
-        choices = [_numbers(piece[1:-1]) if piece.startswith("[") else [piece] for piece in pieces]
-        yield from itertools.islice(("".join(each) for each in itertools.product(*choices)), _MOST)
-
-
-def _numbers(text: str) -> list[str]:
-    found = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if dash and first.isdecimal() and last.isdecimal() and int(last) - int(first) < _MOST:
-            found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
-        else:
-            found.append(part)
     return found
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads an archive: unpacks it into an empty folder, which is then an install directory without a cluster."""
 
+import atexit
 import hashlib
+import shutil
 import tarfile
+import tempfile
 from pathlib import Path
 
-from llmb.archive.manifest import MANIFEST, SCHEMA_VERSION, SUFFIX, Manifest
+from llmb.archive.manifest import MANIFEST, SCHEMA_VERSION, Manifest
 from llmb.errors import LlmbError, UsageError
 from llmb.system import files
 from llmb.text import typed
@@ -13,9 +16,12 @@ from llmb.text import typed
 _MOST = 64 << 30  # bytes of an unpacked archive: a file that unpacks to more is no archive of ours
 
 
-def is_archive(text: str) -> bool:
-    """Whether a word of the command line names an archive."""
-    return text.endswith(SUFFIX)
+def unpacked(path: Path) -> Path:
+    """A new folder with the files of an archive, which is removed when the process ends. Raises as ``unpack``."""
+    folder = Path(tempfile.mkdtemp(prefix="llmb-archive-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    unpack(path, folder)
+    return folder
 
 
 def unpack(path: Path, folder: Path) -> Manifest:

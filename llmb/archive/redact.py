@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from llmb.system.secrets import is_secret_name
+from llmb.text.node_lists import expand, fold
 
+_Tree = dict[str, "_Tree"]
 SECRET = "<secret>"
 _LEAST = 6  # characters of a value: a shorter one would be found in unrelated text
 # Tokens that services mark by a prefix; a URL's user and password; an HTTP header.
@@ -24,12 +26,15 @@ _NAMED = re.compile(r"""(?<![\w$])([A-Za-z_]\w*)(["']?\s?[=:]\s?["']?)([^\s"',;\
 class Redaction:
     """``values``: secrets of this machine; ``names``: what to write instead of each name that is to be removed.
 
-    ``families``: beginnings of host names, of which Slurm writes lists, ``node[01-04]``.
+    ``folded``: the same by names without case; ``pattern``: of all names; ``families``: of the lists that Slurm writes
+    of some of them, ``node[01-04]``. One pattern, so that thousands of names take one pass.
     """
 
     values: tuple[str, ...] = ()
     names: Mapping[str, str]
-    families: tuple[str, ...] = ()
+    folded: Mapping[str, str]
+    pattern: re.Pattern[str] | None = None
+    families: re.Pattern[str] | None = None
 
     def apply(self, text: str) -> tuple[str, int]:
         """The text without secrets and names, and how many secrets it had."""
@@ -47,27 +52,64 @@ class Redaction:
             return f"{match[1]}{match[2]}{SECRET}"
 
         text = _NAMED.sub(without, text)
-        for family in self.families:
-            text = re.sub(rf"(?<!\w){re.escape(family)}\[[\d,-]+\]", "hosts", text)
-        for name in sorted(self.names, key=len, reverse=True):
-            text = _whole(name).sub(self.names[name], text)
+        if self.families is not None:
+            text = self.families.sub(self._list, text)
+        if self.pattern is not None:
+            text = self.pattern.sub(self._replacement, text)
         return text, count + marked
+
+    def _list(self, match: re.Match[str]) -> str:
+        """What replaces a list of Slurm's, ``node[01-04]``: the list of the names that replace its own."""
+        return fold(self.folded.get(name.casefold(), "host") for name in expand(match[0]))
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        return self.folded.get(match[0].casefold(), "name")
 
     def in_path(self, path: str) -> str:
         """The path of a file in the archive without names."""
         return self.apply(path)[0]
 
 
-def _whole(name: str) -> re.Pattern[str]:
-    """A pattern of the name where it is not part of another word."""
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
-
-
 def redaction(secrets: Iterable[str], names: Mapping[str, str] | None = None) -> Redaction:
-    """The redaction of these values and names; values that are too short to be secrets are ignored."""
+    """The redaction of these values and names; values that are too short to be secrets are ignored.
+
+    A name is replaced, in upper or lower case, where it is not part of a longer word: letters, digits and _. Of names
+    that begin at the same place, the longest is replaced; what replaces a name is not replaced again.
+    """
     values = sorted({value for value in secrets if len(value) >= _LEAST}, key=len, reverse=True)
-    stems = {match[1] for name in names or {} if (match := re.fullmatch(r"(\D.*?)\d+", name))}
-    return Redaction(values=tuple(values), names=names or {}, families=tuple(sorted(stems, key=len, reverse=True)))
+    names = names or {}
+    stems = {match[1] for name in names if (match := re.fullmatch(r"(\D.*?)\d+", name))}
+    lists = rf"(?<!\w)(?:{_either(stems)})\[[\d,-]+\]"
+    return Redaction(
+        values=tuple(values),
+        names=names,
+        folded={name.casefold(): text for name, text in names.items()},
+        families=re.compile(lists, re.IGNORECASE) if stems else None,
+        pattern=re.compile(rf"(?<!\w)(?:{_either(names)})(?!\w)", re.IGNORECASE) if names else None,
+    )
+
+
+def _either(words: Iterable[str]) -> str:
+    """A pattern of any of the ``words``, the longest first: a tree of their characters, which is fast for thousands."""
+    tree: _Tree = {}
+    for word in words:
+        node = tree
+        for char in word:
+            node = node.setdefault(char, {})
+        node[""] = {}
+    return _pattern(tree)
+
+
+def _pattern(tree: _Tree) -> str:
+    """The pattern of a tree. Where a word may end or continue, it continues if it can."""
+    chain = ""
+    while len(tree) == 1 and "" not in tree:
+        ((char, tree),) = tree.items()
+        chain += re.escape(char)
+    parts = [re.escape(char) + _pattern(below) for char, below in tree.items() if char]
+    if parts:
+        chain += f"(?:{'|'.join(parts)})" + ("?" if "" in tree else "")
+    return chain
 
 
 def anonymous(

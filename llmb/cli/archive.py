@@ -4,6 +4,7 @@
 import getpass
 import hashlib
 import os
+import shlex
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -13,17 +14,18 @@ from pathlib import Path, PurePath
 import click
 
 from llmb.archive.contents import choose
-from llmb.archive.manifest import SUFFIX, Manifest
+from llmb.archive.manifest import Manifest
 from llmb.archive.names import hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.results import choice_of, choice_options, gather
+from llmb.config.locate import ARCHIVE
 from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
 from llmb.results.result import Result
 from llmb.runs.record import RunRecord
-from llmb.system import secrets
+from llmb.system import console, secrets
 from llmb.system.secrets import is_secret_name
 from llmb.text.typed import to_data
 
@@ -34,7 +36,7 @@ from llmb.text.typed import to_data
 @click.option("--anonymous", "is_anonymous", is_flag=True, help="Also replace names of users, hosts and folders.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @choice_options
-@options.install_option
+@options.read_option
 @pass_context
 def command(
     context: Context,
@@ -49,7 +51,7 @@ def command(
     """Write RUNS (default: all runs) to one file, without secrets.
 
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
-    without profiles and checkpoints. results, compare and report take it in the place of RUNS.
+    without profiles and checkpoints. Commands that only read take it in the place of an install directory.
     """
     from llmb.archive.write import write
 
@@ -58,9 +60,9 @@ def command(
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()
     config = context.config
-    path = output or Path(f"llmb-{config.cluster_name if not is_anonymous else 'runs'}-{now:%Y%m%d-%H%M}{SUFFIX}")
-    if not path.name.endswith(SUFFIX):
-        path = path.with_name(path.name + SUFFIX)
+    path = output or Path(f"llmb-{config.cluster_name if not is_anonymous else 'runs'}-{now:%Y%m%d-%H%M}{ARCHIVE}")
+    if not path.name.endswith(ARCHIVE):
+        path = path.with_name(path.name + ARCHIVE)
     if path.exists() and not force:
         message = f"{path} exists"
         raise UsageError(message, hint="--force overwrites it", code="archive-exists", key="--output", value=str(path))
@@ -87,7 +89,10 @@ def announce(path: Path, manifest: Manifest) -> None:
         parts = (f"{kind} {size / 1e6:.1f} MB" for kind, size in sorted(kinds.items()))
         say(f"not in it, and listed in its manifest: {', '.join(parts)}")
     say(f"look through it before you send it: tar --zstd -tvf {path}")
-    say("results, compare and report take the file in the place of RUNS")
+    console.echo(
+        f"read it: llmb-run results {shlex.quote(str(path))}; report, compare, explain, jobs show and more take it too",
+        err=True,
+    )
 
 
 def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], is_anonymous: bool) -> Redaction:

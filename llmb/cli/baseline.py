@@ -56,7 +56,7 @@ def accept(
 
 @group.command("list")
 @options.format_option
-@options.install_option
+@options.read_option
 @pass_context
 def list_(context: Context, fmt: str) -> None:
     """Show the baselines of this install directory."""

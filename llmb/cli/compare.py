@@ -2,20 +2,20 @@
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import click
 
-from llmb.archive.read import is_archive
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.opened import of_archive
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
+from llmb.cli.results import Choice, choice_of, choice_options, exit_code, judged
+from llmb.cli.sides import find_baseline, find_side, refuse_reference
+from llmb.config.locate import is_archive
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, with_parameters
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.system import console, files
+from llmb.system import console
 from llmb.text.names import listed
 from llmb.text.tables import to_json
 from llmb.verdict import compare, export, table
@@ -29,12 +29,12 @@ PUBLISHED = "published"
 @click.command("compare")
 @click.argument("ours", metavar="[A]", required=False)
 @click.argument("theirs", metavar="[B]", required=False)
-@click.option("--baseline", metavar="NAME", help="Compare with an accepted baseline.")
+@options.baseline_option
 @options.reference_option
 @choice_options
 @click.option("--scaling", is_flag=True, help="Compare the scales of A with its smallest scale.")
 @options.format_or_junit_option
-@options.install_option
+@options.read_option
 @pass_context
 def command(
     context: Context,
@@ -58,40 +58,6 @@ def command(
     choice = choice_of(workloads, exclude_cancelled, window)
     request = Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
     return (print_scaling if scaling else print_comparison)(context, request, fmt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One side of a comparison: its name, and its results (not judged)."""
-
-    name: str
-    results: tuple[Result, ...]
-
-
-def find_side(context: Context, text: str | None, choice: Choice) -> Side:
-    """The results of a JSON file, an experiment, or runs separated by commas; of all runs where ``text`` is None.
-
-    Raises UsageError when there are none.
-    """
-    if text is not None and is_archive(text):
-        context = of_archive(context, text)
-        return Side(name=text, results=tuple(result for _, result in gather_of(context, context.runs(), choice)))
-    path = None if text is None else files.expand(text)
-    if path is not None and path.is_file():
-        try:
-            return Side(name=path.name, results=tuple(choose(context, export.read_export(path), choice)))
-        except LlmbError as error:
-            if error.code == "file-damaged":  # the user's own file
-                error.hint = "write it again: llmb-run results --format json > results.json"
-            raise
-    if text is not None and (text.endswith(".json") or "/" in text) and path and not path.is_dir():
-        hint = "name runs, an experiment, or a file of llmb-run results --format json > results.json"
-        raise UsageError(f"{text} is neither a file nor a run", hint=hint, code="side-unknown", value=text)
-    runs = context.runs()
-    if text is not None:
-        named = [run for run in runs if run.job.experiment_name == text]
-        runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
-    return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +91,6 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
     return LlmbError.exit_code if unread else 0
 
 
-def _without(ours: Side, baseline: Side) -> Side:
-    """The later runs among ``ours``: those of the baseline are not pooled with them. Without later runs, all."""
-    accepted = {result.identity.run for result in baseline.results if result.identity.run is not None}
-    later = tuple(result for result in ours.results if result.identity.run not in accepted)
-    return replace(ours, results=later) if later else ours
-
-
 def _compare(context: Context, request: Request) -> tuple[str, list[Comparison], tuple[Result, ...]]:
     """The name of the other side, the rows, and the results of both sides."""
     given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
@@ -139,9 +98,8 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison],
         message = f"{' and '.join(given)} cannot be combined"
         raise UsageError(message, hint="omit one of them", code="options-conflict", key="B")
     published = request.baseline is None and request.theirs in (None, PUBLISHED)
-    if request.reference is not None and not published:
-        message, hint = "--reference needs published figures as B", "omit B and --baseline"
-        raise UsageError(message, hint=hint, code="options-conflict", key="--reference")
+    if not published:
+        refuse_reference(request.reference)
     if request.ours == PUBLISHED:
         hint = "llmb-run compare A published"
         raise UsageError(f"A cannot be '{PUBLISHED}'", hint=hint, code="side-published", key="A", value=PUBLISHED)
@@ -149,11 +107,11 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison],
     if published:
         return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference)), ours.results
     if request.baseline is not None:
-        known = export.read_baseline(context.config.llmb_install, request.baseline)
-        theirs = Side(name=f"baseline {request.baseline}", results=tuple(known))
-        ours = ours if request.ours is not None else _without(ours, theirs)
-    else:
-        theirs = find_side(context, request.theirs, request.choice)
+        base = find_baseline(context, request.baseline, request.choice, request.ours)
+        is_all = request.ours is None or is_archive(request.ours)
+        chosen = compare.without(ours.results, base.results) if is_all else ours.results
+        return base.called, compare.with_measured(chosen, base.results, base.called), (*chosen, *base.results)
+    theirs = find_side(context, request.theirs, request.choice)
     rows = compare.with_measured(ours.results, theirs.results, theirs.name)
     return theirs.name, rows, (*ours.results, *theirs.results)
 

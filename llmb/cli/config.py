@@ -11,7 +11,7 @@ from llmb.text.typed import to_data
 
 
 @click.command("config")
-@options.install_option
+@options.read_option
 @pass_context
 def command(context: Context) -> None:
     """Show the configuration in effect, as YAML."""

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb import config as configuration
+from llmb.config.locate import is_archive
 from llmb.errors import InputFaults, UsageError, describe
-from llmb.system import console
+from llmb.system import console, files
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
+    from llmb.runs.state import JobState
     from llmb.runs.store import Unreadable
     from llmb.workload.published import Figure
     from llmb.workload.spec import Workload
@@ -67,27 +69,35 @@ class Context:
     """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
     and the options of sbatch with names of their own, ``verbose`` by ``-v``.
 
+    ``install_option`` may be an archive where the command ``reads_archives``: then ``config`` is that of the archive.
     ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
-    ``every``: the runs that were read last, None before.
+    ``every``: the runs that were read last, None before; ``states``: those of runs that were asked for, by their ids.
     """
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
         self.install_option: Path | None = None
         self.slurm_args: dict[str, str | bool] = {}
-        self.is_archive = False
+        self.reads_archives = False
         self.verbose = False
         self.faulty_figures: list[str] = []
         self.unreadable: list[Unreadable] = []
         self.every: list[RunRecord] | None = None
+        self.states: dict[str, JobState] = {}
         self._figures: dict[str, tuple[Figure, ...]] = {}
         self._readers: dict[tuple[str, str], LogReader] = {}
 
-    def archived(self, folder: Path) -> Context:
-        """The context of an unpacked archive: its configuration alone, and no cluster."""
+    def of_archive(self, path: Path) -> Context:
+        """A context whose install directory is an archive."""
         other = Context(self.plugins)
-        other.install_option, other.is_archive = folder, True
+        other.install_option, other.reads_archives = path, True
         return other
+
+    @cached_property
+    def archive(self) -> Path | None:
+        """The archive that a command which reads uses in the place of an install directory; None for a directory."""
+        given = self.install_option or files.expand(os.environ.get("LLMB_INSTALL") or ".")
+        return given if self.reads_archives and is_archive(str(given)) else None
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -151,14 +161,18 @@ class Context:
         ``kind`` is None for a cluster type that is not known here: runs can be shown, and ``need_type`` raises.
         """
         environ: Mapping[str, str] = os.environ
-        if self.is_archive and self.install_option is not None:
-            environ = {"XDG_CONFIG_HOME": str(self.install_option)}  # not the settings of this user
-        install = configuration.find_install(self.install_option, environ, console.current_folder())
+        given = self.install_option
+        if self.archive is not None:
+            from llmb.archive.read import unpacked
+
+            given = unpacked(self.archive)
+            environ = {"XDG_CONFIG_HOME": str(given)}  # not the settings of this user
+        install = configuration.find_install(given, environ, console.current_folder())
         kinds = self.plugins.cluster_types()  # always, so that a plugin whose types are wrong is reported
         config, notes = configuration.load_config(
             install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds, any_type=True
         )
-        if self.is_archive:
+        if self.archive is not None:
             return replace(config, experiments_root=None)
         for note in notes:
             say(f"note: {note}")
@@ -172,7 +186,7 @@ class Context:
         """The cluster; None for a type that is not known here, and for an archive. Raises PluginError."""
         from llmb.clusters.guarded import create
 
-        if self.is_archive:
+        if self.archive is not None:
             return None
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
         return create(kind, self.config) if kind is not None else None

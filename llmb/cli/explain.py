@@ -8,12 +8,14 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, completed, pass_context
+from llmb.cli.opened import opened_run
 from llmb.cli.reading import flops_of, peak_of, spec_of
 from llmb.cli.results import judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
+from llmb.results.configuration import configuration_of
 from llmb.results.reason import REFUSED_KIND, cause_of_end
-from llmb.results.result import Result, configuration_of
+from llmb.results.result import Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -32,14 +34,14 @@ _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of th
 
 
 @click.command("explain")
-@click.argument("run")
+@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @options.window_option
 @options.reference_option
-@options.install_option
+@options.read_option
 @pass_context
-def command(context: Context, run: str, window: str | None, reference: str | None) -> None:
+def command(context: Context, run: tuple[str, ...], window: str | None, reference: str | None) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
-    print_explanation(context, run, window, reference)
+    print_explanation(context, opened_run(context, run), window, reference)
 
 
 def cause_of(result: Result) -> Cause:

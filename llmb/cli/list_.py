@@ -16,7 +16,7 @@ from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
 from llmb.system import console
 from llmb.text.names import find_workload_and_size, listed, squash_workload
 
-HERE = ("runs", "dtypes", "scales", "most_gpus", "why", "code", "reason", "hint")  # the fields of `here`
+HERE = ("runs", "dtypes", "scales", "all_scales", "most_gpus", "why", "code", "reason", "hint")  # the fields of `here`
 _NAMED = 4  # sizes in a note
 
 
@@ -57,7 +57,7 @@ def command(
     if published or check:
         _print_published(context, keys, size, check, fmt)
         return
-    here = _here(context, keys, size) if installed is not None else None
+    here = _here(context, keys, size, framework, release) if installed is not None else None
     if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
@@ -80,10 +80,13 @@ def command(
     print_all(columns, rows, fmt)
 
 
-def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple[str, str], dict[str, Any]] | None:
+def _here(
+    context: Context, keys: Sequence[str], size: str | None, framework: str | None, release: str | None
+) -> dict[tuple[str, str], dict[str, Any]] | None:
     """Whether each size of the workloads ``keys`` runs here, as data by key and size; None if that is unknown.
 
-    Prints why installed sizes (only ``size`` if given) cannot run, and the fix.
+    With ``framework`` and ``release`` as a job would ask for them. Prints why installed sizes (only ``size`` if given)
+    cannot run, and the fix.
     """
     from llmb.submission.runnable import NO_ROW, NOT_INSTALLED, runnable
 
@@ -92,12 +95,14 @@ def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple
         config, _ = configuration.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
-    except LlmbError:  # other commands report it
+    except LlmbError as error:
+        say(f"warning: which of them run here is unknown\n{describe(error)}")
         return None
     if config.kind is None:
         return None
     most = _most_gpus(config)
-    found = list(runnable((context.workloads[key] for key in keys), context.plugins, config, most))
+    asked = (context.workloads[key] for key in keys)
+    found = list(runnable(asked, context.plugins, config, most, framework=framework, release=release))
     notes: dict[tuple[str, str | None], list[str]] = {}
     for one in found:
         if one.fault is not None and one.fault.code not in (NO_ROW, NOT_INSTALLED) and size in (None, one.size):
@@ -110,7 +115,8 @@ def _here(context: Context, keys: Sequence[str], size: str | None) -> dict[tuple
             "runs": one.runs,
             "dtypes": list(one.dtypes),
             "scales": list(one.scales),
-            "most_gpus": one.scales[-1] if one.is_limited and one.scales else None,
+            "all_scales": list(one.all_scales),
+            "most_gpus": one.scales[-1] if one.scales and one.scales != one.all_scales else None,
             "why": one.why or None,
             "code": one.fault and one.fault.code,
             "reason": one.fault and one.fault.message,

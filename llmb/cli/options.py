@@ -4,7 +4,7 @@
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +13,8 @@ from llmb.cli.context import Context
 from llmb.config.slurm import OWN_OPTIONS, long_name
 from llmb.errors import UsageError
 from llmb.system.guard import DEBUG_OPTION
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group(click.Group):
@@ -34,9 +36,11 @@ class Group(click.Group):
 _WHOLE = 1000  # characters of a summary, which none has
 
 
-def _keep_install(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+def _keep_install(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    own = context.ensure_object(Context)
+    own.reads_archives = parameter.metavar == _OR_ARCHIVE
     if value is not None:
-        context.ensure_object(Context).install_option = value
+        own.install_option = value
 
 
 _WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in cluster_config.yaml
@@ -120,14 +124,23 @@ verbose_option = click.option(
     callback=_keep_verbose,
     help="Show each job's script or files too.",
 )
-install_option = click.option(
-    "--install",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    expose_value=False,
-    callback=_keep_install,
-    help="Install directory (default: LLMB_INSTALL or a parent).",
-)
+_OR_ARCHIVE = "DIR|ARCHIVE"
+
+
+def _install_option(metavar: str, text: str) -> Callable[[F], F]:
+    return click.option(
+        "--install",
+        type=click.Path(path_type=Path),
+        metavar=metavar,
+        expose_value=False,
+        callback=_keep_install,
+        help=text,
+    )
+
+
+install_option = _install_option("DIR", "Install directory (default: LLMB_INSTALL or a parent).")
+# of commands that only read
+read_option = _install_option(_OR_ARCHIVE, "Install directory, or an archive of one.")
 # of the main command; it is read before any plugin is loaded
 debug_option = click.Option(
     [DEBUG_OPTION], is_flag=True, expose_value=False, help="Show the traceback of a failing plugin."
@@ -141,6 +154,9 @@ format_or_junit_option = click.option(
 window_option = click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")
 reference_option = click.option(
     "--reference", metavar="RELEASE", help="Compare with this release (default: the newest)."
+)
+baseline_option = click.option(
+    "--baseline", metavar="NAME", help="Compare with an accepted baseline, or with an archive."
 )
 retries_option = click.option(
     "--retries",

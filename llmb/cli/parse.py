@@ -21,6 +21,7 @@ from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs
 from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
+from llmb.results.log_names import ALL_DTYPES
 from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import SUCCESS, Result
@@ -29,11 +30,15 @@ from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.window import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
+from llmb.workload.bridge import BRIDGE, FRAMEWORKS
 from llmb.workload.gpus import peak_dtype
 
 _COUNT = click.IntRange(min=1)
 _STDIN = Path("-")
-_OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype", "gpus": "--scale", "gbs": "--gbs"}
+_OPTION_OF = {
+    **{"workload": "--workload", "size": "--workload", "dtype": "--dtype", "gpus": "--scale", "gbs": "--gbs"},
+    **{"framework": "--framework", "release": "--release"},
+}
 
 
 @click.command("parse")
@@ -45,6 +50,8 @@ _OPTION_OF = {"workload": "--workload", "size": "--workload", "dtype": "--dtype"
 @click.option("--dtype", metavar="D", help="Dtype of logs without a record.")
 @click.option("--scale", type=_COUNT, metavar="N", help="Number of GPUs of logs without a record.")
 @click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
+@click.option("--framework", metavar="NAME", help="Framework of logs without a record: nemo or bridge.")
+@click.option("--release", metavar="RELEASE", help="Image release of Megatron-Bridge that they are of.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
 @options.format_or_junit_option
 @pass_context
@@ -59,6 +66,8 @@ def command(
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
+    framework: str | None,
+    release: str | None,
     full_names: bool,
     fmt: str,
 ) -> int:
@@ -69,6 +78,11 @@ def command(
     the plugin of that workload says how its logs are read.
     """
     given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
+    _check("--framework", framework, list(FRAMEWORKS))
+    if release is not None and framework not in (None, BRIDGE):
+        message, hint = "--release is of Megatron-Bridge's image", "omit it, or --framework bridge"
+        raise UsageError(message, hint=hint, code="release-without-bridge", key="--release", value=release)
+    given = replace(given, framework=BRIDGE if release is not None else framework, release=release)
     logs = paths or (Path("experiments"),)
     return print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
 
@@ -89,8 +103,10 @@ def describe(
         sizes = ", ".join(f"{key}_{name}" for name in context.workloads[key].sizes)
         message = f"--workload {workload} has no size"
         raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload")
-    dtypes = sorted({own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops} | {"fp32"})
-    _check("--dtype", dtype, dtypes)
+    rows = (row for one in context.workloads.values() for size in one.sizes.values() for row in size.rows)
+    known = {own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops}
+    known |= {*ALL_DTYPES, *(own for row in rows for own in row.dtype)}
+    _check("--dtype", dtype, sorted(known))
     return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
 
 

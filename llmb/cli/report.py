@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run report`: one page about a set of runs, in Markdown or HTML."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.opened import opened
 from llmb.cli.reading import peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
+from llmb.cli.sides import find_baseline, refuse_reference
 from llmb.config.images import recorded_digest
 from llmb.errors import UsageError
 from llmb.failures import group_failures
@@ -29,14 +31,17 @@ from llmb.report.page import charted, to_html
 from llmb.report.value import Report, Run
 from llmb.results.find import log_of
 from llmb.results.result import Result
+from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.system import console, files
 from llmb.system.secrets import is_secret_name
+from llmb.verdict.compare import without
+from llmb.verdict.export import Baseline
 from llmb.verdict.reference import References
 from llmb.verdict.scaling import scaling_points
 
 FORMATS = ("md", "html")
-_HTML = (".html", ".htm")
+_ENDINGS = {"": "md", ".md": "md", ".markdown": "md", ".txt": "md", ".html": "html", ".htm": "html"}
 
 
 @click.command("report")
@@ -51,8 +56,9 @@ _HTML = (".html", ".htm")
 @click.option("--format", "fmt", type=click.Choice(FORMATS), help="Output format (default: from FILE's extension).")
 @click.option("--history", is_flag=True, help="Show each configuration by night, and what changed.")
 @choice_options
+@options.baseline_option
 @options.reference_option
-@options.install_option
+@options.read_option
 @pass_context
 def command(
     context: Context,
@@ -63,6 +69,7 @@ def command(
     workloads: tuple[str, ...],
     exclude_cancelled: bool,
     window: str | None,
+    baseline: str | None,
     reference: str | None,
 ) -> int:
     """Write a report on RUNS (default: all runs).
@@ -71,14 +78,44 @@ def command(
     with fixes, conditions. Markdown is for notes and tickets. `--history` shows the ratio of each configuration in each
     night, and what changed in between.
     """
-    fmt = fmt or ("html" if output is not None and output.suffix.lower() in _HTML else "md")
+    fmt = fmt or _format_of(output)
     if fmt == "html" and output is None and sys.stdout.isatty():
         hint = "write it to a file: -o report.html"
         message = "an HTML page is not readable in a terminal"
         raise UsageError(message, hint=hint, code="html-on-terminal", key="--format")
-    context, runs = opened(context, runs)
+    if output is not None:
+        _check_folder(output)
+    runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
-    return write_report(context, runs, choice, reference, output, as_html=fmt == "html", history=history)
+    against = None
+    if baseline is not None:
+        refuse_reference(reference)
+        against = find_baseline(context, baseline, choice)
+    return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
+
+
+def _format_of(output: Path | None) -> str:
+    """The format that the name of the file says; Markdown without one. Raises UsageError for any other extension."""
+    ending = output.suffix.lower() if output is not None else ""
+    if ending not in _ENDINGS:
+        hint = f"name it {', '.join(filter(None, _ENDINGS))}, or add --format"
+        message = f"--output {output}: a report has no format {ending}"
+        raise UsageError(message, hint=hint, code="report-format", key="--output", value=str(output))
+    return _ENDINGS[ending]
+
+
+def _check_folder(output: Path) -> None:
+    """Raise UsageError where the folder of the file does not exist: a typing mistake should not create one."""
+    folder = output.absolute().parent
+    if folder.is_dir() and not output.is_dir():
+        return
+    if output.is_dir() or folder.exists():
+        wrong = f"{output} is a folder" if output.is_dir() else f"{folder} is not a folder"
+        message, hint = f"--output: {wrong}", "name a file: -o report.html"
+    else:
+        message = f"--output {output}: its folder does not exist"
+        hint = f"create it: mkdir -p {shlex.quote(str(output.parent))}"
+    raise UsageError(message, hint=hint, code="folder-missing", key="--output", value=str(output))
 
 
 def write_report(
@@ -87,15 +124,18 @@ def write_report(
     choice: Choice,
     reference: str | None,
     output: Path | None,
+    baseline: Baseline | None = None,
     *,
     as_html: bool,
     history: bool = False,
 ) -> int:
     """Write the report on the runs ``names`` to ``output``, or to stdout; the exit code. Raises LlmbError."""
     found = gather(context, names, choice)
+    if baseline is not None and not names and not history:  # a history has its nights too
+        found = _later(found, baseline)
     # The workload of a run without a readable record is unknown.
-    without = [] if names or choice.workloads else unreadable(context)
-    report = make_report(context, found, reference, datetime.now().astimezone(), without)
+    unread = [] if names or choice.workloads else unreadable(context)
+    report = make_report(context, found, reference, datetime.now().astimezone(), unread, baseline)
     if as_html and not history:
         report = with_samples(context, report, [record for record, _ in found], charted(report))
     over_time = history_of(report) if history else None
@@ -111,20 +151,32 @@ def write_report(
     return exit_code(report.results if over_time is None else over_time.latest)
 
 
+def _later(found: Sequence[tuple[RunRecord, Result]], baseline: Baseline) -> list[tuple[RunRecord, Result]]:
+    """The runs that are not part of the baseline; all where there are no others."""
+    kept = {id(result) for result in without([result for _, result in found], baseline.results)}
+    if len(kept) < len(found):
+        omitted = len(found) - len(kept)
+        say(f"note: {omitted} run{'s' if omitted > 1 else ''} of {baseline.called} omitted; name runs to include them")
+    return [one for one in found if id(one[1]) in kept]
+
+
 def make_report(
     context: Context,
     found: Sequence[tuple[RunRecord, Result]],
     reference: str | None,
     made: datetime,
     unreadable: Sequence[Result] = (),
+    baseline: Baseline | None = None,
 ) -> Report:
     """The report on runs with their results (not judged), without their steps. Raises LlmbError.
 
-    ``unreadable``: the results of runs whose record cannot be read.
+    ``unreadable``: the results of runs whose record cannot be read; ``baseline``: what they are compared with, None for
+    the published figures.
     """
-    records, results = [record for record, _ in found], judged(context, [result for _, result in found], reference)
+    records = [record for record, _ in found]
+    results = judged(context, [result for _, result in found], reference, baseline)
     figures = tuple(context.figures({record.job.workload for record in records}))
-    references = References(figures, reference)
+    references = References(figures if baseline is None else (), reference)
     peaks = peaks_of(context, records)
     runs = [_run(context, record, result, references, peaks) for record, result in zip(records, results, strict=True)]
     failures = [(f"{run.id} {run.job.experiment_name}", run.cause) for run in runs if run.cause is not None]
@@ -143,6 +195,7 @@ def make_report(
         digests=_digests(context, {record.job.image for record in records}),
         faulty=tuple(context.faulty_figures),
         unreadable=tuple(unreadable),
+        baseline=baseline,
     )
 
 
@@ -176,6 +229,7 @@ def _run(
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
         cause=cause_of(result) if result.is_failure else None,
+        nodes=nodes_of(record, context.states.get(record.id)),
     )
 
 

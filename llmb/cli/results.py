@@ -26,6 +26,8 @@ from llmb.system import console
 from llmb.text.names import find_workload_and_size
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
+from llmb.verdict.compare import judged_against
+from llmb.verdict.export import Baseline
 from llmb.verdict.judge import BAD, judge
 from llmb.verdict.suspects import EXPLAINED, with_causes
 from llmb.workload.published import check_release
@@ -51,7 +53,7 @@ def choice_options(command: F) -> F:
 @options.reference_option
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
 @options.format_or_junit_option
-@options.install_option
+@options.read_option
 @pass_context
 def command(
     context: Context,
@@ -68,7 +70,7 @@ def command(
     Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
     the first place selects the runs in it.
     """
-    context, runs = opened(context, runs)
+    runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
     results = [result for _, result in gather(context, runs, choice)]
     if not runs and not workloads:
@@ -168,12 +170,14 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 
     Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
     """
-    if context.is_archive:
-        return {run.id: last_seen(run) for run in runs}
-    try:
-        states, trouble = look(context.need_cluster(), runs)
-    except LlmbError as error:
-        states, trouble = {run.id: last_seen(run) for run in runs}, error
+    states = {run.id: last_seen(run) for run in runs}
+    trouble: LlmbError | None = None
+    if context.archive is None:
+        try:
+            states, trouble = look(context.need_cluster(), runs)
+        except LlmbError as error:
+            trouble = error
+    context.states |= states
     if trouble is not None and not all(state.is_final for state in states.values()):
         console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")
     away = [state for state in states.values() if state.is_elsewhere]
@@ -199,21 +203,27 @@ def results_of(context: Context, runs: Sequence[RunRecord], window: Window | Non
     return [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
 
 
-def judged(context: Context, results: Sequence[Result], reference: str | None = None) -> list[Result]:
-    """``results`` judged against the published figures, of the release ``reference`` where given.
+def judged(
+    context: Context, results: Sequence[Result], reference: str | None = None, baseline: Baseline | None = None
+) -> list[Result]:
+    """``results`` judged against the published figures, of the release ``reference`` where given, or ``baseline``.
 
     Reasons begin with what may explain a verdict: conditions that other runs of this install directory do not have.
     Raises UsageError when that release is unknown.
     """
     if reference is not None:
         check_release(reference, context.figures())
-    found = _judge(context, results, reference)
+    found = _judge(context, results, reference, baseline)
     if not any(result.verdict.word in EXPLAINED for result in found):
         return found
-    return with_causes(found, _judge(context, kept_results(context, found), reference))
+    return with_causes(found, _judge(context, kept_results(context, found), reference, baseline))
 
 
-def _judge(context: Context, results: Sequence[Result], reference: str | None) -> list[Result]:
+def _judge(
+    context: Context, results: Sequence[Result], reference: str | None, baseline: Baseline | None
+) -> list[Result]:
+    if baseline is not None:
+        return judged_against(results, baseline.results, baseline.called)
     keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
     return judge(results, context.figures(keys), reference)
 

@@ -11,13 +11,14 @@ from pathlib import Path, PurePosixPath
 from llmb.clusters import rank_command
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch
+from llmb.runs.nodes import SCHEDULER_ID
 from llmb.runs.record import RunRecord
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 NO_VENV = "<venv>"  # in previews, where no environment is installed
 NO_IMAGE = "<image>"
-SCHEDULER_ID, ENDED = "scheduler_id", "ended"  # files in the run's folder that its script writes
+ENDED = "ended"  # a file in the run's folder that its script writes, as SCHEDULER_ID
 
 # Otherwise each rank would start a thread on every CPU of its node. A value of the image or the user stays.
 THREADS = """\

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs import programs
-from llmb.runs.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
-from llmb.system import secrets
+from llmb.runs.launch import ENVIRONMENT, PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Stamp
+from llmb.system import files, secrets
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
@@ -28,7 +28,7 @@ _SITE = "lib/python3*/site-packages"
 
 def faults_of_venv(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """Whether the Python environment of ``launch`` exists and has the packages that it needs."""
-    hint = f"llmb-install add {workload_of(launch, config)} --install {shlex.quote(str(config.llmb_install))} --yes"
+    hint = launch.fixes.get(ENVIRONMENT, install_command(launch, config))
     if launch.venv is None:
         if not any(one.is_python for one in launch.programs):
             return
@@ -148,7 +148,7 @@ def faults_of_folders(config: ClusterConfig, digest: str, launches: Sequence[Lau
     staged = programs.path(config.llmb_install, digest)
     if not staged.is_dir():
         yield from _folder_faults(staged, "let the owner of the install directory submit once, or make it writable")
-    free, asked = shutil.disk_usage(_existing(runs)).free, sum(launch.disk_gb for launch in launches)
+    free, asked = shutil.disk_usage(files.nearest_folder(runs)).free, sum(launch.disk_gb for launch in launches)
     if free < MIN_FREE + asked * _GB:
         needs = f"these runs need {asked:,.0f} GB for checkpoints" if asked else "a run needs 1 GB"
         message = f"{runs} has {free / _GB:,.1f} GB free, {needs}"
@@ -168,11 +168,13 @@ def workload_of(launch: Launch, config: ClusterConfig) -> str:
     return launch.workload or max(named, key=len, default=launch.name)
 
 
+def install_command(launch: Launch, config: ClusterConfig) -> str:
+    """The command that installs the workload of ``launch`` as the recorded answers say."""
+    where = shlex.quote(str(config.llmb_install))
+    return f"llmb-install add {workload_of(launch, config)} --install {where} --yes"
+
+
 def _folder_faults(folder: Path, hint: str) -> Iterator[Fault]:
-    nearest = _existing(folder)
+    nearest = files.nearest_folder(folder)
     if not os.access(nearest, os.W_OK | os.X_OK):
         yield Fault(message=f"{nearest} is not writable", hint=hint, code="folder-not-writable", value=str(nearest))
-
-
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.absolute().parents) if path.exists())

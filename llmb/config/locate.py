@@ -13,6 +13,14 @@ CONFIG_FILE = "cluster_config.yaml"
 _HOW = "give --install DIR, set LLMB_INSTALL, or go into an install directory; llmb-install makes one"
 
 
+ARCHIVE = ".tar.zst"  # the end of an archive's name: some commands read one in the place of an install directory
+
+
+def is_archive(text: str) -> bool:
+    """Whether a word of the command line, or a path, names an archive."""
+    return text.endswith(ARCHIVE)
+
+
 def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """The install directory, absolute: ``option``, LLMB_INSTALL, or the nearest one above ``cwd``.
 
@@ -34,14 +42,16 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
 
 
 def _checked(folder: Path, source: str) -> Path:
-    if not folder.is_dir():
-        state = "is not a folder" if folder.exists() else "does not exist"
+    if is_archive(str(folder)):
+        message = f"{source}: {folder} is an archive, which this command does not take"
+        hint = "name an install directory; results, compare, report, explain, jobs and config read archives"
+        raise UsageError(message, hint=hint, code="archive-read-only", key=source, value=str(folder))
+    if not (folder / CONFIG_FILE).is_file():
+        is_other = "is not a folder" if folder.exists() else "does not exist"
+        state = f"has no {CONFIG_FILE}" if folder.is_dir() else is_other
         hint = f"check the path; to install there, run: llmb-install --install {shlex.quote(str(folder))}"
         value = str(folder)
         raise UsageError(f"{source}: {folder} {state}", hint=hint, code="install-missing", key=source, value=value)
-    if not (folder / CONFIG_FILE).is_file():
-        message = f"{source}: {folder} has no {CONFIG_FILE}"
-        raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)
     refuse_exemplar(folder / CONFIG_FILE)
     return folder.resolve()
 

@@ -16,6 +16,12 @@ from llmb.workload.gpus import GpuTypes, known_types
 
 ClusterTypes = Mapping[str, ClusterType]
 KEY = "cluster_type"
+NEWER = "config-newer"
+VERSION = 2  # of ``schema_version``
+_ADD = {
+    KEY: "add it: 'cluster_type: slurm', or local, runai",
+    "gpu_type": "add it: 'gpu_type: h100', or cpu without GPUs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +52,10 @@ def read_config(
 
     ``types``: every known GPU type; ``cluster_types``: every known cluster type, called for one that is not llmb's own.
     ``any_type``: read it without the section of a type that no plugin offers here. Raises InputFaults with every fault
-    at file and line. A cluster type that no plugin offers is no fault by itself.
+    at file and line; UsageError with the code NEWER for a file of a later release, which alone is its fault. A cluster
+    type that no plugin offers is no fault by itself.
     """
+    _check_version(document)
     kind = kind_in(document.data, cluster_types)
     section = read_section(_without_unknown(document) if any_type and kind is None else document, kind)
     try:
@@ -58,6 +66,7 @@ def read_config(
         name = document.data.get(KEY) if isinstance(document.data, dict) else None
         if kind is None and isinstance(name, str):
             faults = [unknown_type(document, name, cluster_types()), *(one for one in faults if one.key != name)]
+        faults = [replace(one, hint=one.hint or _missing_fix(one)) for one in faults]
         raise InputFaults(faults, hint=error.hint) from error
     if section.faults:
         raise InputFaults([*section.faults])
@@ -71,6 +80,22 @@ def _without_unknown(document: Document) -> Document:
     own = {field.name for field in fields(ClusterConfig)}
     kept = {key: value for key, value in document.data.items() if key in own or not isinstance(value, dict)}
     return replace(document, data=kept)
+
+
+def _check_version(document: Document) -> None:
+    """Raise UsageError for a file of a later release: its unknown keys are no faults of the user's."""
+    version = document.data.get("schema_version") if isinstance(document.data, dict) else None
+    if type(version) is int and version > VERSION:
+        place = document.place(("schema_version",))
+        message = (
+            f"{place}: a newer llmb wrote this file: its schema_version is {version}, and this one reads {VERSION}"
+        )
+        hint = "update llmb: pip install --upgrade llmb llmb-installer; or choose another install directory"
+        raise UsageError(message, hint=hint, code=NEWER, key="schema_version", value=version)
+
+
+def _missing_fix(fault: Fault) -> str | None:
+    return _ADD.get(str(fault.value)) if fault.code == "key-missing" and not fault.key else None
 
 
 def unknown_type(document: Document, name: str, types: ClusterTypes) -> Fault:

@@ -6,6 +6,7 @@ NeMo 2, Megatron-Bridge, and a torch program for small sizes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmb.hookspecs import hookimpl
@@ -51,6 +52,16 @@ def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
 @hookimpl(trylast=True)
 def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
     """Megatron-Bridge, or NeMo for sizes with a NeMo recipe on GPUs; else the torch program for this machine."""
+    launch = _launch(workload, job, site)
+    if launch is None or workload.bridge is None:
+        return launch
+    from llmb.frameworks.how_installed import fixes_of
+
+    bridge, nemo = _frameworks(workload, site)
+    return replace(launch, fixes={**fixes_of(job, launch, site, bridge=bridge, nemo=nemo), **launch.fixes})
+
+
+def _launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
     if job.framework == "bridge":
         from llmb.frameworks.bridge import bridge_pretrain as bridge
 

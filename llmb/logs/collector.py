@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from llmb.logs import conditions, lines
 from llmb.logs.conditions import LOAD, MEGATRON_CHECKPOINTS, NOTHING, PLACES, SAVE, merged
-from llmb.logs.formats import MEANS, MEGATRON_NAME, TRAINER_NAME, Format, ParseSpec, formats_of
+from llmb.logs.formats import BRIDGE_NAME, MEANS, MEGATRON_NAME, MEGATRONS, TRAINER_NAME, Format, ParseSpec, formats_of
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.logs.scan import Hit, Line, Needle, needle
 
@@ -83,7 +83,7 @@ class Collector:
         if not self.unnumbered:
             return found
         steps = tuple(self.unnumbered)
-        return replace(found, steps=steps, attempts=1, last=len(steps) - 1, first=1, framework=MEGATRON_NAME)
+        return replace(found, steps=steps, attempts=1, last=len(steps) - 1, first=1, framework=BRIDGE_NAME)
 
     def _numbered(self) -> Samples:
         return Samples(
@@ -153,7 +153,9 @@ class Collector:
         self.steps.append(self._with_tflops(found.step))
         announced = self.environment.steps  # by the trainer, before its first step
         self.last = found.last if found.last is not None or announced is None else announced - 1
-        self.first, self.framework = form.window_from, form.name
+        self.first = form.window_from
+        if form.name != MEGATRON_NAME or self.framework != BRIDGE_NAME:
+            self.framework = form.name
         self.gbs = self.gbs or found.gbs or self.environment.gbs
         if found.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, found.peak_memory)
@@ -213,6 +215,8 @@ class Collector:
         """Add seconds and TFLOPS without a number to the first step of that length that lacks TFLOPS, or keep them."""
         if found is None:
             return
+        if self.framework in (None, *MEGATRONS):
+            self.framework = BRIDGE_NAME  # Megatron-LM has no such line
         if not self.steps:
             self.unnumbered.append(Step(iteration=len(self.unnumbered), step_time=found[0], tflops=found[1]))
         for at in range(max(0, len(self.steps) - _APART), len(self.steps)):

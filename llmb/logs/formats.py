@@ -103,9 +103,11 @@ class ParseSpec:
         return given if not isinstance(given, str) else factor_between(given, self.unit_of(name)) or 1.0
 
 
-NEMO2_NAME, MEGATRON_NAME = "NeMo 2", "Megatron"
+NEMO1_NAME, NEMO2_NAME, MEGATRON_NAME, BRIDGE_NAME = "NeMo 1", "NeMo 2", "Megatron", "Megatron-Bridge"
+NEMOS = frozenset({NEMO1_NAME, NEMO2_NAME})
+MEGATRONS = frozenset({MEGATRON_NAME, BRIDGE_NAME})  # programs whose iterations have the same line
 TITAN_NAME, TRAINER_NAME = "torchtitan", "Hugging Face Trainer"
-MEANS = frozenset({MEGATRON_NAME, TITAN_NAME})  # programs whose line is the mean of the steps since the line before
+MEANS = MEGATRONS | {TITAN_NAME}  # programs whose line is the mean of the steps since the line before
 NEMO2 = ParseSpec()
 # A progress bar, `100/100 [07:57<00:00, reduced_train_loss=7.310, ...]`, numbered by completed steps.
 NEMO1 = ParseSpec(iteration=r"(?<!\d)(?P<i>\d{1,12})/(?P<last>\d{1,12}) \[", first_iteration=1, redrawn=True)
@@ -209,7 +211,7 @@ _KNOWN = tuple(
     replace(form, units={})  # known to be right
     for form in (
         compile_spec(NEMO2, NEMO2_NAME),
-        compile_spec(NEMO1, "NeMo 1"),
+        compile_spec(NEMO1, NEMO1_NAME),
         replace(compile_spec(MEGATRON, MEGATRON_NAME), window_from=1),
         compile_spec(MAXTEXT, "MaxText"),
         replace(compile_spec(TITAN, TITAN_NAME), needle=needle(TITAN.needle, b"%"), window_from=1, thousands=True),

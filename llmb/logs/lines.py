@@ -197,7 +197,8 @@ def _unit_of(text: bytes, name: str, form: Format, cut: bool) -> str | None:
         match = form.patterns[name][0].search(text)
         own = match.groupdict().get("unit") if match is not None else None
         if match is not None and own is not None:
-            return None if cut and match.end("unit") == len(text) else own.decode("utf-8", "replace").strip() or None
+            word = own.decode("utf-8", "replace").strip(" ,;:.|()[]")  # \S+ takes them too
+            return None if cut and match.end("unit") == len(text) else word or None
     else:
         keys, _ = form.keys[name]
         match = next((found for key in keys if (found := _find_value(text, key)) is not None), None)

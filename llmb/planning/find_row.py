@@ -8,7 +8,7 @@ from llmb.planning import rules
 from llmb.planning.framework import bridge_dtypes
 from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.text.names import nearest, suggest, with_list_command
-from llmb.workload.bridge import NEMO
+from llmb.workload.bridge import BRIDGE, NEMO
 from llmb.workload.gpus import gpus_in_words, known_types
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size
@@ -26,7 +26,11 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
 
 
 def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, list[str]]:
-    """The row that applies, and a warning about an unusual scale. Raises UsageError."""
+    """The row that applies, and a warning about an unusual scale. Raises UsageError.
+
+    With Megatron-Bridge every scale is allowed: NVIDIA's launch scripts take any GPU count, keep the settings and
+    change the batch in proportion (set_post_overrides); whether it divides is checked later.
+    """
     size, gpu, strong = spec.own_size, limits.gpu_type, bool(spec.switches.strong_scaling)
     dtypes = size.dtypes(limits.rows)
     if not dtypes:
@@ -47,7 +51,12 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
         same = len({tuple(one) for one in tested.values()}) == 1 or not is_known
         where, named = f"{spec.label}{'' if same else f' {spec.dtype}'} on {gpu}", ", ".join(map(str, counts))
         message = f"{where} has no scale {spec.scale}"
-        if spec.scale > counts[-1] and not size.exact_scales:
+        if spec.framework == BRIDGE and not size.exact_scales:
+            warnings.append(
+                f"{where}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
+                f"{spec.scale} has the settings of {_settings_of(spec.scale, counts)}, untested"
+            )
+        elif spec.scale > counts[-1] and not size.exact_scales:
             warnings.append(f"{where}: scale {spec.scale} is untested, above the tested {named}")
         elif force:
             warnings.append(f"{message}: tested are {named}; --force allows it")
@@ -63,6 +72,11 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
+
+
+def _settings_of(scale: int, counts: Sequence[int]) -> int:
+    """The one of ``counts`` whose settings a job on ``scale`` GPUs has: the next lower, else the lowest."""
+    return max((count for count in counts if count <= scale), default=counts[0])
 
 
 def _like_hint(size: Size, limits: ClusterLimits) -> str:
@@ -86,7 +100,8 @@ def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) 
     message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
     there = f"its only dtype there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
     if spec.framework == NEMO and spec.dtype in bridge_dtypes(spec.workload, spec.size, limits.rows):
-        hint = f"{there}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
+        current = ", or dtype fp8 with --set fp8=current" if spec.dtype == "fp8_cs" and "fp8" in dtypes else ""
+        hint = f"{there}{current}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
         place = spec.places.get(spec.dtype, "")
         return Fault(message=message, place=place, hint=hint, code="dtype-unknown", key="dtype", value=spec.dtype)
     elsewhere = {dtype for size in spec.workload.sizes.values() for row in size.rows for dtype in row.dtype}

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from llmb.config.schema import InstallConfig
 from llmb.errors import UsageError
 from llmb.text.names import suggest
-from llmb.workload.bridge import BRIDGE, FRAMEWORKS, NEMO, releases, spelled, table_of, with_bridge
-from llmb.workload.spec import Workload
+from llmb.workload.bridge import (
+    BRIDGE,
+    FRAMEWORKS,
+    NEMO,
+    NEMO_UNTIL,
+    nvidia_release,
+    releases,
+    spelled,
+    table_of,
+    with_bridge,
+)
+from llmb.workload.spec import Size, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +43,49 @@ def choose(
     framework: str | None = None,
     release: str | None = None,
     dtypes: Collection[str] = (),
+    image: str | None = None,
 ) -> Framework:
     """The framework for ``size`` on ``gpu``, the type whose rows apply; the asked for ``framework`` and ``release``.
 
-    By default Megatron-Bridge where the install was made with it alone, or where the size has no other row for the GPU
-    type; of its releases the install's, else the newest that has all ``dtypes``. Raises UsageError for a framework or a
-    release that the size does not have.
+    An ``image`` of a release of Megatron-Bridge selects that release. By default Megatron-Bridge where the install was
+    made with it alone, or where the size has no other row for the GPU type; of its releases the install's, else the
+    newest that has all ``dtypes``. Raises UsageError for a framework or a release that the size does not have, and for
+    an image of NVIDIA that is known to have another library.
     """
+    own = nvidia_release(image) if image is not None else None
+    if release is None and framework != NEMO and size in table_of(workload).sizes and own in releases():
+        release = own
+    chosen = _choose(workload, size, gpu, install, framework, release, dtypes)
+    if image is not None and own is not None:
+        _check_image(image, own, chosen, workload.sizes[size], f"{workload.key} {size}")
+    return chosen
+
+
+def _check_image(image: str, own: str, chosen: Framework, size: Size, label: str) -> None:
+    """Raise UsageError for NVIDIA's ``image`` of release ``own`` if it cannot train the job.
+
+    The program would refuse it, but only after the job has waited for its nodes.
+    """
+    if chosen.name == BRIDGE and own != chosen.release:
+        message = f"{label}: {image} is not the image of release {chosen.release} of Megatron-Bridge"
+        has = own in releases()
+        hint = f"--release {own}" if has else f"omit it; llmb has configurations for the images {', '.join(releases())}"
+        raise UsageError(message, hint=hint, code="image-of-other-release", key="image", value=image)
+    if chosen.name == NEMO and size.nemo is not None and (own in releases() or own[:5] > NEMO_UNTIL):
+        message = f"{label}: {image} is for Megatron-Bridge, and this job trains with NeMo"
+        hint = f"omit the image, or --framework bridge{f' --release {own}' if own in releases() else ''}"
+        raise UsageError(message, hint=hint, code="image-of-other-framework", key="image", value=image)
+
+
+def _choose(
+    workload: Workload,
+    size: str,
+    gpu: str,
+    install: InstallConfig,
+    framework: str | None,
+    release: str | None,
+    dtypes: Collection[str],
+) -> Framework:
     if framework is None and release is not None:
         framework = BRIDGE
     if framework is None:

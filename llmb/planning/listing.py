@@ -93,11 +93,15 @@ def _here_in_words(here: Mapping[str, Any]) -> str:
 
 
 def on_this_cluster(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of SIZES with a field ``here``, for people: with the dtypes and scales that they have here, if any."""
-    return [
-        {**row, **({name: row["here"][name] for name in ("dtypes", "scales")} if row["here"]["scales"] else {})}
-        for row in rows
-    ]
+    """Rows of SIZES with a field ``here``, for people: with the dtypes and scales of this cluster's GPU type alone.
+
+    Those scales that a job can have here; where it can have none, all of the type.
+    """
+    found = []
+    for row in rows:
+        here = row["here"]
+        found.append({**row, "dtypes": here["dtypes"] or None, "scales": here["scales"] or here["all_scales"] or None})
+    return found
 
 
 def declared(workload: Workload) -> Iterator[str]:

@@ -162,6 +162,7 @@ def framework_of(
         framework=overrides.framework or request.framework,
         release=overrides.release or request.release,
         dtypes=request.dtypes,
+        image=overrides.switches.image or request.switches.image,
     )
 
 

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llmb.report.entries import Entry
-from llmb.report.value import Run
 from llmb.results.deviations import DRIVER, GPU, NCCL, NETWORK, POWER_LIMIT, SM_CLOCK, megahertz, watts
 from llmb.results.facts import LogFacts
-from llmb.verdict.compare import differences
+from llmb.verdict.differences import differences
 
 _MOST_NODES = 4
 
@@ -56,11 +55,7 @@ def _each(words: Sequence[str]) -> str:
 
 
 def _hosts(entry: Entry) -> set[str]:
-    return {host for run in entry.runs for host in _of(run)}
-
-
-def _of(run: Run) -> tuple[str, ...]:
-    return run.result.log.hosts if run.result.log is not None else ()
+    return {host for run in entry.runs for host in run.hosts}
 
 
 def _nodes(before: set[str], after: set[str]) -> Iterator[Change]:

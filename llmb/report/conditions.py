@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from llmb.report.entries import per_gpu
-from llmb.report.value import Report, Run
+from llmb.report.value import Against, Report, Run
 from llmb.results.facts import LogFacts
+from llmb.results.result import Reference
 from llmb.results.setting_words import parameters_in_words
 from llmb.runs.job import Training
 from llmb.system.secrets import is_secret_name
+from llmb.text.node_lists import fold
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 NOT_LOGGED = "not in the log"
-_MOST_HOSTS = 4
 _SCALE = "GPUs"
 _OWN = ("configuration", _SCALE, "own variables")  # never common: each row has its own, or none
 
@@ -60,13 +61,12 @@ def _rows(lines: Iterable[Mapping[str, str]], columns: Sequence[str]) -> tuple[t
 def facts_of(run: Run, digests: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a measurement depends on and published figures omit, by name, as far as it is known here."""
     job, log = run.job, run.result.log or LogFacts()
-    named = ", ".join(log.hosts[:_MOST_HOSTS]) + (", ..." if len(log.hosts) > _MOST_HOSTS else "")
     facts = {
         "image": _image(job.image, digests) if job.image is not None else "",
         "parallelism": parallelism(job.training) if job.training is not None else "",
         "variables of the job": " ".join(shown_variables(job.env)) or "none",
         **_machine(log),
-        "nodes": named,
+        "nodes": fold(run.hosts),
     }
     return [
         (name, value or NOT_LOGGED)
@@ -143,8 +143,14 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         **_machine(result.log or LogFacts()),
         "step lines": (result.log and result.log.framework and f"of {result.log.framework}") or "",
         "own variables": " ".join(shown_variables(own)),
-        "published figure": "" if reference is None else f"release {reference.release}, window {reference.window}",
+        **_reference(reference, report.against),
     }
+
+
+def _reference(reference: Reference | None, against: Against) -> dict[str, str]:
+    name = "published figure" if against.is_published else "compared with"
+    release = "release " if against.is_published else ""
+    return {name: "" if reference is None else f"{release}{reference.release}, window {reference.window}"}
 
 
 def _image(reference: str | None, digests: Mapping[str, str]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the figures of a report may differ from the published ones; what holds for several is there once. Pure."""
+"""Why the values of a report may differ from their references; what holds for several is there once. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from llmb.report.conditions import facts_of
 from llmb.report.entries import Entry
 from llmb.report.value import Run
+from llmb.results.result import Reference
 from llmb.stats.measure import measure
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.verdict import differences, explain
 from llmb.verdict.ratio import pool, published, ratio_of
-from llmb.workload.published import Figure
 
 _WORTH_SAYING = 0.01  # a fraction of the step time
 
@@ -20,14 +20,14 @@ Fact = tuple[str, str]  # a name and its value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why an entry may differ from the published ``figure``.
+    """Why an entry may differ from its ``reference``: a published figure, or a baseline.
 
     ``differs``: causes and known differences; ``seen``: what its runs show, as sentences; ``own``: what is known of
-    this entry and not of the figure, without what all entries have in common.
+    this entry and not of a published figure, without what all entries have in common.
     """
 
     entry: Entry
-    figure: Figure
+    reference: Reference
     differs: tuple[str, ...]
     seen: tuple[str, ...]
     own: tuple[Fact, ...]
@@ -47,7 +47,7 @@ class Shared:
 class Explanations:
     """The explanations of several entries.
 
-    ``common``: what is known of all of them and not of the published figures; ``shared``: texts that hold for several
+    ``common``: what is known of all of them and not of published figures; ``shared``: texts that hold for several
     entries, which these then omit; ``missing``: what their logs omit, and how to log it.
     """
 
@@ -58,20 +58,20 @@ class Explanations:
 
 
 def explanations(entries: Sequence[Entry], digests: Mapping[str, str]) -> Explanations:
-    """The explanations of those entries that are compared with a published figure."""
-    compared = [(entry, figure) for entry in entries if (figure := entry.runs[0].figure) is not None]
-    facts = [facts_of(entry.runs[0], digests) for entry, _ in compared]
+    """The explanations of those entries that are compared with something."""
+    compared = [(entry, known) for entry in entries if (known := entry.result.verdict.reference) is not None]
+    facts = [facts_of(entry.runs[0], digests) if entry.runs[0].figure is not None else [] for entry, _ in compared]
     common = [fact for fact in (facts[0] if facts else []) if all(fact in other for other in facts)]
     missing = (differences.missing_in_log(entry.result.log, entry.job.scale) for entry, _ in compared)
     found = [
         Explanation(
             entry=entry,
-            figure=figure,
-            differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0], figure)),
+            reference=reference,
+            differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0])),
             seen=(*remarkable(entry), *_over_published_window(entry)),
             own=tuple(fact for fact in own if fact not in common),
         )
-        for (entry, figure), own in zip(compared, facts, strict=True)
+        for (entry, reference), own in zip(compared, facts, strict=True)
     ]
     shared = tuple(_shared(found))
     return Explanations(
@@ -113,9 +113,12 @@ def remarkable(entry: Entry) -> list[str]:
     return found
 
 
-def _differences(run: Run, figure: Figure) -> Iterator[str]:
+def _differences(run: Run) -> Iterable[str]:
+    """From the published run, or from the runs of a baseline."""
     peak, row = run.peak_tflops, run.row
-    return differences.differences_from_published(run.result, run.job, figure, peak_tflops=peak, row=row)
+    if run.figure is None:
+        return run.result.verdict.differences
+    return differences.differences_from_published(run.result, run.job, run.figure, peak_tflops=peak, row=row)
 
 
 def _over_published_window(entry: Entry) -> Iterator[str]:

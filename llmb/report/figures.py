@@ -7,7 +7,7 @@ from typing import Self
 
 from llmb.report.entries import Entry
 from llmb.report.explanations import Explanation
-from llmb.report.value import Run
+from llmb.report.value import PUBLISHED, Against, Run
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.verdict.ratio import metric_of, pooled
 
@@ -24,13 +24,14 @@ class Figures:
     metrics: frozenset[MetricSpec]
     train: bool = True
     only_train: bool = True
+    against: Against = PUBLISHED
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], runs: Sequence[Run]) -> Self:
+    def of(cls, entries: Iterable[Entry], runs: Sequence[Run], against: Against = PUBLISHED) -> Self:
         """Those of a report; one without runs is about training."""
         training = [run.job.training is not None for run in runs]
         metrics = frozenset(metric for entry in entries if (metric := entry.metric) is not None)
-        return cls(metrics=metrics, train=any(training) or not runs, only_train=all(training))
+        return cls(metrics=metrics, train=any(training) or not runs, only_train=all(training), against=against)
 
     @property
     def measured(self) -> str:
@@ -39,8 +40,8 @@ class Figures:
 
     @property
     def published(self) -> str:
-        """The heading of published figures."""
-        return "Published (s)" if self.metrics <= {_TIME} else "Published"
+        """The heading of what is compared with."""
+        return f"{self.against.heading} (s)" if self.metrics <= {_TIME} else self.against.heading
 
     @property
     def mean(self) -> str:
@@ -77,11 +78,11 @@ class Figures:
 
 
 def instead(why: Explanation) -> str:
-    """What was measured and what is published, as ``2.779 s instead of 2.661``."""
-    metric = why.figure.metric
+    """What was measured and what it is compared with, as ``2.779 s instead of 2.661``."""
+    metric = metric_of(why.entry.result, why.reference.metric)
     own = pooled((run.result for run in why.entry.runs), metric.name)
     words = "" if own is None else _in_words(metric, own.mean, with_unit=True)
-    return f"{words} instead of {_in_words(metric, why.figure.value, with_unit=False)}"
+    return f"{words} instead of {_in_words(metric, why.reference.value, with_unit=False)}"
 
 
 def metric_of_steps(run: Run) -> MetricSpec:

@@ -11,11 +11,12 @@ from datetime import date, datetime, timedelta
 
 from llmb.report.changes import Change, changes_between
 from llmb.report.entries import Entry, entries_of
-from llmb.report.value import Report, Run
+from llmb.report.value import Against, Report, Run
 from llmb.results.result import Result
 from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.stats.metrics import MetricSpec
 from llmb.stats.statistics import Spread
+from llmb.verdict.compare import judged_against
 from llmb.verdict.judge import INVALID, judge
 from llmb.verdict.ratio import ratio_of
 from llmb.verdict.suspects import with_causes
@@ -29,8 +30,8 @@ _LEAST_CHANGE = 0.01  # a fraction of the ratio
 class Point:
     """What a configuration reached in a night.
 
-    ``ratio``: to the published figure, or else to the first night; None where nothing was measured. ``word``: verdict
-    or status; ``changes``: what differs from the point before.
+    ``ratio``: to the reference of the report, or else to the first night; None where nothing was measured. ``word``:
+    verdict or status; ``changes``: what differs from the point before.
     """
 
     night: date
@@ -48,13 +49,13 @@ class Point:
 class Line:
     """One configuration over time.
 
-    ``note``: what distinguishes it from others of the same title; ``published``: whether ratios are to published
-    figures, else they are to the first night that measured it.
+    ``note``: what distinguishes it from others of the same title; ``against``: what ratios are to: that of the report,
+    or None for the first night that measured it.
     """
 
     title: str
     note: str
-    published: bool
+    against: Against | None
     points: tuple[Point, ...]
 
     @property
@@ -113,7 +114,7 @@ def history_of(report: Report) -> History:
     groups: dict[Hashable, list[tuple[date, Entry]]] = {}
     for (night, entry), key in zip(found, _keys(found), strict=True):
         groups.setdefault(key, []).append((night, entry))
-    lines = [_line(own) for own in groups.values()]
+    lines = [_line(own, report.against) for own in groups.values()]
     notes = distinguishing([(line.title, _settings(line.points[0].entry)) for line in lines])
     named = [replace(line, note=note) for line, note in zip(lines, notes, strict=True)]
     latest = max(nights, default=None)
@@ -131,7 +132,11 @@ def night_of(seconds: float, made: datetime) -> date:
 
 def _judged(runs: Sequence[Run], report: Report) -> list[Run]:
     """The runs of one night, judged without those of other nights."""
-    results = judge([run.result for run in runs], report.figures, report.release)
+    own, baseline = [run.result for run in runs], report.baseline
+    if baseline is None:
+        results = judge(own, report.figures, report.release)
+    else:
+        results = judged_against(own, baseline.results, baseline.called)
     explained = with_causes(results, [run.result for run in report.runs])
     return [replace(run, result=result) for run, result in zip(runs, explained, strict=True)]
 
@@ -160,19 +165,19 @@ def _keys(found: Sequence[tuple[date, Entry]]) -> list[Hashable]:
     ]
 
 
-def _line(found: Iterable[tuple[date, Entry]]) -> Line:
+def _line(found: Iterable[tuple[date, Entry]], against: Against) -> Line:
     """The points by time; those of one night in the order of their first runs."""
     ordered = sorted(found, key=lambda one: (one[0], one[1].runs[0].created))
     base = next((entry for _, entry in ordered if entry.value is not None and entry.word != INVALID), None)
-    published = any(entry.ratio is not None for _, entry in ordered)
+    compared = any(entry.ratio is not None for _, entry in ordered)
     points: list[Point] = []
     before: Entry | None = None
     for night, entry in ordered:
         changes = () if before is None else tuple(changes_between(before, entry))
-        ratio = entry.ratio if published or entry.word == INVALID else _to_first(entry, base)
+        ratio = entry.ratio if compared or entry.word == INVALID else _to_first(entry, base)
         points.append(Point(night=night, entry=entry, ratio=ratio, changes=changes))
         before = entry
-    return Line(title=ordered[0][1].title, note="", published=published, points=tuple(points))
+    return Line(title=ordered[0][1].title, note="", against=against if compared else None, points=tuple(points))
 
 
 def _to_first(entry: Entry, base: Entry | None) -> float | None:

@@ -3,6 +3,7 @@
 
 from llmb.report.history import History, Line, Point
 from llmb.report.history_page import headline_of
+from llmb.report.markdown import compared_with
 from llmb.report.value import Report
 from llmb.text.tables import Column, as_markdown, render
 
@@ -13,12 +14,13 @@ def history_markdown(report: Report, history: History) -> str:
     """The history of a report's runs as Markdown."""
     day = report.made.strftime("%Y-%m-%d %H:%M")
     made = f"Made by llmb {report.llmb_version} on {day}; a night is from noon to noon."
-    parts = [f"# {as_markdown(report.title)}, by night", as_markdown(made), as_markdown(headline_of(history))]
+    parts = [f"# {as_markdown(report.title)}, by night", as_markdown(made), as_markdown(compared_with(report))]
+    parts += [as_markdown(headline_of(history))]
     if history.lines:
         parts += ["## Ratios by night", _table(history)]
     if history.steps:
         parts += ["## What changed", "\n".join(_steps(history))]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def _table(history: History) -> str:
@@ -39,7 +41,7 @@ def _row(line: Line) -> dict[str, object]:
     row: dict[str, object] = {
         "configuration": ", ".join(filter(None, (line.title, line.note))),
         "change": f"{100 * line.moved:+.1f}" if len(line.measured) > 1 else None,
-        "against": "published" if line.published else f"{line.measured[0].night}" if line.measured else None,
+        "against": line.against.as_ if line.against else f"{line.measured[0].night}" if line.measured else None,
     }
     return row | {night: ", ".join(texts) for night, texts in cells.items()}
 

@@ -5,7 +5,7 @@ from llmb.report.history import History
 from llmb.report.pictures import with_pictures
 from llmb.report.rendering import first, render
 from llmb.report.svg.over_time import history_picture
-from llmb.report.value import MEANINGS, Report, count
+from llmb.report.value import Report, count
 
 PICTURES = 120
 STEPS = 200
@@ -42,5 +42,6 @@ def history_html(report: Report, history: History) -> str:
         ),
         "lines": first(history.lines, LINES),
         "count": count,
+        "against": report.against,
     }
-    return render("history.html", values, report=report, meanings=MEANINGS)
+    return render("history.html", values, report=report)

@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group, group_failures
-from llmb.report.value import ORDER, Report, count, word_of
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
+from llmb.report.value import ORDER, Against, Report, Run, count, word_of
+from llmb.results.configuration import Configuration
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.results.setting_words import parameters_in_words
 from llmb.results.table import legend, table_of
 from llmb.text.names import listed, shorter
+from llmb.text.node_lists import fold
 from llmb.text.tables import Column, as_markdown, escape, render
 from llmb.verdict.judge import FAIL, INVALID, NO_REFERENCE, pool_key
 from llmb.verdict.scaling import Point, columns, rows_of
@@ -17,6 +19,7 @@ from llmb.verdict.scaling import Point, columns, rows_of
 LEAST = 12  # runs: with fewer, the table itself is as short
 _NAMED, _LONG = 6, 2  # runs in a line; logs without an id, which have long names
 _LINES = 8  # of one kind
+_MOST_NODES, _OF_NODES = 100, 20  # sets of nodes, and runs of each
 STATUS = {
     SUCCESS: "succeeded",
     FAILED: "failed",
@@ -49,8 +52,8 @@ def digest(results: Sequence[Result]) -> list[str]:
 def remarkable(results: Sequence[Result]) -> list[str]:
     """The configurations that are bad or invalid, and each cause of failures with its runs."""
     return [
-        *cut([_bad_or_invalid(pool) for pool in _pools(results, FAIL)], "more are worse than published"),
-        *cut([_bad_or_invalid(pool) for pool in _pools(results, INVALID)], "more are invalid"),
+        *cut([_bad_or_invalid(pool) for pool in _pools(results, FAIL)], "more are FAIL"),
+        *cut([_bad_or_invalid(pool) for pool in _pools(results, INVALID)], "more are INVALID"),
         *cut(list(_failed(results)), "more causes of failures"),
     ]
 
@@ -112,15 +115,22 @@ def _ids(pool: Sequence[Result]) -> str:
 def to_markdown(report: Report) -> str:
     """The report as Markdown."""
     results = report.results
-    parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report)), _summary(results), missing(report)]
+    parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report)), as_markdown(compared_with(report))]
+    parts += [_summary(results), missing(report)]
     parts += ["\n".join(f"- {as_markdown(str(one.reason))}" for one in report.unreadable)]
-    parts += ["\n".join(f"- {as_markdown(line)}" for line in remarkable(results)), "## Results", _table(results)]
+    parts += [
+        "\n".join(f"- {as_markdown(line)}" for line in remarkable(results)),
+        "## Results",
+        _table(results, report.against),
+    ]
     if report.points:
         scaling = render(columns(report.points, "md"), rows_of(report.points, "md"), "md")
         parts += ["## Scaling", scaling_note(report.points), scaling]
     if report.failures:
         parts += ["## Failures", *(_failure(group) for group in report.failures)]
     parts += ["## Conditions", _conditions(results)]
+    if any(run.hosts for run in report.runs):
+        parts += ["## Nodes", _nodes(report.runs)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -157,11 +167,30 @@ def _summary(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def _table(results: Sequence[Result]) -> str:
+def compared_with(report: Report) -> str:
+    """The baseline that the runs are compared with; empty for the published figures."""
+    if report.baseline is None:
+        return ""
+    return f"Compared with {report.against.dated}, {count(len(report.baseline.results), 'run')}."
+
+
+def _table(results: Sequence[Result], against: Against) -> str:
     if not results:
         return ""
     table = render(*table_of(results), "md")
-    return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in legend(results))])
+    lines = legend(results, "" if against.is_published else against.as_)
+    return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in lines)])
+
+
+def _nodes(runs: Iterable[Run]) -> str:
+    """Each set of nodes with the runs that had it, those of most runs first."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        if run.hosts:
+            found.setdefault(fold(run.hosts), []).append(run.id)
+    rows = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = [f"- {as_markdown(nodes)}: {as_markdown(listed(ids, _OF_NODES))}" for nodes, ids in rows[:_MOST_NODES]]
+    return "\n".join([*lines, *([f"- {len(rows) - _MOST_NODES} more"] if len(rows) > _MOST_NODES else [])])
 
 
 def _failure(group: Group) -> str:

@@ -16,8 +16,9 @@ from llmb.report.pictures import CHARTS, axis_of, ratio_picture, repeat_pictures
 from llmb.report.rendering import Markup, first, kind_of, render
 from llmb.report.svg.scaling import scaling_picture
 from llmb.report.svg.strips import ratio_scale, shares
-from llmb.report.value import MEANINGS, NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
+from llmb.report.value import NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
 from llmb.stats.metrics import heading, shown
+from llmb.text.node_lists import fold
 
 ENTRIES = 250
 ITEMS = 20
@@ -39,12 +40,11 @@ def charted(report: Report) -> list[Run]:
 def values(report: Report) -> dict[str, Any]:
     """The variables of the template."""
     entries, conditions = entries_of(report.runs), conditions_of(report)
-    top, axis = headline(entries), axis_of(entries)
-    explained = [
-        e for e in entries if e.word in NEEDS_ATTENTION and e.runs[0].figure is not None and e.ratio is not None
-    ]
+    against = report.against
+    top, axis = headline(entries, against), axis_of(entries)
+    explained = [e for e in entries if e.word in NEEDS_ATTENTION and e.ratio is not None]
     cards = first(explained, CARDS)
-    figures = Figures.of(entries, report.runs)
+    figures = Figures.of(entries, report.runs, against)
     runs = [(entry, run) for entry in entries for run in entry.runs]
     repeated = [entry for entry in entries if entry.value is not None and entry.value.n > 1]
     families = families_of(report)
@@ -55,13 +55,16 @@ def values(report: Report) -> dict[str, Any]:
         "unreadable": report.unreadable,
         "tally": Markup(shares("tally", [(word, kind_of(word), number) for word, number in top.tally])) if runs else "",
         "items": first(glance(report, entries, cards.items, figures), ITEMS),
-        "entries": with_pictures(entries, ENTRIES, lambda i, entry: ratio_picture(axis, i, entry)),
+        "entries": with_pictures(entries, ENTRIES, lambda i, entry: ratio_picture(axis, i, entry, against.figure)),
         "scale": Markup(ratio_scale(axis)),
         "compared": any(entry.ratio or entry.result.verdict.reference for entry in entries),
         "with_rate": any(entry.rate is not None for entry in entries),
         "with_mfu": any(entry.mfu is not None for entry in entries),
         "with_parameters": any(run.job.parameters for run in report.runs),
         "figures": figures,
+        "against": against,
+        "with_nodes": any(run.hosts for run in report.runs),
+        "fold": fold,
         "instead": instead,
         "heading": heading,
         "shown": shown,
@@ -111,4 +114,4 @@ def _span(report: Report) -> str:
 
 def to_html(report: Report) -> str:
     """The report as HTML: the same text for the same report."""
-    return render("page.html", values(report), report=report, meanings=MEANINGS)
+    return render("page.html", values(report), report=report, meanings=report.against.meanings)

@@ -30,13 +30,13 @@ def with_pictures(items: Sequence[T], most: int, draw: Callable[[int, T], str]) 
     return Truncated(drawn, len(items))
 
 
-def ratio_picture(axis: Axis, number: int, entry: Entry) -> str:
-    """The ratio of an entry; empty where it has none."""
+def ratio_picture(axis: Axis, number: int, entry: Entry, against: str) -> str:
+    """The ratio of an entry to ``against``; empty where it has none."""
     if entry.ratio is None:
         return ""
     ratios = [run.result.verdict.ratio for run in entry.runs if run.result.verdict.ratio is not None]
     interval = entry.result.verdict.ratio_interval
-    return ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), entry.ratio, ratios, interval)
+    return ratio_strip(f"ratio-{number}", axis, kind_of(entry.word), entry.ratio, ratios, interval, against)
 
 
 def repeat_pictures(entries: Sequence[Entry]) -> Truncated[WithPicture]:

@@ -4,11 +4,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
 from llmb.failures import CANCELLED_KIND, Cause, Group
 from llmb.logs.samples import Samples
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.runs.job import Job
+from llmb.verdict.export import Baseline
 from llmb.verdict.judge import (
     FAIL,
     FAIL_BELOW,
@@ -25,20 +27,58 @@ from llmb.verdict.scaling import Point
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
 
-MEANINGS = {
-    FAIL: f"worse than published: the ratio is below {FAIL_BELOW}",
-    FAILED: "the run ended before it measured its window",
-    UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
-    INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing steps",
-    INCONCLUSIVE: f"the interval of the repeats contains {FAIL_BELOW}: more repeats would decide",
-    WARN: f"slightly worse than published: the ratio is below {WARN_BELOW}",
-    SUSPICIOUS: f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs",
-    RUNNING: "the run has not ended",
-    PENDING: "the run is waiting to start",
-    CANCELLED: "the run was cancelled",
-    PASS: f"as published: the ratio is {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
-    NO_REFERENCE: "measured, but no published figure is comparable",
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """What a report compares with, in words: one ``figure`` of it, all ``figures``, and ``as_`` which a result is good.
+
+    ``heading``: of a column of its values; ``dated``: with the day when it was accepted, where that is known.
+    """
+
+    figure: str = "the published figure"
+    figures: str = "the published figures"
+    as_: str = "published"
+    heading: str = "Published"
+    dated: str = ""
+
+    @classmethod
+    def of(cls, baseline: Baseline | None) -> Self:
+        """That of a report; None: the published figures."""
+        if baseline is None:
+            return cls()
+        name = baseline.called
+        return cls(figure=name, figures=name, as_=name, heading="Baseline", dated=baseline.dated)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is what is published."""
+        return not self.dated
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What verdicts and statuses mean, the worst first."""
+        worse = "worse than published" if self.is_published else f"worse than {self.as_}"
+        as_ = "as published" if self.is_published else f"as {self.as_}"
+        nothing = "no published figure is comparable" if self.is_published else f"{self.as_} has nothing comparable"
+        return {
+            FAIL: f"{worse}: the ratio is below {FAIL_BELOW}",
+            FAILED: "the run ended before it measured its window",
+            UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
+            INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing steps",
+            INCONCLUSIVE: f"the 95 % interval of the ratio contains {FAIL_BELOW}: more repeats would decide",
+            WARN: f"slightly {worse}: the ratio is below {WARN_BELOW}",
+            SUSPICIOUS: f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs, "
+            "unless the reason says that the repeats differ too much",
+            RUNNING: "the run has not ended",
+            PENDING: "the run is waiting to start",
+            CANCELLED: "the run was cancelled",
+            PASS: f"{as_}: the ratio is {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
+            NO_REFERENCE: f"measured, but {nothing}",
+        }
+
+
+PUBLISHED = Against()
+MEANINGS = PUBLISHED.meanings
 ORDER = tuple(MEANINGS)  # the worst first
 NEEDS_ATTENTION = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})
 
@@ -65,7 +105,7 @@ class Run:
     ``created`` in seconds since the epoch; ``environment``: the variables of its ranks, without secrets;
     ``figure``: what it is compared with; ``row``: that of its workload's table;
     ``peak_tflops`` of one GPU at the job's dtype; ``cause``: why it failed;
-    ``samples``: its steps, None where they are not shown.
+    ``samples``: its steps, None where they are not shown; ``nodes``: those that its scheduler names.
     """
 
     result: Result
@@ -80,6 +120,12 @@ class Run:
     peak_tflops: float | None = None
     cause: Cause | None = None
     samples: Samples | None = None
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes that the scheduler names, else those that the log names."""
+        return self.nodes or (self.result.log.hosts if self.result.log is not None else ())
 
     @property
     def id(self) -> str:
@@ -94,7 +140,8 @@ class Report:
     ``made``: with the time zone of all times in the report; ``failures``: the causes, each with its runs;
     ``points``: the scaling of each configuration; ``figures``: the published figures of its workloads; ``release``:
     the one that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published
-    figures could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read.
+    figures could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read;
+    ``baseline``: what the runs are compared with, None for the published figures.
     """
 
     cluster_name: str
@@ -110,6 +157,12 @@ class Report:
     digests: Mapping[str, str] = field(default_factory=dict)
     faulty: tuple[str, ...] = ()
     unreadable: tuple[Result, ...] = ()
+    baseline: Baseline | None = None
+
+    @property
+    def against(self) -> Against:
+        """What it compares with, in words."""
+        return Against.of(self.baseline)
 
     @property
     def title(self) -> str:

@@ -66,6 +66,7 @@ FIELDS = {
     "metrics": JsonField("metrics", "measured"),
     "headline": JsonField("metrics", "headline"),
     "causes": JsonField("verdict", "causes"),
+    "framework": JsonField("identity", "framework"),
 }
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}

@@ -8,15 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.failures import Cause, root_cause
-from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.formats import MEGATRONS, NEMOS
 from llmb.logs.samples import Samples
-from llmb.results import facts, find, foreign, reason
+from llmb.results import facts, find, reason
+from llmb.results.checkpoints import checkpoints_of
+from llmb.results.describe_log import describe_log, overridden_by
 from llmb.results.description import NOTHING, Description
 from llmb.results.launcher_config import config_near, window_of
 from llmb.results.log_reader import LogReader
 from llmb.results.metrics_of import metrics_of, read_samples, with_times
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.stats.window import Window
+from llmb.workload.bridge import NEMO
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.workload.model import ModelShape
@@ -46,7 +49,7 @@ def result_of_log(
     the reason: it may be one of thousands.
     """
     if readers and workloads is not None:
-        named = foreign.describe_log(path, Samples(), workloads, given)
+        named = describe_log(path, Samples(), workloads, given)
         workload = workloads.get(named.workload or "")
         if workload is not None:
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
@@ -56,17 +59,23 @@ def result_of_log(
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     found, overridden = given, tuple[Override, ...]()
     if workloads is not None:
-        found = foreign.describe_log(path, samples, workloads, given)
-        overridden = foreign.overridden(given, foreign.describe_log(path, samples, workloads))
+        found = describe_log(path, samples, workloads, given)
+        overridden = overridden_by(given, describe_log(path, samples, workloads))
     if found.workload is not None and found.model is not None:
         found = replace(found, flops=flops(found.workload, found.model))
     configuration, samples = found.configuration(), with_times(samples, found)
     reader = _without_hybrid_tflops(reader, samples, found)
     metrics = _metrics(path, samples, reader, found, window, known_types() if types is None else types)
-    checkpoints = facts.checkpoints_of(samples.checkpoints, path.parent)
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics)
     return Result(
-        identity=replace(identity, configuration=configuration, missing=found.missing(), overridden=overridden),
+        identity=replace(
+            identity,
+            configuration=configuration,
+            missing=found.missing(),
+            overridden=overridden,
+            framework=None if found.untrained else found.framework or (NEMO if samples.framework in NEMOS else None),
+        ),
         status=status,
         reason=reason.of_log(status, samples, metrics, reader.spec, checkpoints, cause),
         cause=cause,
@@ -79,7 +88,7 @@ def result_of_log(
 def _without_hybrid_tflops(reader: LogReader, samples: Samples, found: Description) -> LogReader:
     """The reader, which takes no TFLOPS from NeMo 2 for a hybrid model."""
     is_hybrid = found.model is not None and found.model.pattern is not None
-    if not is_hybrid or samples.framework == MEGATRON_NAME or not reader.spec.tflops_valid:
+    if not is_hybrid or samples.framework in MEGATRONS or not reader.spec.tflops_valid:
         return reader
     return replace(reader, spec=replace(reader.spec, tflops_valid=False, tflops_note=_HYBRID_NOTE))
 

@@ -10,7 +10,7 @@ from llmb.failures import Cause, kind_of_end
 from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.logs.samples import Environment, Samples
 from llmb.logs.scan import open_log, plain
-from llmb.results.facts import Checkpoints
+from llmb.results.checkpoints import Checkpoints
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.runs.state import (
     CANCELLED,

@@ -6,20 +6,12 @@ from pathlib import Path
 from llmb.failures import root_cause
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
+from llmb.results.checkpoints import checkpoints_of
+from llmb.results.configuration import configuration_of
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader
 from llmb.results.metrics_of import metrics_of, read_samples
-from llmb.results.result import (
-    CANCELLED,
-    FAILED,
-    PENDING,
-    RUNNING,
-    SUCCESS,
-    UNKNOWN,
-    Identity,
-    Result,
-    configuration_of,
-)
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import state as states
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -57,7 +49,7 @@ def result_of_run(
         nodes=job.nodes,
         profiled="" if job.profile else find.profiled_beside(path),
     )
-    checkpoints = facts.checkpoints_of(
+    checkpoints = checkpoints_of(
         samples.checkpoints,
         path.parent if record.origin is None else path.resolve().parent,
         save=bool(job.switches.save_checkpoint),
@@ -75,7 +67,11 @@ def result_of_run(
         why = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
     return Result(
         identity=Identity(
-            experiment=record.launch.name, path=str(path), run=record.id, configuration=configuration_of(job)
+            experiment=record.launch.name,
+            path=str(path),
+            run=record.id,
+            configuration=configuration_of(job),
+            framework=job.framework if job.training is not None else None,
         ),
         status=status,
         reason="; ".join(filter(None, (unreadable, why))) or None,

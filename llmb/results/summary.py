@@ -16,11 +16,13 @@ from typing import Any, Literal
 from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
-from llmb.results.facts import Checkpoints, LogFacts
+from llmb.results.checkpoints import Checkpoints
+from llmb.results.configuration import Configuration
+from llmb.results.facts import LogFacts
 from llmb.results.find import logs_of
 from llmb.results.json_form import json_value
 from llmb.results.log_reader import LogReader
-from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Identity, Metrics, Result
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
@@ -124,6 +126,7 @@ class Summary:
                 path=f"{run.directory}/{row.path}",
                 run=row.run,
                 configuration=row.configuration,
+                framework=run.job.framework if run.job.training is not None else None,
             ),
             status=row.status,
             reason="; ".join(filter(None, (row.reason, gone))) or None,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmb.results.facts import in_words
+from llmb.results.checkpoints import in_words
 from llmb.results.json_form import json_value
 from llmb.results.result import Metrics, Result, Verdict
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
@@ -127,12 +127,15 @@ def _causes(verdict: Verdict) -> str:
     return "; ".join(cause.text for cause in verdict.causes)
 
 
-def legend(results: Iterable[Result]) -> list[str]:
-    """What needs to be explained below a table of ``results``, a line each."""
+def legend(results: Iterable[Result], baseline: str = "") -> list[str]:
+    """What needs to be explained below a table of ``results``, a line each; ``baseline``: what they are compared with,
+    empty for published figures.
+    """
     results = list(results)
     verdicts = [result.verdict for result in results]
     windows = {one.reference.window for one in verdicts if one.reference and one.same_window is False}
-    lines = [f"* the published figure was taken over another window: {', '.join(sorted(windows))}"] if windows else []
+    what = baseline or "the published figure"
+    lines = [f"* {what} was taken over another window: {', '.join(sorted(windows))}"] if windows else []
     configurations = [result.identity.configuration for result in results]
     if any(own is not None and own.gpu_type is None for own in configurations):
         lines.append("no verdict without a GPU type, which a log does not name: add --gpu-type h100, for example")
@@ -146,7 +149,7 @@ def legend(results: Iterable[Result]) -> list[str]:
         options = " ".join(option for word, option in _OPTIONS.items() if word in missing)
         lines.append(f"no verdict where a log does not say what it is of; describe it with {options}")
     if results and not lines and all(verdict.word == _NOT_COMPARED for verdict in verdicts):
-        lines.append(_no_verdicts(results))
+        lines.append(f"no verdicts: {baseline} has nothing comparable" if baseline else _no_verdicts(results))
     return lines
 
 

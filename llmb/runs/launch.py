@@ -125,10 +125,11 @@ class Launch:
     Ranks start in the run's working folder, so ``args`` name the staged ``files`` without a path. ``workload`` is the
     job's, ``gpu_type`` the cluster's name of the job's; llmb sets both. The pre-submission checks use ``packages`` that
     ``venv`` must have; ``inputs``, patterns that a file must match; ``gpu_memory_gb`` of each GPU; ``disk_gb`` that it
-    writes; ``fixes``, the fix for a missing secret or input, by its name. ``slurm_args`` are those of the command line,
-    kept for every attempt. ``vboost``: a Slurm cluster first raises the GPUs' vboost on each node;
-    ``container_writable``: whether ranks may write into the image's own folders, None where not set; llmb sets both,
-    and the job's mounts. ``changed_by``: the fields that plugins named in cluster_config.yaml changed, by plugin.
+    writes; ``fixes``, the fix for a missing secret, input or image, by its name, and at ENVIRONMENT for a missing
+    Python environment. ``slurm_args`` are those of the command line, kept for every attempt. ``vboost``: a Slurm
+    cluster first raises the GPUs' vboost on each node; ``container_writable``: whether ranks may write into the image's
+    own folders, None where not set; llmb sets both, and the job's mounts. ``changed_by``: the fields that plugins named
+    in cluster_config.yaml changed, by plugin.
     """
 
     name: str
@@ -190,13 +191,16 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen, folders = {script}, {*script.parents}
-    for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or path in folders or not seen.isdisjoint(path.parents):
+    seen: set[tuple[str, ...]] = {script.parts}
+    folders: set[tuple[str, ...]] = {()}
+    for parts in (PurePosixPath(one.name).parts for one in staged):
+        above = {parts[:length] for length in range(len(parts))}
+        if parts in seen or parts in folders or not seen.isdisjoint(above):
+            path = str(PurePosixPath(*parts))
             message, hint = f"two files have the path '{path}'", "give each its own name"
-            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
-        seen.add(path)
-        folders |= {*path.parents}
+            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=path)
+        seen.add(parts)
+        folders |= above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +231,7 @@ class Stamp:
         return f"{self.directory}/{name}" if self.attempt == 1 else self.place
 
 
+ENVIRONMENT = "environment"  # in the fixes of a launch
 PREVIEW_ID = "<id>"
 PREVIEW_TIMESTAMP = "<timestamp>"
 

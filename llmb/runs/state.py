@@ -46,7 +46,8 @@ class JobState:
 
     ``code``: the kind of reason, empty for most; program flow depends on it, never on the text of ``reason``.
     ``fix``: what to do about it, where the cluster type knows. ``missing_since``: when the run's cluster first did
-    not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again.
+    not know it, None while it does. ``certain``: of LOST, whether the run cannot turn up again. ``nodes``: those that
+    the scheduler gave the job, ``n[1-4],n7``; empty where it does not name them.
     """
 
     state: str
@@ -58,6 +59,7 @@ class JobState:
     missing_since: Moment | None = None
     certain: bool = False
     code: str = ""
+    nodes: str = ""
 
     @property
     def is_refused(self) -> bool:

@@ -5,7 +5,7 @@ import contextlib
 import random
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +139,11 @@ def seen_state(run: RunRecord) -> JobState | None:
 def save_state(run: RunRecord, state: JobState) -> JobState:
     """Store a polled state unless a final one is stored already; returns the resulting state.
 
-    A deleted folder of a run is not created again.
+    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none.
     """
     seen = seen_state(run)
+    if seen is not None and not state.nodes:
+        state = replace(state, nodes=seen.nodes)
     if not run.place.is_dir():
         return state
     if seen is not None and (seen.is_final or seen == state):

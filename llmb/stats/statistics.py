@@ -155,11 +155,16 @@ def relative_width(found: Spread, count: int | None = None) -> float:
     return half_width(found, count) / found.mean
 
 
-def repeats_to_settle(found: Spread, limit: float) -> int | None:
-    """How many more repeats would put the whole interval on one side of ``limit``, if they deviate as these do.
+def repeats_to_settle(distance: float, *sides: Spread) -> int | None:
+    """How many more repeats, of each of the ``sides``, would make the interval of a ratio narrower than ``distance``.
 
-    Uses logarithms, as for ratios; mean and ``limit`` are more than 0. None where even MOST_REPEATS in all would not.
+    An estimate: if the means stay and the repeats deviate as these do. ``distance``: from the logarithm of the ratio to
+    that of a limit; the means are more than 0. A single value stays alone, as a published one. None where even
+    MOST_REPEATS of the side with most would not do.
     """
-    distance = abs(math.log(found.mean / limit))
-    counts = range(found.n + 1, MOST_REPEATS + 1)
-    return next((count - found.n for count in counts if relative_width(found, count) < distance), None)
+    most = MOST_REPEATS - max(side.n for side in sides)
+    for more in range(1, most + 1):
+        widths = [relative_width(side, side.n + more) for side in sides if side.n > 1]
+        if math.hypot(*widths) < distance:
+            return more
+    return None

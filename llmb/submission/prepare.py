@@ -28,6 +28,7 @@ def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
     """The cluster as a hook sees it for this job; ``has_pmix``: whether its Slurm has the plugin pmix."""
     own = config.workloads.of(job.workload)
     slurm = config.slurm if config.traits.sbatch_options else None
+    chosen = {"framework": config.install.framework, "bridge_release": config.install.bridge_release}
     return Site(
         cluster_type=config.cluster_type,
         traits=config.traits,
@@ -42,6 +43,7 @@ def site_of(config: ClusterConfig, job: Job, *, has_pmix: bool = True) -> Site:
         repos=own.repos,
         mpi=slurm.mpi_kind(has_pmix=has_pmix) if slurm is not None else None,
         environment=job.env,
+        settings={name: value for name, value in chosen.items() if value is not None},
         plugins=config.plugins,
     )
 

@@ -42,8 +42,8 @@ _WORDS = {
 class Runnable:
     """Whether one size of a workload runs here, with which ``dtypes`` and on which ``scales`` (GPU counts).
 
-    The latter are those of the cluster's GPU type and size, also if something else is missing. ``is_limited``: whether
-    its larger scales have more GPUs than a job can have. If it does not run, ``why`` is the reason in one to three
+    The latter are those of the cluster's GPU type and size, also if something else is missing. ``all_scales``: with
+    those that have more GPUs than a job can have. If it does not run, ``why`` is the reason in one to three
     words, and ``fault`` has it in full, with code and fix.
     """
 
@@ -51,7 +51,7 @@ class Runnable:
     size: str
     dtypes: tuple[str, ...] = ()
     scales: tuple[int, ...] = ()
-    is_limited: bool = False
+    all_scales: tuple[int, ...] = ()
     why: str = ""
     fault: Fault | None = None
 
@@ -62,30 +62,43 @@ class Runnable:
 
 
 def runnable(
-    workloads: Iterable[Workload], plugins: Plugins, config: ClusterConfig, most_gpus: int | None = None
+    workloads: Iterable[Workload],
+    plugins: Plugins,
+    config: ClusterConfig,
+    most_gpus: int | None = None,
+    *,
+    framework: str | None = None,
+    release: str | None = None,
 ) -> Iterator[Runnable]:
-    """Every size of ``workloads`` on the cluster's GPU type; ``most_gpus``: those of one job, None where unknown."""
+    """Every size of ``workloads`` on the cluster's GPU type; ``most_gpus``: those of one job, None where unknown.
+
+    With ``framework`` and ``release`` as a job would ask for them.
+    """
     for workload in workloads:
         for size in workload.sizes:
-            yield _tested(workload, size, plugins, config, most_gpus)
+            request = JobRequest(workload=workload.key, size=size, framework=framework, release=release)
+            yield _tested(request, workload, size, plugins, config, most_gpus)
 
 
-def _tested(workload: Workload, size: str, plugins: Plugins, config: ClusterConfig, most_gpus: int | None) -> Runnable:
+def _tested(
+    request: JobRequest, workload: Workload, size: str, plugins: Plugins, config: ClusterConfig, most_gpus: int | None
+) -> Runnable:
     gpu = config.rows_for(config.gpu_type)
     mine = partial(Runnable, workload=workload.key, size=size)
-    own = [row for row in configurations(workload) if row["size"] == size and {gpu, ANY_GPU} & {*row["gpu"]}]
+    known = [row for row in configurations(workload, request.framework, request.release) if row["size"] == size]
+    own = [row for row in known if {gpu, ANY_GPU} & {*row["gpu"]}]
     if not own:
-        types = dict.fromkeys(name for row in configurations(workload) if row["size"] == size for name in row["gpu"])
-        message = f"no row for {config.gpu_type}: it runs on {', '.join(types)}"
+        types = dict.fromkeys(name for row in known for name in row["gpu"])
+        where = f": it runs on {', '.join(types)}" if types else ""
+        message = f"no row for {config.gpu_type}{where}"
         fault = Fault(message=message, code=NO_ROW, key="gpu_type", value=config.gpu_type)
         return mine(why=f"not on {config.gpu_type}", fault=fault)
-    request = JobRequest(workload=workload.key, size=size)
     chosen = framework_of(request, workload, size, config, config.gpu_type)
     rows = [row for row in own if (row["framework"], row["release"]) == (chosen.name, chosen.release)] or own
     scales = tuple(sorted({count for row in rows for count in row["scales"]}))
     fitting = tuple(count for count in scales if most_gpus is None or count <= most_gpus)
     dtypes = tuple(dict.fromkeys(name for row in rows for name in row["dtype"]))
-    mine = partial(mine, dtypes=dtypes, scales=fitting, is_limited=fitting != scales)
+    mine = partial(mine, dtypes=dtypes, scales=fitting, all_scales=scales)
     if not config.workloads.has(workload.key):
         hint = f"llmb-install add {workload.key}"
         fault = Fault(message=f"{workload.key} is not installed", hint=hint, code=NOT_INSTALLED, key=workload.key)
@@ -112,10 +125,10 @@ def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> F
         launches = [launch_of(item, config) for item in items]
     except LlmbError as error:
         return as_fault(error)
-    return next(iter([*faults, *(fault for one in launches for fault in _faults_of(one, config))]), None)
+    return next(iter([*faults, *(fault for one in launches for fault in faults_here(one, config))]), None)
 
 
-def _faults_of(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
+def faults_here(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """What a launch lacks that this machine can see: its environment or image, memory of the GPUs, files, tokens."""
     yield from checks.faults_of_launch(launch, config)
     if not config.traits.uses_images:
@@ -123,7 +136,7 @@ def _faults_of(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     elif not config.traits.pulls_images:
         path = image_path(launch.image, config) if launch.image is not None else None
         if path is None or not path.exists():
-            hint = f"llmb-install add {checks.workload_of(launch, config)}"
+            hint = launch.fixes.get(launch.image or "", checks.install_command(launch, config))
             missing = f"the image {path} does not exist" if path is not None else "it has no image"
             yield Fault(message=missing, hint=hint, code="image-missing", value=str(path))
     if not config.traits.pulls_images:  # else the cluster has them

@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 
 from llmb.errors import UsageError
 from llmb.results.columns import report
+from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.json_form import from_json
-from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Configuration, Result
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.stats.window import Window
 from llmb.system import files
@@ -120,15 +121,34 @@ def accept_baseline(install: Path, name: str, results: Sequence[Result], now: fl
     return path
 
 
-def read_baseline(install: Path, name: str) -> list[Result]:
-    """The results of the baseline ``name``. Raises UsageError with the nearest name when there is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What runs are compared with: accepted ``results``, or those of an archive.
+
+    ``called``: in texts, as ``baseline april``; ``accepted``: when it was accepted or written, ISO 8601 with an offset;
+    None where that is not known.
+    """
+
+    called: str
+    accepted: str | None
+    results: tuple[Result, ...]
+
+    @property
+    def dated(self) -> str:
+        """Its name with the day: ``baseline april (2026-04-30)``."""
+        return self.called if self.accepted is None else f"{self.called} ({self.accepted[:10]})"
+
+
+def read_baseline(install: Path, name: str) -> Baseline:
+    """The baseline ``name``. Raises UsageError with the nearest name when there is none."""
     path = _path(install, name)
     if not path.is_file():
         known = baselines(install)
         hint = suggest(name, known) if known else "accept one: llmb-run baseline accept NAME"
         message = f"baseline '{name}' does not exist"
         raise UsageError(message, hint=hint, code="baseline-unknown", key="NAME", value=name)
-    return read_export(path)
+    data = files.read_json(path) or {}
+    return Baseline(called=f"baseline {name}", accepted=_accepted(data), results=tuple(read_export(path)))
 
 
 def baselines(install: Path) -> list[str]:
@@ -140,9 +160,13 @@ def baseline_facts(install: Path, name: str) -> dict[str, Any]:
     """When a baseline was accepted (ISO 8601 with its offset), and how many runs it has."""
     path = _path(install, name)
     data = files.read_json(path) or {}
-    seconds = data.get("accepted")
-    accepted = iso(seconds) if isinstance(seconds, (int, float)) else None
-    return {"name": name, "accepted": accepted, "runs": len(read_export(path)), "file": str(path)}
+    return {"name": name, "accepted": _accepted(data), "runs": len(read_export(path)), "file": str(path)}
+
+
+def _accepted(data: Any) -> str | None:
+    """When the baseline in ``data`` was accepted."""
+    seconds = data.get("accepted") if isinstance(data, dict) else None
+    return iso(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def _path(install: Path, name: str) -> Path:

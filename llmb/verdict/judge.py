@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges results: finds the reference of each, pools repeats, and adds ratio and verdict. Pure."""
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from llmb.results.facts import PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
-from llmb.stats.metrics import LOWER, Better, MetricSpec
+from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.stats.statistics import MOST_REPEATS, Spread, repeats_to_settle
-from llmb.verdict.ratio import metric_of, pool, published, ratio_of
+from llmb.verdict.ratio import Ratio, metric_of, pool, published, ratio_of
 from llmb.verdict.reference import LOADS, References, not_described, same_window
 from llmb.workload.published import Figure, mfu_as_published
 
@@ -23,7 +24,8 @@ FAIL_BELOW, WARN_BELOW, SUSPICIOUS_ABOVE = 0.95, 0.98, 1.05
 class Judgement:
     """A verdict on ``repeats`` runs, its reason, the ``ratio`` and its 95 % interval (None for one run).
 
-    ``value``: the mean of the repeats, in the unit of the metric.
+    ``value``: the mean of the repeats, in the unit of the metric. ``more``: how many more repeats of each side that has
+    several would probably decide; None where it is decided, or unknown.
     """
 
     verdict: str
@@ -32,6 +34,7 @@ class Judgement:
     ratio: float
     interval: tuple[float, float] | None
     repeats: int
+    more: int | None = None
 
 
 def judge_values(
@@ -48,16 +51,34 @@ def judge_values(
     verdict = _verdict(ratio, within)
     if noise is not None and within is not None and verdict != PASS and within[0] <= 1 <= within[1]:
         verdict = INCONCLUSIVE  # a difference that noise explains is no difference, for better or worse
-    why = _why(verdict, found, reference, metric.better)
+    more = None
     if noise is not None and within is not None and verdict == INCONCLUSIVE:
-        why = f": the spread of both runs' own steps explains {within[0]:.3f} to {within[1]:.3f}; "
+        why = f": from the spread of both runs' own steps, it may be {within[0]:.3f} to {within[1]:.3f}; "
         why += "repeats on both sides would decide"
-    measured = f"{ratio:.3f} (n=1)"
-    if interval is not None:
-        measured = f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, n={found.n})"
+    else:
+        limit = _undecided(verdict, Ratio(ratio, interval))
+        sides = [side for side in (found, reference) if side.n > 1]
+        more = None if limit is None else repeats_to_settle(abs(math.log(ratio / limit)), *sides)
+        why = _WHY[verdict]
+        if limit is not None:
+            why = f"{_WHY_UNDECIDED[verdict]}; {_would_decide(more, found, reference)}"
     return Judgement(
-        verdict=verdict, reason=measured + why, value=found.mean, ratio=ratio, interval=interval, repeats=found.n
+        verdict=verdict,
+        reason=_measured(Ratio(ratio, interval), found, reference) + why,
+        value=found.mean,
+        ratio=ratio,
+        interval=interval,
+        repeats=found.n,
+        more=more,
     )
+
+
+def _measured(ratio: Ratio, found: Spread, reference: Spread) -> str:
+    """The ratio with its interval, and the runs that both are from."""
+    if ratio.interval is None:
+        return f"{ratio.value:.3f} (n={found.n})"
+    runs = f"n={found.n}" if reference.n == 1 else f"n={found.n} and {reference.n}"
+    return f"{ratio.value:.3f} ({ratio.interval[0]:.3f} to {ratio.interval[1]:.3f}, {runs})"
 
 
 def _verdict(ratio: float, interval: tuple[float, float] | None) -> str:
@@ -70,22 +91,35 @@ def _verdict(ratio: float, interval: tuple[float, float] | None) -> str:
     return SUSPICIOUS if ratio > SUSPICIOUS_ABOVE else PASS
 
 
-def _settling(found: Spread, reference: Spread, better: Better) -> str:
-    if reference.n > 1:
-        return "more repeats on both sides"
-    limit = reference.mean / FAIL_BELOW if better == LOWER else reference.mean * FAIL_BELOW
-    more = repeats_to_settle(found, limit)
-    return f"more than {MOST_REPEATS} repeats" if more is None else f"{more} more repeat{'s' if more > 1 else ''}"
+_WHY = {
+    PASS: f" is {WARN_BELOW} or more",
+    FAIL: f" is below {FAIL_BELOW}",
+    WARN: f" is below {WARN_BELOW}",
+    SUSPICIOUS: f" is above {SUSPICIOUS_ABOVE}, which is implausible: check what differs",
+    INCONCLUSIVE: "",
+}
+_BUT_NOISE = "but its interval contains 1: the repeats differ too much to tell it from the reference"
+_WHY_UNDECIDED = {
+    WARN: f" is below {WARN_BELOW}, {_BUT_NOISE}",
+    SUSPICIOUS: f" is above {SUSPICIOUS_ABOVE}, {_BUT_NOISE}",
+    INCONCLUSIVE: f": the interval contains {FAIL_BELOW}",
+}
 
 
-def _why(verdict: str, found: Spread, reference: Spread, better: Better) -> str:
+def _undecided(verdict: str, ratio: Ratio) -> float | None:
+    """The ratio that the interval should not contain: 0.95, or 1 where that alone is no news; None where it is well."""
     if verdict == INCONCLUSIVE:
-        return f" is on both sides of {FAIL_BELOW}; {_settling(found, reference, better)} would decide"
-    return {
-        FAIL: f" is below {FAIL_BELOW}",
-        WARN: f" is below {WARN_BELOW}",
-        SUSPICIOUS: f" is above {SUSPICIOUS_ABOVE}, which is implausible: check what differs",
-    }.get(verdict, f" is {WARN_BELOW} or more")
+        return FAIL_BELOW
+    noisy = ratio.interval is not None and ratio.interval[0] <= 1 <= ratio.interval[1]
+    return 1.0 if noisy and verdict in (WARN, SUSPICIOUS) else None
+
+
+def _would_decide(more: int | None, found: Spread, reference: Spread) -> str:
+    """How many more repeats would narrow the interval enough, if they deviate as those that there are."""
+    whose = "" if reference.n == 1 else " of the other side" if found.n == 1 else " of each side"
+    if more is None:
+        return f"not even {MOST_REPEATS} repeats{whose} would decide"
+    return f"{'about ' if more > 1 else ''}{more} more repeat{'s' if more > 1 else ''}{whose} would decide"
 
 
 def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | None = None) -> list[Result]:
@@ -96,14 +130,14 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     """
     references = References(figures, release)
     compared = [_compared(result, references) for result in results]
+    keys = [None if result.verdict.ratio is None else _judged_with(result) for result in compared]
     pools: dict[Hashable, list[Result]] = {}
-    for result in compared:
-        if result.verdict.ratio is not None:
-            pools.setdefault(_judged_with(result), []).append(result)
+    for result, key in zip(compared, keys, strict=True):
+        if key is not None:
+            pools.setdefault(key, []).append(result)
     judgements = {key: judge_pool(found) for key, found in pools.items()}
     return [
-        result if result.verdict.ratio is None else _judged(result, judgements[_judged_with(result)])
-        for result in compared
+        result if key is None else _judged(result, judgements[key]) for result, key in zip(compared, keys, strict=True)
     ]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of Megatron-Bridge, by image release: what NVIDIA's launch scripts configure, read from bridge.yaml."""
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +19,8 @@ NEMO, BRIDGE = "nemo", "bridge"
 FRAMEWORKS = (NEMO, BRIDGE)  # nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
 _SPELLINGS = {"fp8": "fp8_cs", "mxfp8": "fp8_mx"}
+NEMO_UNTIL = "26.02"  # NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
+_NVIDIA = re.compile(r"(?:(?:.*/)?nvidia[/:])?nemo:(?P<release>\d\d\.\d\d(?:\.\d\d)?)")
 RELEASES = Path(__file__).with_name("releases.yaml")
 
 
@@ -34,6 +37,18 @@ class Release:
 def releases() -> dict[str, Release]:
     """The releases that have rows, the newest first."""
     return typed.read(dict[str, Release], yamlfile.load(RELEASES))
+
+
+def nvidia_release(image: str) -> str | None:
+    """The release of one of NVIDIA's NeMo images, ``26.02.01`` for ``nvcr.io/nvidia/nemo:26.02.01``; None for others.
+
+    Also of its file as enroot names it: ``nvidia+nemo+26.02.01.sqsh``.
+    """
+    name = image.removeprefix("docker://").replace("#", "/").partition("@")[0]
+    if name.endswith(".sqsh"):
+        name = name.rpartition("/")[2].removesuffix(".sqsh").replace("+", ":")
+    match = _NVIDIA.fullmatch(name)
+    return match["release"] if match is not None else None
 
 
 def check_release(name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
-from llmb.stats.metrics import STEP_TIME
+from llmb.stats.metrics import STEP_TIME, MetricSpec
 from llmb.stats.window import Window, parse_window
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
@@ -112,42 +112,10 @@ class Table:
         return self.values or self.step_time_s
 
     def figures(self, workload: Workload) -> list[Figure]:
-        """Its figures, by ascending scale."""
-        own = workload.gpu_types.get(self.gpu)
-        peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
-        whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
+        """Its figures, by ascending scale; then those of further metrics."""
         specs = {own.name: own for own in workload.all_metrics(self.size)}
         metric = specs[self.metric or STEP_TIME]
-        found = []
-        for text, value in sorted(self.by_scale.items(), key=lambda item: int(item[0])):
-            scale, percent = int(text), self.mfu_percent.get(text)
-            found.append(
-                Figure(
-                    release=self.release,
-                    source=self.source,
-                    window=self.window.window,
-                    steps=self.steps,
-                    workload=workload.key,
-                    model_size=self.size,
-                    dtype=self.dtype,
-                    gpu_type=self.gpu,
-                    scale=scale,
-                    framework=self.framework,
-                    metric=metric,
-                    value=value,
-                    parameters=values_of(workload.parameters_of(self.size), self.parameters),
-                    gbs=None if self.gbs is None else self.gbs.batch(scale),
-                    seq_length=self.seq_length,
-                    num_layers=self.layers,
-                    tokens_per_second=self.tokens_per_second.get(text),
-                    days_per_1t_tokens=self.days_per_1t_tokens.get(text),
-                    days_digits=0 if whole_days else 2,
-                    mfu=None if percent is None else round(percent / 100, 9),
-                    model_flops=None if percent is None else self.model_flops,
-                    flops_convention=None if percent is None else self.flops_convention,
-                    peak_tflops=None if percent is None else peak,
-                )
-            )
+        found = [self._figure(workload, metric, scale) for scale in sorted(map(int, self.by_scale))]
         further = [
             replace(figure, metric=specs[name], value=values[str(figure.scale)])
             for figure in found
@@ -155,6 +123,37 @@ class Table:
             if str(figure.scale) in values
         ]
         return [*found, *further]
+
+    def _figure(self, workload: Workload, metric: MetricSpec, scale: int) -> Figure:
+        text = str(scale)
+        percent, own = self.mfu_percent.get(text), workload.gpu_types.get(self.gpu)
+        peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
+        whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
+        return Figure(
+            release=self.release,
+            source=self.source,
+            window=self.window.window,
+            steps=self.steps,
+            workload=workload.key,
+            model_size=self.size,
+            dtype=self.dtype,
+            gpu_type=self.gpu,
+            scale=scale,
+            framework=self.framework,
+            metric=metric,
+            value=self.by_scale[text],
+            parameters=values_of(workload.parameters_of(self.size), self.parameters),
+            gbs=None if self.gbs is None else self.gbs.batch(scale),
+            seq_length=self.seq_length,
+            num_layers=self.layers,
+            tokens_per_second=self.tokens_per_second.get(text),
+            days_per_1t_tokens=self.days_per_1t_tokens.get(text),
+            days_digits=0 if whole_days else 2,
+            mfu=None if percent is None else round(percent / 100, 9),
+            model_flops=None if percent is None else self.model_flops,
+            flops_convention=None if percent is None else self.flops_convention,
+            peak_tflops=None if percent is None else peak,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

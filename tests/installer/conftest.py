@@ -241,6 +241,43 @@ class Site:
         return sorted(map(str, [*self.install.rglob("*.part"), *self.install.rglob(".*.part"), *builds]))
 
 
+class Installed:
+    """An installation that a test may change. Environments cannot be moved, so each test gets it in the same place."""
+
+    def __init__(self, site: Site) -> None:
+        self._keys, self._site = site.keys, site
+        shutil.copytree(site.folder, self._copy, symlinks=True)
+
+    @property
+    def _copy(self) -> Path:
+        return self._site.folder.with_name(f"{self._site.folder.name}-copy")
+
+    def site(self) -> Site:
+        """The installation as it was at first, with the times of its files."""
+        shutil.rmtree(self._site.folder)
+        shutil.copytree(self._copy, self._site.folder, symlinks=True)
+        site = Site(self._site.folder, self._site.command, self._site.environ)
+        site.keys = [*self._keys]
+        return site
+
+
+@pytest.fixture(scope="module")
+def install_once(
+    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str]
+) -> Callable[[dict[str, tuple[Need, ...]]], Installed]:
+    """Installs workloads with these needs, by key, for all tests of a module."""
+
+    def install(workloads: dict[str, tuple[Need, ...]]) -> Installed:
+        site = Site(tmp_path_factory.mktemp("installed"), command, environ)
+        for key, needs in workloads.items():
+            site.workload(key, *needs)
+        done = site.run()
+        assert done.returncode == 0, done.stderr
+        return Installed(site)
+
+    return install
+
+
 @pytest.fixture
 def site(tmp_path: Path, command: str, environ: dict[str, str]) -> Site:
     """An empty install directory."""

@@ -11,9 +11,10 @@ import llmb_nemotron4
 import llmb_nemotronh
 from llmb.workload.gpus import known_types
 from llmb.workload.model import MambaShape
+from llmb.workload.nemo_recipe import NemoRecipe, NemoRelease
 from llmb.workload.published import release_order
 from llmb.workload.published_tables import read_published
-from llmb.workload.spec import NemoRecipe, NemoRelease, Workload
+from llmb.workload.spec import Workload
 
 NEMOTRON4, LLAMA, NEMOTRONH = (module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh))
 ALL = [NEMOTRON4, LLAMA, NEMOTRONH]

@@ -12,7 +12,9 @@ import psutil
 import pytest
 
 from llmb.clusters.slurm.commands import Client
+from llmb.runs.nodes import nodes_of
 from llmb.runs.state import ACTIVE, WAITING, JobState
+from llmb.text.node_lists import expand
 
 Site = Any  # the class is in conftest.py
 Wording = Callable[..., None]
@@ -90,7 +92,8 @@ def test_time_limits_and_nodes_that_fail(site: Site, wording: Wording) -> None:
     names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
     first = site.kit.run("scontrol", "show", "hostnames", names).split()[0]
     site.kit.fail_node(first)  # the script's node: for another one, srun loses its connection and the state is FAILED
-    site.ends(broken, "NODE_FAIL")
+    state = site.ends(broken, "NODE_FAIL")
+    assert nodes_of(broken, state) == nodes_of(broken) == tuple(expand(names))  # by accounting, and by the script
     wording("jobs list", site.ends(slow, "TIMEOUT").reason)
     site.says(slow, "DUE TO TIME LIMIT")
 

@@ -2,7 +2,7 @@
 """The answers that an installation is made from: what they may contain, and the layers they are read from."""
 
 from llmb_installer.answers.checks import unusable_in
-from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer
+from llmb_installer.answers.layers import NOTHING, given, joined, missing, nested, value_at, with_layer, with_settings
 from llmb_installer.answers.read import read_answers, require_valid
 from llmb_installer.answers.schema import (
     ARCHITECTURES,
@@ -39,5 +39,6 @@ __all__ = [
     "unusable_in",
     "value_at",
     "with_layer",
+    "with_settings",
     "without_nulls",
 ]

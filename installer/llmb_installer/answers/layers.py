@@ -2,10 +2,12 @@
 """Joins the layers of answers (defaults < file < command line < terminal), and keeps the source of each value."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmb.errors import InputFaults, UsageError
+from llmb.text import yamlfile
 from llmb.text.yamlfile import Document, KeyPath
 from llmb_installer.cluster_types import type_in
 
@@ -46,6 +48,35 @@ def with_layer(document: Document, layer: Mapping[str, Any], source: str) -> Doc
         sources={**getattr(document, "sources", {}), **dict.fromkeys(paths, source)},
         faults=document.faults,
     )
+
+
+def with_settings(document: Document, settings: Iterable[str]) -> Document:
+    """``document`` overridden by ``settings`` such as ``slurm.account=team``. Raises UsageError for an invalid one."""
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(
+                f"--set {setting} does not have the form KEY=VALUE",
+                hint="such as --set slurm.account=team",
+                code="setting-invalid",
+                key="--set",
+                value=setting,
+            )
+        option = f"--set {key.strip()}"
+        document = with_layer(document, nested(key.strip(), _value(value, option)), option)
+    return document
+
+
+def _value(text: str, option: str) -> Any:
+    """``text`` as YAML, except numbers with a point, which are versions (2.10); an empty text is null."""
+    try:
+        value = yamlfile.parse(f"value: {text}", name=option).data["value"]
+    except InputFaults as error:
+        hint = "put it in quotes within the quotes: KEY='\"value\"'"
+        raise UsageError(
+            f"{option}: {text} is not valid YAML", hint=hint, code="setting-invalid", key=option, value=text
+        ) from error
+    return text.strip() if isinstance(value, float) else value
 
 
 def joined(below: Any, above: Any) -> Any:

@@ -61,10 +61,12 @@ _YES = _flag("--yes", help="Do not ask for confirmation.")
 _DRY_RUN = _flag("--dry-run", "-d", help="Show the steps and do nothing.")
 _FORMAT = _choice("--format", "fmt", of="table json", default="table", help="Output format: table or json.")
 
+_SET = _many("--set", "settings", metavar="KEY=VALUE", help="Override an answer, such as slurm.qos=high.")
+
 INSTALL_OPTIONS = (
     click.Option(["--config", "answers_file"], type=FILE, help="The answers file."),
     click.Option(["--install"], type=FOLDER, help="The folder to install into; overrides the answers."),
-    _many("--set", "settings", metavar="KEY=VALUE", help="Override an answer, such as slurm.qos=high."),
+    _SET,
     _YES,
     _DRY_RUN,
     _FORMAT,
@@ -107,7 +109,7 @@ COMMANDS = [
         "add",
         short_help="Install more workloads.",
         help="Install WORKLOADS too.",
-        params=[click.Argument(["workloads"], nargs=-1, required=True), _INSTALLED, _YES, _DRY_RUN, _FORMAT],
+        params=[click.Argument(["workloads"], nargs=-1, required=True), _INSTALLED, _SET, _YES, _DRY_RUN, _FORMAT],
     ),
     _Command(
         "remove",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install add: installs more workloads, by the recorded answers of the install directory."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,29 +16,31 @@ from llmb_installer.detect.settle import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
 from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers
 
 
-def run(workloads: tuple[str, ...], install: Path | None, yes: bool, dry_run: bool, fmt: str) -> None:
-    """Install WORKLOADS too."""
+def run(
+    workloads: tuple[str, ...], install: Path | None, settings: tuple[str, ...], yes: bool, dry_run: bool, fmt: str
+) -> None:
+    """Install WORKLOADS too, with the answers that ``settings`` override."""
     folder = record.find_folder(install)
     offered = load_offered()
     keys = [find_workload(name, offered.workloads) for name in workloads]
     try:
-        asked = recorded_answers(folder, offered)
+        asked = recorded_answers(folder, offered, settings)
         if asked.workloads is None:
             there = record.config_of(folder).workloads.installed or ()
             asked = replace(asked, workloads=tuple(as_keys(there, offered.workloads)))
         asked = replace(asked, workloads=tuple(dict.fromkeys([*(asked.workloads or ()), *keys])))
         intent, notes = intent_of(asked, offered, before=record.load(folder).config)
     except InputFaults as error:
-        raise _with_command(error, folder, keys) from error
+        raise _with_command(error, folder, keys, settings) from error
     for note in [*notes, *fits.check(intent.answers)]:
         console.echo(f"note: {note}", err=True)
     carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)
 
 
-def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFaults:
+def _with_command(error: InputFaults, folder: Path, keys: list[str], given: tuple[str, ...]) -> InputFaults:
     """``error`` with the commands that set what cannot be detected here, which depend on where the answers are."""
-    examples = {ARCHITECTURE_UNDETECTED: ("node_architecture", ARCHITECTURES[0]), GPU_UNDETECTED: ("gpu_type", "h100")}
-    undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]
+    examples = {ARCHITECTURE_UNDETECTED: ARCHITECTURES[0], GPU_UNDETECTED: "h100"}
+    undetected = [(fault.key, fault.value or examples[fault.code]) for fault in error.faults if fault.code in examples]
     if not undetected:
         return error
     option = record.option_of(folder)
@@ -48,5 +51,6 @@ def _with_command(error: InputFaults, folder: Path, keys: list[str]) -> InputFau
         keys_there = {"node_architecture": "install: {node_architecture: %s}", "gpu_type": "gpu_type: %s"}
         texts = " and ".join(f"'{keys_there[key] % value}'" for key, value in undetected)
         first = f"add it to {folder / CONFIG_FILE}, such as {texts}"
+    again = " ".join([*keys, *(f"--set {shlex.quote(setting)}" for setting in given)])
     faults = [replace(fault, hint=None) if fault.code in examples else fault for fault in error.faults]
-    return InputFaults(faults, hint=f"{first}; then run again: llmb-install add {' '.join(keys)}{option}")
+    return InputFaults(faults, hint=f"{first}; then run again: llmb-install add {again}{option}")

@@ -49,6 +49,8 @@ class Installed:
             "cluster_name": if_written("cluster_name", config.cluster_name),
             "node_architecture": if_written("install.node_architecture", config.install.node_architecture),
             "venv_type": if_written("install.venv_type", config.install.venv_type) or AUTO,
+            "framework": config.install.framework,
+            "bridge_release": config.install.bridge_release,
             "image_folder": typed.to_data(config.install.image_folder),
             "experiments_root": typed.to_data(config.experiments_root),
             "environment": dict(config.environment),

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.system import shell
+from llmb.system import files, shell
 from llmb.text import yamlfile
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import AUTO
-from llmb_installer.registry import existing
 
 OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
 ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off
@@ -124,7 +123,7 @@ class FolderFound:
 def find_folder(path: Path) -> FolderFound:
     """Examine ``path``, which need not exist."""
     path = path.expanduser().absolute()
-    nearest = existing(path)
+    nearest = files.nearest_folder(path)
     mount, kind = file_system_of(nearest.resolve(), _mounts())
     return FolderFound(
         path=path,

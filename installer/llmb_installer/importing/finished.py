@@ -15,9 +15,9 @@ from llmb.errors import LlmbError
 from llmb.logs.formats import NEMO2
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
+from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
 from llmb.results.find import job_of, logs_beside, profiled_beside
-from llmb.results.foreign import describe_log
 from llmb.results.launcher_config import LauncherConfig, config_near, described_by, window_of
 from llmb.results.log_result import experiment_of
 from llmb.runs.job import Job, Training
@@ -155,6 +155,7 @@ def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig
         ),
         framework=found.framework or NEMO,
         release=release if found.framework == BRIDGE else None,
+        dotted={name: value for name, value in config.settings.items() if not holds_secret(name, value)},
     )
 
 

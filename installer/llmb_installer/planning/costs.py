@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
+from llmb.system import files
 from llmb.system.parallel import run_bounded
 from llmb.text.size import bytes_in_words
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.registry import existing
 from llmb_installer.steps import Context, Estimate, Step
 
 _CHECKS = 4  # steps that are checked at a time
@@ -82,12 +82,12 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
     needed: dict[int, int] = {}
     folders: dict[int, Path] = {}
     for step in steps:
-        folder = existing(step.path or install)
+        folder = files.nearest_folder(step.path or install)
         device = folder.stat().st_dev
         folders.setdefault(device, step.path.parent if step.path is not None else install)
         needed[device] = needed.get(device, 0) + ((estimates[step.key].disk or 0) if step.key in estimates else 0)
     return tuple(
-        Disk(folder=folders[device], needed=total, free=shutil.disk_usage(existing(folders[device])).free)
+        Disk(folder=folders[device], needed=total, free=shutil.disk_usage(files.nearest_folder(folders[device])).free)
         for device, total in needed.items()
     )
 
@@ -95,10 +95,10 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
 def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
     """A fault for each folder that the user may not write; one fault where that is the install directory."""
     places = [install / record.FOLDER, *(step.path.parent for step in steps if step.path is not None)]
-    folders = dict.fromkeys(existing(place) for place in (install, *places))
+    folders = dict.fromkeys(files.nearest_folder(place) for place in (install, *places))
     closed = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
-    if existing(install) in closed:
-        closed = [existing(install)]
+    if files.nearest_folder(install) in closed:
+        closed = [files.nearest_folder(install)]
     hint = "choose a folder that you may write (--install DIR), or ask its owner"
     return [
         Fault(

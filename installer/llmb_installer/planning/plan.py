@@ -16,7 +16,7 @@ from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload import gpus, needs, spec
 from llmb_installer import record
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers
+from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers, with_settings
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle, with_gres_of
 from llmb_installer.detect.site import site_of
@@ -211,22 +211,23 @@ def recalled(asked: Answers, before: Mapping[str, Any]) -> Answers:
     return with_gres_of(asked, before)
 
 
-def recorded_answers(install: Path, offered: Offered) -> Answers:
-    """The answers of the latest installation, else those that its configuration implies.
+def recorded_answers(install: Path, offered: Offered, settings: Sequence[str] = ()) -> Answers:
+    """The answers of the latest installation, else those that its configuration implies, overridden by ``settings``.
 
-    Raises LlmbError where they cannot be read or are incomplete.
+    Raises LlmbError where they cannot be read or are incomplete, and for an invalid setting.
     """
     path = record.answers_path(install)
     if not path.is_file():
-        return _from_configuration(install, offered)
+        return _from_configuration(install, offered, settings)
     try:
         document = yamlfile.load(path)
     except UsageError as error:
         raise InputFaults([replace(as_fault(error), hint=None)], hint=record.replace_hint(install)) from error
+    document = with_settings(document, settings)
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
 
 
-def _from_configuration(install: Path, offered: Offered) -> Answers:
+def _from_configuration(install: Path, offered: Offered, settings: Sequence[str]) -> Answers:
     """The answers that a cluster_config.yaml written by hand, or copied, implies.
 
     They ask only for workloads for which something was installed; the file keeps the others. Raises InputFaults for
@@ -237,6 +238,7 @@ def _from_configuration(install: Path, offered: Offered) -> Answers:
     names = [key for key in as_keys(there.workloads.installed or (), built) if key in built]
     data = Installed(path=install, config=there).answers()
     document = replace(yamlfile.load(install / CONFIG_FILE), data={**data, "workloads": names})
+    document = with_settings(document, settings)
     try:
         asked = read_answers(document, known=offered.workloads, recorded=True)
         settle(asked)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container registries: checks whether images exist and may be read, and downloads them."""
 
-from llmb_installer.registry.availability import Checked, check_image, check_images, disk_faults, existing
+from llmb_installer.registry.availability import Checked, check_image, check_images, disk_faults
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.credentials import Credentials, find_credentials
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name, machine_name
@@ -29,7 +29,6 @@ __all__ = [
     "check_images",
     "disk_faults",
     "endpoint_of",
-    "existing",
     "find_credentials",
     "machine_name",
     "mirrored",

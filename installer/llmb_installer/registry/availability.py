@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
-from llmb.system import parallel
+from llmb.system import files, parallel
 from llmb.text.size import bytes_in_words
 from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
@@ -122,18 +122,12 @@ def disk_faults(needed: Mapping[Path, int]) -> list[Fault]:
     """
     folders: dict[int, list[Path]] = {}
     for folder in needed:
-        folders.setdefault(existing(folder).stat().st_dev, []).append(folder)
+        folders.setdefault(files.nearest_folder(folder).stat().st_dev, []).append(folder)
     faults = []
     for group in folders.values():
-        total, free = sum(needed[folder] for folder in group), shutil.disk_usage(existing(group[0])).free
+        total, free = sum(needed[folder] for folder in group), shutil.disk_usage(files.nearest_folder(group[0])).free
         if total > free:
             message = f"{', '.join(map(str, group))}: needs {bytes_in_words(total)}, {bytes_in_words(free)} are free"
             hint = "free space there, or choose another folder"
             faults.append(Fault(place="disk", message=message, hint=hint, code="disk-full", value=total))
     return faults
-
-
-def existing(folder: Path) -> Path:
-    """``folder``, or the nearest folder above it that exists."""
-    absolute = folder.expanduser().absolute()
-    return next(path for path in (absolute, *absolute.parents) if path.is_dir())

@@ -3,16 +3,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from llmb.cli.completion.engine import ANY_FILE, ANY_FOLDER, Candidate, Completer, last_of
 from llmb.cli.context import Context
+from llmb.config.locate import ARCHIVE
 from llmb.errors import LlmbError
 from llmb.text.names import find_workload_and_size
 from llmb.workload.spec import Size, Workload
 
 _PREFIX = "pretrain_"
+_READ_ARCHIVES = frozenset({"results", "report", "explain", "show"})  # in the place of their first run
 
 
 def _own(context: click.Context) -> Context:
@@ -103,13 +106,30 @@ def run(context: click.Context, incomplete: str) -> Iterator[Candidate]:
     from llmb.cli.completion import lookups
 
     if incomplete.startswith(("/", ".", "~")):
-        yield ANY_FOLDER
+        yield ANY_FILE if context.command.name in _READ_ARCHIVES else ANY_FOLDER
         return
+    given = context.params.get("runs") or ()
+    if not given and context.command.name in _READ_ARCHIVES:
+        yield from (Candidate(path.name, "archive") for path in sorted(Path.cwd().glob(f"*{ARCHIVE}")))
     with suppress(LlmbError):
-        given = context.params.get("runs") or ()
         for own, text in lookups.runs(_own(context).config, incomplete):
             if own not in given:
                 yield Candidate(own, text)
+
+
+def baseline(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
+    """The baselines of the install directory, and files: archives."""
+    from llmb.verdict.export import baselines
+
+    with suppress(LlmbError):
+        yield from map(Candidate, baselines(_own(context).config.llmb_install))
+    yield ANY_FILE
+
+
+def side(context: click.Context, incomplete: str) -> Iterator[Candidate]:
+    """A side of a comparison: runs with commas between, or a file."""
+    yield from last_of(run)(context, incomplete)
+    yield ANY_FILE
 
 
 def _slurm(name: str) -> Completer:
@@ -164,11 +184,15 @@ COMPLETERS: Mapping[str, Completer] = {
     "framework": framework,
     "release": release,
     "reference": reference,
+    "baseline": baseline,
     "run": run,
     "runs": run,
+    "ours": side,
+    "theirs": side,
     "params": setting,
     "states": last_of(state),
     "nodelist": _nodes,
+    "nodes": _nodes,
     "exclude": _nodes,
     "partition": last_of(_slurm("partitions")),
     "image": lambda _context, _incomplete: [ANY_FILE],

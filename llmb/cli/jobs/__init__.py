@@ -9,13 +9,14 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context
 from llmb.cli.jobs import attempts, details, log_output, runs_table
 from llmb.cli.jobs.filters import Filters, filter_options
+from llmb.cli.opened import opened_run
 from llmb.errors import UsageError
 
 
 @click.group("jobs", cls=options.Group, invoke_without_command=True)
 @filter_options
 @click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
-@options.install_option
+@options.read_option
 @click.pass_context
 def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> None:
     """List, follow, cancel and retry runs (default: list)."""
@@ -30,7 +31,7 @@ def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> N
 @group.command("list")
 @filter_options
 @options.format_option
-@options.install_option
+@options.read_option
 @pass_context
 def list_(context: Context, /, fmt: str, **filters: Any) -> None:
     """List runs with their states and results.
@@ -41,17 +42,18 @@ def list_(context: Context, /, fmt: str, **filters: Any) -> None:
 
 
 @group.command("show")
-@click.argument("run")
+@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @click.option("--format", "fmt", type=click.Choice(["text", "json", "yaml"]), default="text", help="Output format.")
 @click.option("--script", is_flag=True, help="Print the job script as it was submitted.")
-@options.install_option
+@options.read_option
 @pass_context
-def show(context: Context, run: str, fmt: str, script: bool) -> None:
+def show(context: Context, run: tuple[str, ...], fmt: str, script: bool) -> None:
     """Show one run: its job, state, result and files."""
+    name = opened_run(context, run)
     if script:
-        details.show_script(context, run)
+        details.show_script(context, name)
     else:
-        details.show(context, run, fmt)
+        details.show(context, name, fmt)
 
 
 @group.command("logs")
@@ -61,7 +63,7 @@ def show(context: Context, run: str, fmt: str, script: bool) -> None:
 @click.option("--path", "only_path", is_flag=True, help="Print the path of the log alone.")
 @click.option("--batch", is_flag=True, help="Show the job script's output, not the training's.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last).")
-@options.install_option
+@options.read_option
 @pass_context
 def logs(context: Context, /, run: str, only_path: bool, **choice: Any) -> None:
     """Print the log of one run."""

@@ -12,13 +12,17 @@ from llmb.cli.jobs.outcomes import outcome_data, outcomes
 from llmb.cli.results import states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
+from llmb.results.configuration import configuration_of
 from llmb.results.result import Result
 from llmb.results.table import figure
+from llmb.runs import store
+from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.system import console
 from llmb.system.secrets import is_secret_name
 from llmb.text import typed
+from llmb.text.node_lists import fold
 from llmb.text.tables import ANY_WIDTH, escape, output_width, to_json
 from llmb.text.times import clock, day_and_time, iso
 
@@ -29,10 +33,13 @@ _UNUSUAL = ("ep", "etp")  # shown where they are above 1
 
 def show(context: Context, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
-    run = context.runs((name,))[0]
-    states = states_of(context, [run])
+    (run,) = store.find_runs((name,), every := context.runs())
+    own = configuration_of(run.job)
+    # The run itself comes last, as the logs of the last ones are read.
+    alike = [*(one for one in every if one is not run and configuration_of(one.job) == own), run]
+    states = states_of(context, alike)  # a verdict is on all repeats
     state = states[run.id]
-    result = outcomes(context, [run], states)[0].get(run.id)
+    result = outcomes(context, alike, states)[0].get(run.id)
     if fmt == "text":
         console.echo(completed("\n".join(page(run, state, result))))
         return
@@ -71,6 +78,7 @@ def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, A
         "submitted": iso(run.submitted_at),
         "started": iso(state.started),
         "ended": iso(state.ended),
+        "nodes": list(_nodes(run, state, result)),
         "directory": str(run.directory),
         "log": str(run.log),
         "script": str(run.script) if run.origin is None else None,
@@ -113,6 +121,7 @@ def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[t
     yield "", ""
     job = run.job
     yield "job", f"{job.workload} {job.model_size}, {job.dtype}, {job.max_steps} steps, repeat {job.repeat}"
+    yield "nodes", fold(_nodes(run, state, result))
     yield "GPUs", f"{job.scale} {job.gpu_type}: {job.nodes} x {job.gpus_per_node}, limit {clock(job.time_limit)}"
     yield "training", _training(run)
     yield "parameters", " ".join(f"{name}={value}" for name, value in job.parameters.items())
@@ -122,6 +131,12 @@ def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[t
     scripts = [("script", run.script)] if run.origin is None else []
     for label, path in (("log", run.log), *scripts):
         yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
+
+
+def _nodes(run: RunRecord, state: JobState, result: Result | None) -> tuple[str, ...]:
+    """The nodes that the scheduler names, else those that its log names."""
+    logged = result.log.hosts if result is not None and result.log is not None else ()
+    return nodes_of(run, state) or logged
 
 
 def _result(result: Result | None) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs `jobs list` shows: by state, workload, name and age."""
+"""Which runs `jobs list` shows: by state, workload, name, age and node."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,9 +13,11 @@ from llmb.cli import options
 from llmb.cli.context import Context
 from llmb.cli.results import workload_test
 from llmb.errors import UsageError
+from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, ENDS, KNOWN, NOT_SUBMITTED, UNKNOWN, WAITING, JobState
 from llmb.text.names import suggest
+from llmb.text.node_lists import expand
 from llmb.text.times import since
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,7 +42,7 @@ class Filters:
     """What a run must be to be listed; empty and None mean any.
 
     ``states``: words of STATES; ``workloads``: keys or keys with a size; ``name``: a pattern of the experiment's name;
-    ``since``: an age or a date; ``live``: as the state.
+    ``since``: an age or a date; ``live``: as the state; ``nodes``: one of these is among its own.
     """
 
     states: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Filters:
     name: str | None = None
     since: str | None = None
     live: bool = False
+    nodes: tuple[str, ...] = ()
 
     @property
     def is_any(self) -> bool:
@@ -58,6 +61,7 @@ class Filters:
 def filter_options(command: F) -> F:
     """Add the options of Filters; the command takes them by the names of its fields."""
     for option in (
+        click.option("--node", "nodes", multiple=True, callback=_nodes, metavar="NODE", help="Ran on it: n7, n[1-4]."),
         click.option("--since", metavar="AGE", help="Submitted within 12h, 2d, 1w, or since a date."),
         click.option("--name", metavar="PATTERN", help="Name contains this, or matches its * and ?."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
@@ -79,6 +83,15 @@ def _states(context: click.Context, parameter: click.Parameter, value: tuple[str
         message, hint = f"--state: no run has the state '{wrong}'", suggest(wrong, STATES)
         raise UsageError(message, hint=hint, code="state-unknown", key="--state", value=wrong)
     return found
+
+
+def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of --node, each without its domain."""
+    return tuple(_short(name) for text in value for name in expand(text))
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0].lower()
 
 
 def choose(context: Context, runs: Sequence[RunRecord], filters: Filters) -> list[RunRecord]:
@@ -104,9 +117,11 @@ def _earliest(text: str | None) -> float:
         raise UsageError(message, hint=hint, code="value-not-allowed", key="--since", value=text) from error
 
 
-def has_state(state: JobState, filters: Filters) -> bool:
-    """Whether a run in ``state`` has one of the states of ``filters``."""
+def selects(run: RunRecord, state: JobState, filters: Filters) -> bool:
+    """Whether a run in ``state`` has one of the states and one of the nodes of ``filters``."""
     if filters.live and state.is_end:
+        return False
+    if filters.nodes and not set(filters.nodes).intersection(map(_short, nodes_of(run, state))):
         return False
     return not filters.states or any(
         state.state in GROUPS[word] if word in GROUPS else state.state.lower() == word for word in filters.states

@@ -15,7 +15,8 @@ from llmb.cli.results import states_of
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes
 from llmb.runs.record import RunRecord
-from llmb.submission.follow import last_seen, poll
+from llmb.runs.state import LOST, JobState
+from llmb.submission.follow import last_seen
 from llmb.system import console
 
 
@@ -45,21 +46,31 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
     """Print the log of one run. Raises UsageError for an attempt that it does not have."""
     found = context.runs((name,))[0]
     of, last = _attempt_of(found, choice.attempt), choice.attempt in (None, found.attempt)
-    path, follows = _path(of, choice), choice.follows and last
+    path = _path(of, choice)
+    follows = choice.follows and last and not last_seen(found).is_final
     start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
-    cluster = context.need_cluster() if follows and not last_seen(found).is_final else None
+    if follows and context.archive is None:
+        context.need_cluster()  # without one, nobody knows when to stop
 
     def ended() -> bool:
-        return cluster is None or poll(cluster, [found])[found.id].is_end
+        return not follows or _state(context, found).is_end
 
     if tail(path, sys.stdout, ended=ended, start=start):
         return
     if not last:
         say(f"attempt {of.attempt} of {found.id} has no log")
         return
-    state = states_of(context, [found])[found.id]
+    state = _state(context, found)
     nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
     say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
+
+
+def _state(context: Context, run: RunRecord) -> JobState:
+    """The state of a run; of one in an archive, which may still run elsewhere, the last that was seen is its end."""
+    if context.archive is None:
+        return states_of(context, [run])[run.id]
+    seen = last_seen(run)
+    return seen if seen.is_end else replace(seen, state=LOST, reason="it had not ended when it was archived")
 
 
 def _attempt_of(run: RunRecord, attempt: int | None) -> RunRecord:

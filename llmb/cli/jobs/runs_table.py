@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import Context, say
-from llmb.cli.jobs.filters import Filters, choose, has_state
+from llmb.cli.jobs.filters import Filters, choose, selects
 from llmb.cli.jobs.outcomes import FIELDS as OUTCOME, outcome_data, outcomes
 from llmb.cli.output import print_runs
 from llmb.cli.results import states_of
@@ -34,7 +34,7 @@ def list_runs(context: Context, fmt: str, filters: Filters) -> None:
     """Print the runs that ``filters`` select, with states and results."""
     runs = choose(context, context.runs(), filters)
     states = states_of(context, runs)
-    runs = [run for run in runs if has_state(states[run.id], filters)]
+    runs = [run for run in runs if selects(run, states[run.id], filters)]
     results, unread = outcomes(context, runs, states)
     rows = [_row(run, states[run.id], results.get(run.id)) for run in runs]
     for one in context.unreadable if filters.is_any else ():

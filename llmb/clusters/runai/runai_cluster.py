@@ -20,10 +20,12 @@ from llmb.runs import programs, store
 from llmb.runs.launch import Launch, Stamp
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, UNKNOWN, WAITING, JobState
+from llmb.text.node_lists import fold
 
 PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, settle=10.0)
 YOUNG = 300.0  # seconds after the submission in which Run:ai may not list a workload yet
 _ASKED = 3  # runs of one poll whose details are requested one by one: why they wait or have failed
+_PLACED = 8  # runs of one poll whose pods are requested, to know their nodes
 _CREATIONS = 3  # attempts to create a workload while a gateway fails and Run:ai does not have its name
 _WAITS = "pendingSchedulingMessages"
 _once = threading.Lock()  # the first of several concurrent runs signs in and stages the programs for the others
@@ -144,6 +146,7 @@ class RunaiCluster:
         found |= self._waiting({key: run for key, run in by_workload.items() if key in known}, known, now)
         for key, state in self._explained(found, by_workload).items():
             found[key] = replace(state, fix=advice("runai_waiting", state.reason)) if state.state in WAITING else state
+        found |= self._placed(found, by_workload)
         missing = [run for run in runs if run.id not in found]
         since = min((run.submitted_at for run in missing), default=now)
         deleted = api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}
@@ -187,6 +190,18 @@ class RunaiCluster:
             if data is not None:
                 found[runs[key].id] = phases.of_workload(runs[key], data, now)
         return found
+
+    def _placed(self, found: Mapping[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
+        """The states of a few runs that have started, with the nodes of their pods, where no earlier poll had them."""
+        started = [(key, run) for key, run in by_workload.items() if run.id in found and found[run.id].started]
+        unplaced = [(key, run) for key, run in started if not (seen := store.seen_state(run)) or not seen.nodes]
+        placed = dict[str, JobState]()
+        for key, run in unplaced[:_PLACED]:
+            try:
+                placed[run.id] = replace(found[run.id], nodes=fold(self.api.nodes(key)))
+            except LlmbError:  # the state is known without them
+                break
+        return placed
 
     def _explained(self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]) -> dict[str, JobState]:
         """``found``, with Kubernetes' warnings about a few runs that start or have failed without a reason."""

@@ -101,6 +101,13 @@ class Api:
         found = data.get("events") if isinstance(data, dict) else None
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
+    def nodes(self, workload_id: str) -> list[str]:
+        """The nodes of a workload's pods, each once. Raises LlmbError."""
+        data = self.client.get(f"/workloads/{workload_id}/pods")
+        pods = data.get("pods") if isinstance(data, dict) else None
+        found = [one.get("nodeName") for one in pods if isinstance(one, dict)] if isinstance(pods, list) else []
+        return sorted({name for name in found if isinstance(name, str) and name})
+
     def suspend(self, kind: str, workload_id: str) -> None:
         """Stop a workload: its pods end, its record stays. Does nothing where it no longer exists. Raises LlmbError."""
         try:

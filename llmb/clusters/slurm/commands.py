@@ -121,8 +121,9 @@ def _user() -> pwd.struct_passwd | None:
         return None
 
 
-_ACCT = "JobIDRaw,State,ExitCode,Start,End,Reason,JobName"
-_QUEUE = "%i|%T|%r|%S|%e|%j"
+_ACCT = "JobIDRaw,State,ExitCode,Start,End,Reason,NodeList,JobName"
+_QUEUE = "%i|%T|%r|%S|%e|%N|%j"
+_NO_NODES = frozenset({"None assigned", "(null)", "N/A"})
 _NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
 # Why a job waited: accounting keeps it beyond the job's start, and its end.
 _WAITED = re.compile(
@@ -188,22 +189,22 @@ def cluster_name(client: Client) -> str:
 def read_accounting(text: str) -> Iterator[Row]:
     """The rows of sacct's answer."""
     for line in text.splitlines():
-        fields = line.split("|", 6)
-        if len(fields) == 7:
-            job_id, shown, code, start, end, reason, name = fields
-            yield Row(job_id=job_id, name=name, state=_state(shown, reason, start, end, code))
+        fields = line.split("|", 7)
+        if len(fields) == 8:
+            job_id, shown, code, start, end, reason, nodes, name = fields
+            yield Row(job_id=job_id, name=name, state=_state(shown, reason, start, end, code, nodes))
 
 
 def read_queue(text: str) -> Iterator[Row]:
     """The rows of squeue's answer."""
     for line in text.splitlines():
-        fields = line.split("|", 5)
-        if len(fields) == 6:
-            job_id, shown, reason, start, end, name = fields
-            yield Row(job_id=job_id, name=name, state=_state(shown, reason, start, end, ""))
+        fields = line.split("|", 6)
+        if len(fields) == 7:
+            job_id, shown, reason, start, end, nodes, name = fields
+            yield Row(job_id=job_id, name=name, state=_state(shown, reason, start, end, "", nodes))
 
 
-def _state(shown: str, reason: str, start: str, end: str, code: str) -> JobState:
+def _state(shown: str, reason: str, start: str, end: str, code: str, nodes: str) -> JobState:
     word, why = state_word(shown), reason_of(shown, reason)
     is_end = word in ENDS
     return JobState(
@@ -213,6 +214,7 @@ def _state(shown: str, reason: str, start: str, end: str, code: str) -> JobState
         started=epoch_seconds(start) if word not in WAITING else None,  # of a waiting job it is a forecast
         ended=epoch_seconds(end) if is_end else None,
         fix=advice("slurm_waiting", why) if word in WAITING else "",
+        nodes="" if nodes in _NO_NODES else nodes,
     )
 
 

@@ -132,10 +132,10 @@ def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     if not path.exists():
         if is_file:
             hint = "name an existing file: llmb-install image REFERENCE -o FILE builds one"
-        elif launch.image in launch.fixes:  # chosen for this job alone
+        elif launch.image in launch.fixes:  # of this job's framework, or chosen for it alone
             hint = launch.fixes[launch.image]
         else:
-            hint = f"llmb-install add {checks.workload_of(launch, config)} {where} --yes"
+            hint = checks.install_command(launch, config)
         yield Fault(message=f"the image {path} does not exist", hint=hint, code="image-missing", value=str(path))
     elif (damage := _damage_of(path)) is not None:
         again = f"llmb-install image {shlex.quote(launch.image)} {where}"

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from llmb.errors import UsageError
 from llmb.runs.launch import Site
@@ -50,6 +51,16 @@ def venv(release: Release) -> Venv:
         python=_PYTHON,
         from_source=_SOURCES,
     )
+
+
+def venv_at(site: Site, release: Release) -> Path | None:
+    """The environment of ``release`` at ``site``, else one that a user named; None if only another release's is there.
+
+    Its ranks would refuse the other library, but only after the job has waited for its nodes.
+    """
+    name = f"{VENV}-{release.bridge}"
+    own = site.venvs.get(name, site.venv)
+    return None if own is None or (own.name.startswith(f"{VENV}-") and own.name != name) else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

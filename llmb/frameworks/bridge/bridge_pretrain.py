@@ -14,7 +14,6 @@ from llmb.workload.bridge import BridgeRow, BridgeSize, Release, read_bridge, re
 from llmb.workload.spec import Workload
 
 RECIPE = "recipe.json"
-PACKAGES = ("megatron-bridge", "megatron")
 
 
 def launch(workload: Workload, job: Job, site: Site) -> Launch:
@@ -28,7 +27,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
     if release.bridge.startswith("0.3."):
         # Its launcher exports all of them; from 0.6 on the program sets those that neither a user nor the image set.
         exported = values["environment"]
-    venv = None if site.container else site.venvs.get(f"{needs.VENV}-{release.bridge}", site.venv)
+    venv = None if site.container else needs.venv_at(site, release)
     loaded = job.switches.load_checkpoint
     folders = (loaded, config.folder)
     return Launch(
@@ -40,7 +39,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         args=(RECIPE,),
         image=job.image,
         venv=str(venv) if venv is not None else None,
-        packages=() if site.container else PACKAGES,
+        packages=() if site.container else packages_of(release),
         mounts=tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None) if site.container else (),
         environment={**exported, **job.env},
         secrets=config.secrets,
@@ -64,6 +63,11 @@ def _rows(workload: Workload, job: Job, site: Site) -> tuple[BridgeSize, BridgeR
             value=site.gpu_type,
         )
     return size, row, releases()[job.release or ""]
+
+
+def packages_of(release: Release) -> tuple[str, ...]:
+    """What the environment must have, as far as its files say; the program compares the exact versions."""
+    return f"megatron-bridge>={release.bridge}", f"megatron-core>={release.core}"
 
 
 def to_text(values: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from llmb.system.secrets import SECRETS_FILE
 from llmb.text import typed, yamlfile
 from llmb.workload.gpus import CPU
 from llmb.workload.needs import HubAsset, Image, Need, Needs, Venv
-from llmb.workload.spec import NemoRecipe, Workload
+from llmb.workload.nemo_recipe import NemoRecipe
+from llmb.workload.spec import Workload
 
 VENV = "nemo"
 VERSIONS = Path(__file__).with_name("versions.yaml")

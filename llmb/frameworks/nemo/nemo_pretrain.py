@@ -13,8 +13,9 @@ from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.workload.flops import model_flops
 from llmb.workload.gpus import CPU
 from llmb.workload.model import ModelShape, shared_width
+from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.rows import Row
-from llmb.workload.spec import NemoRecipe, Size, Workload
+from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import PROFILE_RANKS
 
 RECIPE = "recipe.json"

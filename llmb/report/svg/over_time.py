@@ -28,7 +28,7 @@ def history_picture(key: str, own: Line, nights: Sequence[date]) -> str:
         *_lines(across, up, [point for point in shown if point.ratio is not None]),
         *(_point(across, up, point) for point in shown),
     ]
-    what = "ratio to the published figure" if own.published else "ratio to the first night"
+    what = f"ratio to {own.against.figure}" if own.against else "ratio to the first night"
     return picture(key, f"{own.title}: {what}, by night", _description(own), WIDTH, HEIGHT, *parts, kind="history")
 
 
@@ -41,7 +41,7 @@ def _ratios(own: Line) -> Axis:
 def _grid(up: Axis, own: Line) -> list[str]:
     ticks = up.ticks(4)
     parts: list[str] = []
-    if own.published:
+    if own.against:
         top, bottom = up.at(SUSPICIOUS_ABOVE), up.at(FAIL_BELOW)
         band: dict[str, Value] = {
             "class": "band",

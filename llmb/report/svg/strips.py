@@ -23,9 +23,15 @@ def ratio_axis(values: Iterable[float]) -> Axis:
 
 
 def ratio_strip(
-    key: str, axis: Axis, kind: str, mean: float, ratios: Sequence[float], interval: tuple[float, float] | None
+    key: str,
+    axis: Axis,
+    kind: str,
+    mean: float,
+    ratios: Sequence[float],
+    interval: tuple[float, float] | None,
+    against: str,
 ) -> str:
-    """The ratio of one configuration: its repeats as small dots, their mean, and the interval that it lies in."""
+    """The ratio of one configuration to ``against``: its repeats as small dots, their mean, and its interval."""
     low, high = axis.at(FAIL_BELOW), axis.at(SUSPICIOUS_ABOVE)
     parts = [
         element("rect", {"class": "band", "x": low, "y": 2, "width": high - low, "height": HEIGHT - 4}),
@@ -39,7 +45,7 @@ def ratio_strip(
     if len(ratios) > 1:
         parts += [dot("repeat", axis.at(value), _MIDDLE, 2, f"{value:.3f}") for value in few(ratios, _MOST_DOTS)]
     parts.append(_point(axis, kind, mean))
-    description = f"{mean:.3f} of the published figure"
+    description = f"{mean:.3f} of {against}"
     if interval is not None:
         description += f", 95 % interval {interval[0]:.3f} to {interval[1]:.3f}"
     return picture(key, f"ratio {mean:.3f}", description, WIDTH, HEIGHT, *parts, kind="strip")

@@ -77,6 +77,13 @@ def _events(request: Request) -> Answer:
     return Answer(status=200, data=page(events, request.query, "events"))
 
 
+def _pods(request: Request) -> Answer:
+    workload = _find(request)
+    if workload is None:
+        return error(404, "workload not found")
+    return Answer(status=200, data={"pods": views.pods(workload)})
+
+
 def _create(request: Request) -> Answer:
     (kind,), plane, body = request.words, request.plane, request.body
     if faults := faults_of(kind, body):
@@ -119,6 +126,7 @@ _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ..
     ("GET", "/workloads", (*_LISTS, "deleted"), _list),
     ("POST", f"/workloads/{_KIND}", (), _create),
     ("GET", f"/workloads/{_ID}/events", ("offset", "limit", "sortOrder"), _events),
+    ("GET", f"/workloads/{_ID}/pods", (), _pods),
     ("POST", f"/workloads/{_KIND}/{_ID}/suspend", (), _suspend),
     ("DELETE", f"/workloads/{_KIND}/{_ID}", (), _delete),
     ("GET", f"/workloads/{_ID}", (), _one),

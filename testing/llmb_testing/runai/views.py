@@ -138,6 +138,27 @@ def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
     return {**usual, **own}
 
 
+def pods(workload: Workload) -> list[dict[str, Any]]:
+    """The pods of a workload, each on a node of its own."""
+    return [
+        {
+            "name": f"{workload.name}-{number}",
+            "id": f"{workload.id}-{number}",
+            "workloadId": workload.id,
+            "clusterId": workload.project.cluster,
+            "createdAt": workload.created,
+            "updatedAt": workload.changed,
+            "tenantId": _TENANT,
+            "priorityClassName": "train",
+            "containers": [],
+            "nodeName": f"node-{number}",
+            "k8sPhase": "Running",
+            "k8sPhaseUpdatedAt": workload.changed,
+        }
+        for number in range(1, pods_of(workload.kind, workload.body) + 1)
+    ]
+
+
 def cluster(one: Cluster) -> dict[str, Any]:
     """A cluster in a list."""
     return {"uuid": one.uuid, "name": one.name, "tenantId": _TENANT, "createdAt": now(), "version": "2.24.0"}

@@ -34,14 +34,22 @@ def module(site: Any, package: str) -> Path:
     return Path(found)
 
 
-@pytest.fixture
-def both(site: Any) -> Any:
+@pytest.fixture(scope="module")
+def installed(install_once: Callable[..., Any]) -> Any:
     """Two workloads that share one environment, and one of them has another one too."""
-    site.workload("pretrain_a", SMALL)
-    site.workload("pretrain_b", SMALL, OTHER)
-    done = site.run()
-    assert done.returncode == 0, done.stderr
-    return site
+    return install_once({"pretrain_a": (SMALL,), "pretrain_b": (SMALL, OTHER)})
+
+
+@pytest.fixture
+def both(installed: Any) -> Any:
+    return installed.site()
+
+
+@pytest.fixture
+def wording(wording: Wording, request: pytest.FixtureRequest) -> Wording:
+    """Hides the folder of ``both`` too."""
+    folder = {str(request.getfixturevalue("both").folder): "<tmp>"} if "both" in request.fixturenames else {}
+    return lambda command, text, hidden=None: wording(command, text, {**folder, **(hidden or {})})
 
 
 def test_a_complete_installation(both: Any, wording: Wording) -> None:

@@ -24,14 +24,25 @@ def small(version: str) -> Venv:
     return Venv(name="small", requirements=(f"small=={version}",))
 
 
+@pytest.fixture(scope="module")
+def installed(install_once: Callable[..., Any]) -> Any:
+    """The installation of an earlier release."""
+    return install_once({"pretrain_a": (small("1"), KEPT)})
+
+
 @pytest.fixture
-def older(site: Any) -> Any:
+def older(installed: Any) -> Any:
     """An installation of an earlier release, whose plugin has been updated since."""
-    site.workload("pretrain_a", small("1"), KEPT)
-    done = site.run()
-    assert done.returncode == 0, done.stderr
+    site = installed.site()
     site.workload("pretrain_a", small("2"), KEPT)
     return site
+
+
+@pytest.fixture
+def wording(wording: Callable[..., None], request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Hides the folder of ``older`` too."""
+    folder = {str(request.getfixturevalue("older").folder): "<tmp>"} if "older" in request.fixturenames else {}
+    return lambda command, text: wording(command, text, folder)
 
 
 def version(site: Any) -> str:

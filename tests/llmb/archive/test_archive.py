@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -16,11 +17,13 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, strategies as st
 
-from llmb.archive.names import expand, sites_of
+from llmb.archive.names import sites_of
 from llmb.archive.read import unpack
 from llmb.archive.redact import SECRET, anonymous, redaction
 from llmb.errors import LlmbError
+from llmb.text.node_lists import expand
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -198,6 +201,133 @@ def test_words_that_files_need_are_no_names() -> None:
     assert names == {"/home/ana": "/h", "ana": "user1", "n1": "host2", "n1.site.org": "host2"}
     own = redaction([], names)
     assert own.apply("ana banana n1 n12 /home/ana/x")[0] == "user1 banana host2 n12 /h/x"
+
+
+NAMES = {"n1": "host1", "n12": "host2", "n1-ib0": "host3", "n1.site.org": "host1", "ana": "user1", "/a/llmb": "/llmb"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("n1 n12 n123", "host1 host2 n123"),  # whole words, the longest
+        ("n1-ib0 n1-ib n1.site.org. n1.site.or", "host3 host1-ib host1. host1.site.or"),
+        ("N1,Ana=ANA banana ana_x", "host1,user1=user1 banana ana_x"),
+        ("/a/llmb/x /b/a/llmb /a/llmbs", "/llmb/x /b/a/llmb /a/llmbs"),
+        ("on n[1,12] and x[1-2] N[1-2]", "on host[1-2] and x[1-2] host1,host"),
+    ],
+)
+def test_the_longest_name_is_replaced_and_no_part_of_a_word(text: str, expected: str) -> None:
+    assert redaction([], NAMES).apply(text)[0] == expected
+
+
+@given(
+    st.sets(st.from_regex(r"[ab][ab.-]{0,3}[0-2]?", fullmatch=True), max_size=8),
+    st.text("ab012.- ,_", max_size=40),
+)
+def test_names_are_replaced_as_one_by_one_the_longest_first(names: set[str], text: str) -> None:
+    marks = {name: f"<{chr(0x4E00 + number)}>" for number, name in enumerate(sorted(names))}
+    expected = text
+    for name in sorted(names, key=len, reverse=True):
+        expected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", marks[name], expected)
+    found = redaction([], marks).apply(text)[0]
+    # From left to right, not by length: the same but where two names share a part of the text.
+    assert (found == text) == (expected == text)
+    assert len(names) > 1 or found == expected
+
+
+def test_thousands_of_names_take_one_pattern() -> None:
+    hosts = [f"gpu{number:05}" for number in range(5000)]
+    own = redaction([], anonymous(set(), hosts, {}, {}))
+    text = " ".join(hosts)
+    assert own.apply(text)[0] == " ".join(f"host{number}" for number in range(1, 5001))
+    assert own.apply("gpu[00000-04999],gpu")[0] == "host[1-5000],gpu"
+
+
+@pytest.fixture
+def in_archive(archive: Path, install: Any, llmb_here: Run) -> Run:
+    """Runs llmb-run on an archive in the place of the install directory, which is gone."""
+    shutil.rmtree(install.folder)
+    return lambda *words: llmb_here(*words, "--install", archive)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["results"],
+        ["compare"],
+        ["compare", "--scaling"],
+        ["report"],
+        ["explain", "good1"],
+        ["jobs"],
+        ["jobs", "list"],
+        ["jobs", "show", "good1"],
+        ["jobs", "show", "good1", "--script"],
+        ["jobs", "logs", "good1"],
+        ["jobs", "logs", "good1", "--path"],
+        ["baseline", "list"],
+        ["config"],
+    ],
+)
+def test_every_reading_command_takes_one(words: list[str], in_archive: Run) -> None:
+    done = in_archive(*words)
+    assert done.returncode in (0, 1 if "--script" in words else 3), done.stderr  # runs by hand have no script
+    assert done.stdout or words[0] in ("baseline", "jobs", "compare")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["jobs", "cancel", "good1"],
+        ["jobs", "retry", "bad1"],
+        ["jobs", "reconcile"],
+        ["jobs", "wait"],
+        ["baseline", "accept", "x"],
+        ["single", "-w", "nemotron4", "-s", "15b", "--dtype", "bf16", "--scale", "16"],
+        ["list"],
+    ],
+)
+def test_no_command_that_writes_takes_one(words: list[str], in_archive: Run, archive: Path) -> None:
+    before = archive.read_bytes()
+    done = in_archive(*words)
+    if words != ["list"]:  # which needs no install directory
+        assert done.returncode == 2
+        assert "archive" in done.stderr.splitlines()[0]
+    assert archive.read_bytes() == before
+
+
+def test_an_archive_in_the_first_place(archive: Path, llmb_here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained = llmb_here("explain", archive, "good1")
+    assert "good1" in explained.stdout
+    shown = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)
+    assert shown["id"] == "good1"
+    assert llmb_here("explain", archive).returncode == 2  # of three runs
+    assert llmb_here("jobs", "show", "a", "b").returncode == 2
+    monkeypatch.setenv("LLMB_INSTALL", str(archive))
+    assert len(rows(llmb_here("results", "--format", "json"))) == 3
+    assert llmb_here("jobs", "cancel", "--all").returncode == 2
+
+
+def test_a_baseline_in_an_archive(install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    install.measured("good1", 2.70)
+    run("baseline", "accept", "april")
+    install.measured("later", 3.0)
+    run("archive", "-o", tmp_path / "a.tar.zst")
+    shutil.rmtree(install.folder)
+    for words in (["compare", tmp_path / "a.tar.zst"], ["report", tmp_path / "a.tar.zst"]):
+        done = llmb_here(*words, "--baseline", "april")
+        assert done.returncode == 3
+        assert "0.900" in done.stdout
+
+
+def test_an_archive_is_no_command(archive: Path, llmb_here: Run) -> None:
+    done = llmb_here("jobs", archive)
+    assert done.returncode == 2
+    assert f"llmb-run jobs --install {archive}" in done.stderr
+
+
+def test_hints_name_the_archive(archive: Path, llmb_here: Run) -> None:
+    done = llmb_here("jobs", "show", archive, "good1")
+    assert f"llmb-run explain --install {archive} good1" in done.stdout
 
 
 @pytest.mark.parametrize(

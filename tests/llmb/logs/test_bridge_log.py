@@ -55,7 +55,7 @@ def test_two_ranks_in_any_order(tmp_path: Path, seed: int) -> None:
     log = tmp_path / "log-x.out"
     log.write_text("\n".join(woven(seed)) + "\n", encoding="utf-8")
     samples = read_log(log)
-    assert (samples.framework, samples.gbs, samples.last, samples.attempts) == ("Megatron", BATCH, STEPS - 1, 1)
+    assert (samples.framework, samples.gbs, samples.last, samples.attempts) == ("Megatron-Bridge", BATCH, STEPS - 1, 1)
     assert [round(step.step_time, 4) for step in samples.steps] == [round(time, 4) for time in TIMES]
     assert all(
         step.tflops is not None and abs(step.tflops * step.step_time / WORK - 1) < 0.02 for step in samples.steps[2:]

@@ -152,7 +152,7 @@ def test_what_step_time_says_is_of_one_step(tmp_path: Path, first: bool) -> None
 def test_step_time_alone(tmp_path: Path) -> None:
     samples = read(tmp_path, "".join(f"3: {STEP_TIME.format(f'{n}.69', 611.5)}\nx\n" for n in range(3)))
     assert samples.steps[1] == Step(iteration=1, step_time=1.69, tflops=611.5)
-    assert (samples.last, samples.attempts, samples.framework) == (2, 1, "Megatron")
+    assert (samples.last, samples.attempts, samples.framework) == (2, 1, "Megatron-Bridge")
     cut = "Step Time : 2.69s GPU utilization: 61"
     assert not read(tmp_path, cut).steps
 

@@ -15,8 +15,8 @@ import pytest
 from llmb.failures import find_cause
 from llmb.failures.causes import table
 from llmb.logs.reader import progress, read_log, read_on
+from llmb.results.describe_log import describe_log
 from llmb.results.facts import facts_of, invalid_because
-from llmb.results.foreign import describe_log
 from llmb.stats.statistics import summarize
 from llmb.stats.window import Window
 from llmb.workload.spec import Workload

@@ -30,7 +30,7 @@ def steps(tmp_path: Path, text: str, read: ParseSpec) -> tuple[Step, ...]:
 
 
 def test_values_without_a_key(tmp_path: Path) -> None:
-    text = "step 12 took 0.53 s, busbw 480.2 GB/s\n[rank0] step 13 took 0.54 s, busbw 479 GB/s (ok)\n"
+    text = "step 12 took 0.53 s, busbw 480.2 GB/s.\n[rank0] step 13 took 0.54 s, busbw 479 GB/s, ok\n"
     found = steps(tmp_path, text, spec())
     assert [(one.iteration, one.step_time, dict(one.values)) for one in found] == [
         (12, 0.53, {"busbw": 480.2}),

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which framework and release a job has: by what the user, the GPU type and the install say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig, InstallConfig
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.planning.discover import discover
 from llmb.planning.job_spec import JobOverrides
@@ -15,6 +16,7 @@ from llmb.planning.plan import Plan, make_plan
 from llmb.planning.select import Selection
 from llmb.runs.job import Job, JobRequest
 from llmb.workload.spec import Workload
+from llmb.workload.switches import Switches
 
 LLAMA, HYBRID = "pretrain_llama3.1", "pretrain_nemotronh"
 Workloads = Mapping[str, Workload]
@@ -101,7 +103,7 @@ def test_nemotronh_has_the_vocabulary_of_nvidias_tokenizer(workloads: Workloads)
         ("h200", {"framework": "bridge"}, ("gpu-type-unsupported", "gpu_type", "h200")),
         ("gb300", {"framework": "nemo"}, ("gpu-type-unsupported", "gpu_type", "gb300")),
         ("h100", {"dotted": {"optimizer.lr": 1e-4}}, ("dotted-without-bridge", "optimizer.lr", "optimizer.lr")),
-        ("h100", {"framework": "bridge", "scales": (8,)}, ("scale-untested", "scale", 8)),
+        ("h100", {"framework": "bridge", "scales": (8,)}, ("not-divisible", "scale tp pp cp", 32)),
     ],
 )
 def test_what_nvidia_does_not_have_is_refused(
@@ -109,6 +111,54 @@ def test_what_nvidia_does_not_have_is_refused(
 ) -> None:
     plan = planned(workloads, cluster(gpu), **wanted)
     assert [(one.code, one.key, one.value) for one in plan.faults] == [fault]
+
+
+# README and metadata.yaml of NVIDIA's exemplar-performance v26.08.00: size, GPU type, dtype, the GPU counts from the
+# first to the last, (tp, pp, cp, vp, micro batch), and samples for each GPU. Megatron-Bridge has a function for few of
+# these counts.
+DOCUMENTED: Sequence[tuple[str, str, str, int, int, tuple[int, int, int, int | None, int], int]] = [
+    ("8b", "gb300", "fp8_cs", 8, 128, (1, 1, 1, None, 4), 16),
+    ("8b", "b300", "nvfp4", 8, 128, (1, 1, 1, None, 4), 16),
+    ("8b", "gb200", "fp8_cs", 8, 128, (1, 1, 1, None, 2), 16),
+    ("8b", "b200", "nvfp4", 8, 128, (1, 1, 1, None, 4), 16),
+    ("8b", "h100", "bf16", 8, 128, (1, 1, 2, None, 1), 16),
+    ("8b", "h100", "fp8_cs", 8, 128, (1, 1, 1, None, 1), 16),
+    ("70b", "gb300", "fp8_cs", 64, 512, (1, 1, 1, None, 2), 4),
+    ("70b", "b300", "nvfp4", 64, 512, (1, 4, 1, 5, 1), 4),
+    ("70b", "b200", "nvfp4", 64, 1024, (2, 4, 1, 5, 1), 4),
+    ("70b", "h100", "bf16", 64, 1024, (4, 4, 2, 5, 1), 4),
+    ("405b", "gb300", "nvfp4", 256, 512, (4, 8, 1, 4, 1), 6),
+    ("405b", "gb200", "nvfp4", 256, 512, (4, 16, 1, 8, 1), 6),
+    ("56b", "gb300", "fp8_cs", 8, 512, (2, 1, 1, None, 1), 3),
+    ("56b", "b300", "fp8_cs", 8, 512, (2, 1, 1, None, 1), 3),
+    ("56b", "h100", "fp8_cs", 32, 512, (8, 1, 1, None, 1), 3),
+]
+
+
+@pytest.mark.parametrize(("size", "gpu", "dtype", "first", "last", "layout", "factor"), DOCUMENTED)
+def test_gpu_counts_that_nvidia_documents_need_no_force(
+    size: str, gpu: str, dtype: str, first: int, last: int, layout: tuple[int, ...], factor: int, workloads: Workloads
+) -> None:
+    counts = [first << power for power in range(10) if first << power <= last]
+    key = HYBRID if size == "56b" else LLAMA
+    plan = planned(
+        workloads, cluster(gpu), workload=key, size=size, framework="bridge", dtypes=(dtype,), scales=tuple(counts)
+    )
+    assert not plan.faults
+    found = [(one.scale, one.trained.gbs) for one in plan.jobs]
+    assert found == [(count, factor * count) for count in counts]
+    for one in plan.jobs:
+        trained = one.trained
+        assert (trained.tp, trained.pp, trained.cp, trained.vp, trained.mbs) == layout
+
+
+def test_a_gpu_count_without_nvidias_own_function_has_a_warning(workloads: Workloads) -> None:
+    """NVIDIA's functions for Llama 3 8B on H100 are for 8 and 64 GPUs."""
+    for scale in (16, 72, 128):
+        plan = planned(workloads, cluster("h100"), size="8b", framework="bridge", dtypes=("bf16",), scales=(scale,))
+        assert len(plan.warnings) == 1
+    plan = planned(workloads, cluster("h100"), size="8b", framework="bridge", dtypes=("bf16",), scales=(8, 64))
+    assert not plan.warnings
 
 
 def test_a_refusal_names_what_there_is(workloads: Workloads) -> None:
@@ -128,6 +178,58 @@ def test_like_uses_another_types_rows_and_says_so(workloads: Workloads) -> None:
     assert [(one.gpu_type, one.rows_of) for one in plan.jobs] == [("h200", "h100")]
     assert len(plan.warnings) == 1
     assert job(workloads, config).rows_of is None  # NeMo
+
+
+# docs/releases/software-versions.md of Megatron-Bridge: 25.04.01 has NeMo alone, 26.02.01 Megatron-Bridge 0.3.1, and no
+# image from 26.04 on has NeMo.
+OLD, BRIDGE_IMAGE, LATE = (f"nvcr.io/nvidia/nemo:{tag}" for tag in ("25.04.01", "26.02.01", "26.06.01"))
+
+
+@pytest.mark.parametrize(
+    "image", [BRIDGE_IMAGE, "nvcr.io#nvidia/nemo:26.02.01", "nemo:26.02.01", "/x/nvidia+nemo+26.02.01.sqsh"]
+)
+@pytest.mark.parametrize("framework", ["bridge", None])
+def test_the_image_of_a_release_selects_it(image: str, framework: str | None, workloads: Workloads) -> None:
+    """In 26.02.01 the 405b on 128 B200 has fp8_cs; NeMo's rows have not."""
+    given = Switches(image=image)
+    found = job(
+        workloads,
+        cluster("b200", slurm=SlurmConfig()),
+        size="405b",
+        scales=(128,),
+        dtypes=("fp8_cs",),
+        framework=framework,
+        switches=given,
+    )
+    assert (found.framework, found.release, found.image) == ("bridge", "26.02.01", image)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "image", "code"),
+    [
+        ({"framework": "bridge"}, OLD, "image-of-other-release"),
+        ({"framework": "bridge"}, LATE, "image-of-other-release"),
+        ({"release": "26.08"}, BRIDGE_IMAGE, "image-of-other-release"),
+        ({"framework": "nemo"}, BRIDGE_IMAGE, "image-of-other-framework"),
+        ({"framework": "nemo"}, LATE, "image-of-other-framework"),
+        ({"workload": "pretrain_nemotron4", "size": "15b"}, LATE, "image-of-other-framework"),
+    ],
+)
+def test_an_image_that_is_known_to_be_wrong_is_refused(
+    wanted: dict[str, Any], image: str, code: str, workloads: Workloads
+) -> None:
+    plan = planned(workloads, cluster("h100", slurm=SlurmConfig()), switches=Switches(image=image), **wanted)
+    assert [(one.code, one.key, one.value) for one in plan.faults] == [(code, "image", image)]
+    overrides = JobOverrides(switches=Switches(image=image))
+    plan = planned(workloads, cluster("h100", slurm=SlurmConfig()), overrides, **wanted)
+    assert [one.code for one in plan.faults] == [code]
+
+
+@pytest.mark.parametrize("framework", ["nemo", "bridge"])
+@pytest.mark.parametrize("image", ["my/nemo:25.04.01", "registry.site:5000/team/bridge:1", "/images/mine.sqsh"])
+def test_an_image_of_your_own_is_yours(framework: str, image: str, workloads: Workloads) -> None:
+    config = cluster("h100", slurm=SlurmConfig())
+    assert job(workloads, config, framework=framework, switches=Switches(image=image)).image == image
 
 
 def found_in(workloads: Workloads, gpu: str, installed: str | None = None, **selected: Any) -> set[tuple[str, str]]:

@@ -93,12 +93,27 @@ def test_the_exit_code_follows_the_verdict(
 
 def test_a_page_is_written_whole_or_not_at_all(report: Command, tmp_path: Path, wording: Wording) -> None:
     path = tmp_path / "there" / "report.html"
+    assert report("-o", path).returncode == 2
+    assert not path.parent.exists()
+    path.parent.mkdir()
     assert report("-o", path).returncode == 0
     assert [found.name for found in path.parent.iterdir()] == ["report.html"]
     (tmp_path / "file").write_text("x")
-    done = report("-o", tmp_path / "file" / "report.html")
-    assert done.returncode == 1
+    for output in (tmp_path / "file" / "report.html", path.parent):
+        done = report("-o", output)
+        assert done.returncode == 2
+        wording("report", done.stderr)
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report.json", "report.html.gz"])
+def test_an_extension_without_a_format_is_refused_and_named(
+    name: str, report: Command, tmp_path: Path, wording: Wording
+) -> None:
+    done = report("-o", tmp_path / name)
+    assert done.returncode == 2
     wording("report", done.stderr)
+    assert not list(tmp_path.glob("report*"))
+    assert report("-o", tmp_path / name, "--format", "md").returncode == 0
 
 
 def test_the_window_and_the_release_are_those_asked_for(report: Command, wording: Wording) -> None:

@@ -82,7 +82,7 @@ def test_each_configuration_has_its_ratio_by_night(history: History) -> None:
 
 def test_what_nothing_is_published_for_is_relative_to_the_first_night(history: History) -> None:
     own = line(history, 96)
-    assert not own.published
+    assert own.against is None
     assert [point.ratio for point in own.points] == pytest.approx([1.0, 3.1 / 2.9, 3.1 / 2.8], rel=1e-3)
     assert [point.night for point in own.points] == [history.nights[0], *history.nights[2:]]
 

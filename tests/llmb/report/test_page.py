@@ -120,7 +120,7 @@ def test_what_a_reader_wants_is_on_the_page(source: str) -> None:
     for words in (
         "Benchmarks on aurora",
         "37 runs on h100, submitted 2025-11-20 to 2025-11-21",
-        "4 of 14 compared configurations are clearly worse than published",
+        "4 of 14 compared configurations are worse than published",
         "GPU out of memory: 2 runs",
         "Fix: check that nothing else runs on these GPUs",
         "window: iterations 11-44 here, the last iteration of 50 in the published run",

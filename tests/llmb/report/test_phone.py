@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,8 +13,11 @@ from llmb.report.history import history_of
 from llmb.report.history_page import history_html
 from llmb.report.page import to_html
 from llmb.report.value import Report
+from llmb.results.result import Verdict
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
+from llmb.verdict.compare import judged_against
+from llmb.verdict.export import Baseline
 
 Gather = Callable[..., Report]
 PHONE, DESKTOP, HEIGHT = 390, 1440, 844
@@ -55,11 +59,22 @@ def typical(empty_night: Night, gather: Gather, kept: dict[str, Any]) -> Report:
     return found
 
 
-@pytest.fixture(params=["report", "history"])
+def against_baseline(report: Report) -> Report:
+    """The report, compared with a baseline: its good runs of another day."""
+    results = [replace(run.result, verdict=Verdict()) for run in report.runs]
+    base = Baseline(called="baseline april", accepted="2025-04-30T08:00:00+00:00", results=tuple(results[:5]))
+    judged = judged_against(results, base.results, base.called)
+    runs = [replace(run, result=result, figure=None) for run, result in zip(report.runs, judged, strict=True)]
+    return replace(report, runs=tuple(runs), baseline=base)
+
+
+@pytest.fixture(params=["report", "history", "baseline"])
 def page(request: pytest.FixtureRequest, typical: Report, tmp_path: Path) -> Path:
-    """Both pages."""
+    """Both pages, and that of a report against a baseline."""
     path = tmp_path / f"{request.param}.html"
-    text = to_html(typical) if request.param == "report" else history_html(typical, history_of(typical))
+    if request.param == "baseline":
+        typical = against_baseline(typical)
+    text = history_html(typical, history_of(typical)) if request.param == "history" else to_html(typical)
     path.write_text(text, "utf-8")
     return path
 

@@ -169,18 +169,18 @@ def test_a_picture_stays_small_whatever_the_run() -> None:
     assert len(svg) < 16_000
     assert len(of_class(drawn(svg), "outlier")) == 40
     axis = ratio_axis([1.0])
-    assert len(ratio_strip("r", axis, "pass", 1.0, [1 + i / 1e6 for i in range(5000)], None)) < 6_000
+    assert len(ratio_strip("r", axis, "pass", 1.0, [1 + i / 1e6 for i in range(5000)], None, "it")) < 6_000
 
 
 def test_ratios_share_an_axis_and_those_far_away_are_at_its_edge(wording: Callable[..., None]) -> None:
     axis = ratio_axis([0.4, 0.93, 1.02])
     assert [axis.low, axis.high] == pytest.approx([0.8, 1.1])
-    near = drawn(ratio_strip("r", axis, "fail", 0.93, [0.92, 0.94], (0.91, 0.95)))
+    near = drawn(ratio_strip("r", axis, "fail", 0.93, [0.92, 0.94], (0.91, 0.95), "it"))
     (point,) = of_class(near, "point")
     assert number(point, "cx") == pytest.approx(axis.at(0.93), abs=0.01)
     assert len(of_class(near, "repeat")) == 2
     assert len(of_class(near, "interval")) == 3
-    (far,) = of_class(drawn(ratio_strip("r", axis, "fail", 0.4, [0.4], None)), "point")
+    (far,) = of_class(drawn(ratio_strip("r", axis, "fail", 0.4, [0.4], None, "it")), "point")
     assert far.tag == "polygon"
     wording("report", str(far[0].text))
 

@@ -63,3 +63,45 @@ def test_a_log_of_nemo_has_another_reference(tmp_path: Path, llmb_here: Command)
     done = llmb_here("parse", log, "--gpu-type", "gb300", "--format", "json")
     (result,) = json.loads(done.stdout)["results"]
     assert (result["configuration"]["framework"], result["verdict"]) == ("nemo", "NO_REFERENCE")
+
+
+def test_the_log_itself_says_that_megatron_bridge_wrote_it(tmp_path: Path, llmb_here: Command) -> None:
+    """Only Megatron-Bridge prints ``Step Time : ...s GPU utilization``; without this line it may be Megatron-LM's."""
+    log = write_log(tmp_path / "L.log")
+    done = json.loads(llmb_here("parse", log, "--format", "json").stdout)
+    (one,) = done["results"]
+    assert (one["framework"], one["window"], one["configuration"]) == ("bridge", [35, 44], None)
+    assert one["log"]["framework"] == "Megatron-Bridge"
+    assert one["time_mean_seconds"] == pytest.approx(STEP, rel=1e-4)
+    other = tmp_path / "M.log"
+    lines = log.read_text("utf-8").splitlines(keepends=True)
+    other.write_text("".join(line for line in lines if "Step Time" not in line), encoding="utf-8")
+    found = {}
+    for words in ((), ("--framework", "bridge"), ("--release", "26.02.01"), ("-w", "llama3.1_70b")):
+        (one,) = json.loads(llmb_here("parse", other, *words, "--format", "json").stdout)["results"]
+        found[words] = (one["framework"], one["window"])
+    assert found.pop(()) == (None, [11, 44])
+    assert set(map(str, found.values())) == {str(("bridge", [35, 44]))}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "named", "figure"),
+    [("fp8_cs", "fp8_cs", 2353), ("fp8", "fp8_cs", 2353), ("fp8_mx", "fp8_mx", 2157), ("mxfp8", "fp8_mx", 2157)],
+)
+def test_a_description_has_every_dtype(dtype: str, named: str, figure: int, tmp_path: Path, llmb_here: Command) -> None:
+    """The figures of 26.02.01: 70b on 64 GB300, FP8 2353 TFLOPS per GPU, MXFP8 2157."""
+    words = ("-w", "llama3.1_70b", "--dtype", dtype, "--scale", "64", "--gpu-type", "gb300", "--release", "26.02.01")
+    done = llmb_here("parse", write_log(tmp_path / "L.log"), *words, "--format", "json")
+    (one,) = json.loads(done.stdout)["results"]
+    assert (one["configuration"]["dtype"], one["configuration"]["release"], one["framework"]) == (
+        named,
+        "26.02.01",
+        "bridge",
+    )
+    tokens = {2353: 5243, 2157: 4798}[figure]
+    assert (one["reference"]["release"], one["reference"]["value"]) == ("26.02.01", tokens)
+
+
+@pytest.mark.parametrize("words", [("--framework", "megatron"), ("--framework", "nemo", "--release", "26.08")])
+def test_a_framework_that_cannot_be(words: tuple[str, ...], tmp_path: Path, llmb_here: Command) -> None:
+    assert llmb_here("parse", write_log(tmp_path / "L.log"), *words).returncode == 2

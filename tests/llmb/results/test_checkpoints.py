@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.logs.samples import Checkpoint
-from llmb.results.facts import checkpoints_of, in_words
+from llmb.results.checkpoints import checkpoints_of, in_words
 from llmb.runs.record import RunRecord
 
 Wording = Callable[..., None]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
-from llmb.results.foreign import describe_log
 from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import Result

@@ -38,8 +38,8 @@ def test_the_order_changes_nothing(values: list[float], chance: random.Random) -
 @given(st.floats(0.001, 0.05), st.integers(2, 20), st.floats(0.9, 0.99))
 def test_that_many_repeats_settle_it_and_one_less_does_not(deviation: float, n: int, mean: float) -> None:
     found = Spread(mean, deviation, n)
-    more = repeats_to_settle(found, 0.95)
     distance = abs(math.log(mean / 0.95))
+    more = repeats_to_settle(distance, found)
     if more is None:
         assert relative_width(found, MOST_REPEATS) >= distance
     else:
@@ -48,4 +48,14 @@ def test_that_many_repeats_settle_it_and_one_less_does_not(deviation: float, n: 
 
 
 def test_a_mean_on_the_limit_is_never_settled() -> None:
-    assert repeats_to_settle(Spread(0.95, 0.01, 3), 0.95) is None
+    assert repeats_to_settle(0.0, Spread(0.95, 0.01, 3)) is None
+
+
+def test_repeats_of_both_sides_are_counted_together() -> None:
+    """By hand: Student's t for 4 values is 3.182, so each side of 3 + 1 has 3.182 * 0.01 / 2 = 0.0159."""
+    ours = theirs = Spread(1.0, 0.01, 3)
+    both = math.hypot(3.182 * 0.01 / 2, 3.182 * 0.01 / 2)
+    assert repeats_to_settle(both + 1e-4, ours, theirs) == 1
+    assert repeats_to_settle(both - 1e-4, ours, theirs) == 2
+    assert repeats_to_settle(both - 1e-4, ours) == 1  # alone
+    assert repeats_to_settle(both - 1e-4, ours, Spread(1.0, 0.0, 1)) == 1  # a published figure has no spread

@@ -102,8 +102,38 @@ def test_the_gpus_of_the_partition_decide(
     large = found["pretrain_nemotron4 340b"]
     assert (large["runs"], large["code"], large["why"]) == (False, "too-few-gpus", "needs 128 GPUs")
     table = llmb_here("list", "--install", install).stdout
+    lines = {tuple(words[:2]): words[2:] for line in table.splitlines() if (words := line.split())}
+    assert lines["pretrain_nemotron4", "15b"][-5:] == ["16..64", "up", "to", "64", "GPUs"]
+    # The released rows for H100: 405b from 512 GPUs, 70b from 64, both in fp8 and bf16; other types have more of both.
+    assert lines["pretrain_llama3.1", "405b"] == ["fp8,", "bf16", "512..2048", "no:", "needs", "512", "GPUs"]
+    assert lines["pretrain_nemotron4", "340b"] == ["fp8,", "bf16", "128..2048", "no:", "needs", "128", "GPUs"]
+
+
+def test_a_size_that_is_not_for_this_gpu_type_has_nothing_here(cluster: Cluster, llmb_here: Command) -> None:
+    """No release has a row of Nemotron-4 15B for B300."""
+    table = llmb_here("list", "--install", cluster(gpu_type="b300", workloads=ALL)).stdout
     (line,) = (line for line in table.splitlines() if " 15b " in line)
-    assert line.split()[-5:] == ["16..64", "up", "to", "64", "GPUs"]
+    assert line.split() == ["pretrain_nemotron4", "15b", "no:", "not", "on", "b300"]
+
+
+def test_the_framework_that_is_asked_for_is_judged(cluster: Cluster, llmb_here: Command, smallest_image: bytes) -> None:
+    """NeMo's image is there, that of Megatron-Bridge 26.08 is not; 405b-proxy has no row of Megatron-Bridge."""
+    install = with_image(cluster(workloads=ALL), smallest_image)
+    found = {}
+    for words in ((), ("--framework", "bridge"), ("--release", "26.02.01")):
+        done = llmb_here("list", *words, "--install", install, "--format", "json")
+        rows = [row for row in json.loads(done.stdout) if row["workload"] == "pretrain_llama3.1"]
+        found[words] = {row["size"]: row["here"] for row in rows}
+    assert found[()]["8b"]["runs"]
+    own = found["--framework", "bridge"]["8b"]
+    assert (own["code"], own["dtypes"], own["scales"]) == ("image-missing", ["bf16", "fp8_cs"], [8, 64])
+    assert "nvidia+nemo+26.08.sqsh" in own["reason"]
+    assert "405b-proxy" not in found["--framework", "bridge"]
+    own = found["--release", "26.02.01"]["8b"]
+    assert ("nvidia+nemo+26.02.01.sqsh" in own["reason"], own["scales"]) == (True, [8])
+    notes = llmb_here("list", "-w", "llama3.1_8b", "--framework", "bridge", "--install", install).stderr
+    assert "nvidia+nemo+26.08.sqsh" in notes
+    assert "25.04.01" not in notes
 
 
 def test_the_table_fits_80_columns_without_breaking_a_word(

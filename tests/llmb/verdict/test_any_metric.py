@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from llmb.results.columns import report
+from llmb.results.configuration import Configuration
 from llmb.results.json_form import from_json
-from llmb.results.result import SUCCESS, Configuration, Result
+from llmb.results.result import SUCCESS, Result
 from llmb.results.table import table_of
 from llmb.runs.job import Job
 from llmb.stats.metrics import TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, Better, Measured, MetricSpec, shown
@@ -20,7 +21,18 @@ from llmb.text.tables import render
 from llmb.verdict.compare import with_measured, with_published
 from llmb.verdict.explain import Subject, explain
 from llmb.verdict.export import read_export
-from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
+from llmb.verdict.judge import (
+    FAIL,
+    INCONCLUSIVE,
+    INVALID,
+    NO_REFERENCE,
+    PASS,
+    SUSPICIOUS,
+    WARN,
+    judge,
+    judge_values,
+)
+from llmb.verdict.ratio import published
 from llmb.verdict.scaling import columns, rows_of, scaling_points
 from llmb.workload.published import Figure
 
@@ -145,7 +157,8 @@ def test_more_repeats_would_decide_in_either_direction(better: Better, values: t
     runs = [measured(value, metric, run=str(number)) for number, value in enumerate(values)]
     found = judge(runs, [figure(100.0, metric)])[0].verdict
     assert found.word == INCONCLUSIVE
-    more = int((found.reason or "").split("; ")[1].split()[0])
+    more = judge_values(list(values), published(100.0), metric).more
+    assert more is not None
     again = [measured(values[number % 2], metric, run=str(number)) for number in range(2 + more + more % 2)]
     assert judge(again, [figure(100.0, metric)])[0].verdict.word != INCONCLUSIVE
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from llmb.results.configuration import Configuration
 from llmb.results.json_form import from_json
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
 from llmb.stats.statistics import Spread, spread
 from llmb.stats.window import LAST, Window
@@ -115,11 +116,26 @@ def test_an_interval_on_both_sides_is_inconclusive_and_names_what_would_decide(w
     assert found.verdict == INCONCLUSIVE
     assert found.interval is not None
     assert found.interval[0] < 0.95 < found.interval[1]
-    more = int(found.reason.split("; ")[1].split()[0])
+    more = found.more
+    assert more is not None
     assert more > 1
     wording("results", str(found.reason))
     # So it is: with that many repeats, spread as these are, the interval is on one side.
     assert judge_ratios([0.94, 0.97] * ((2 + more + 1) // 2 + 1)).verdict != INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [([0.95, 0.958, 0.97, 0.985, 1.0, 1.01], WARN), ([0.98, 1.0, 1.05, 1.09, 1.13, 1.15], SUSPICIOUS)],
+)
+def test_a_ratio_that_noise_alone_may_explain(ratios: list[float], verdict: str, wording: Wording) -> None:
+    found = judge_ratios(ratios)
+    assert found.verdict == verdict
+    assert found.interval is not None
+    assert found.interval[0] < 1 < found.interval[1]
+    assert found.more is not None
+    wording("results", found.reason)
+    assert judge_ratios(ratios * (2 + found.more)).more is None
 
 
 def test_one_more_repeat_and_more_than_can_be_asked_for(wording: Wording) -> None:

@@ -12,8 +12,9 @@ from hypothesis import given, strategies as st
 from llmb.errors import InputFaults, KeyFaultError
 from llmb.text import typed
 from llmb.text.yamlfile import Document
+from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.rows import BatchRule, Row, Scales
-from llmb.workload.spec import Checkpoint, NemoRecipe, Size, Workload, read_workload
+from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
 
 counts = st.integers(min_value=1, max_value=1 << 20)
 

@@ -106,6 +106,21 @@ def test_the_install_directory_gives_its_gpu_types(complete: Complete, cluster: 
     assert complete(f"llmb-run single --install {install} --gpu-type ") == ["h100", "h200"]
 
 
+def test_baselines_and_archives(complete: Complete, cluster: Cluster, tmp_path: Path) -> None:
+    install = cluster("local", "cpu")
+    for name in ("april", "may"):
+        path = install / f".llmb/baselines/{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    (tmp_path / "night.tar.zst").touch()
+    for command in ("compare", "report"):
+        assert complete(f"llmb-run {command} --install {install} --baseline ") == ["april", "may", "<file>"]
+        assert complete(f"llmb-run {command} --install {install} --baseline=ap")[0] == "--baseline=april"
+    for command in ("results", "report", "explain", "jobs show"):
+        assert complete(f"llmb-run {command} --install {install} ") == ["night.tar.zst"]
+    assert complete(f"llmb-run jobs cancel --install {install} ") == []
+
+
 def test_runs_are_the_newest_first(complete: Complete, cluster: Cluster) -> None:
     install = cluster("local", "cpu")
     for number, name in ((1, "aaa11111"), (3, "abc33333"), (2, "bbb22222")):
@@ -117,7 +132,8 @@ def test_runs_are_the_newest_first(complete: Complete, cluster: Cluster) -> None
     for command in ("jobs show", "jobs cancel", "explain", "results"):
         assert complete(f"llmb-run {command} --install {install} ") == ["abc33333", "bbb22222", "aaa11111"]
     assert complete(f"llmb-run jobs cancel --install {install} abc33333 a") == ["aaa11111"]
-    assert complete(f"llmb-run jobs show --install {install} ./") == ["<folder>"]
+    assert complete(f"llmb-run jobs cancel --install {install} ./") == ["<folder>"]
+    assert complete(f"llmb-run jobs show --install {install} ./") == ["<file>"]  # an archive
     config = Context(app.load())
     config.install_option = install
     assert list(lookups.runs(config.config, "aaa")) == [("aaa11111", "x COMPLETED")]

@@ -88,29 +88,29 @@ def ended(run: RunRecord, code: int) -> None:
 
 def test_a_row_without_its_name_is_not_believed(slurm: Slurm, run: RunRecord) -> None:
     """So accounting first tells of an ended job, which may have failed."""
-    slurm.says("sacct", "7|COMPLETED||Unknown|Unknown||allocation\n")
-    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    slurm.says("sacct", "7|COMPLETED||Unknown|Unknown|||allocation\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0||job.r1\n")
     assert slurm.poll(run) == [JobState(state="RUNNING", started=100)]
 
 
 def test_another_clusters_job_of_that_number_is_not_this_one(slurm: Slurm, run: RunRecord) -> None:
-    slurm.says("sacct", "7|COMPLETED|0:0|1|2|None|somebody's\n")
-    slurm.says("squeue", "7|COMPLETED|None|1|2|somebody's\n")
+    slurm.says("sacct", "7|COMPLETED|0:0|1|2|None||somebody's\n")
+    slurm.says("squeue", "7|COMPLETED|None|1|2||somebody's\n")
     assert slurm.poll(run)[0].state == "LOST"
 
 
 def test_a_job_that_is_held_says_so(slurm: Slurm, run: RunRecord) -> None:
-    slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0|job.r1\n")
+    slurm.says("squeue", "7|PENDING|JobHeldMaxRequeue|0|0||job.r1\n")
     (state,) = slurm.poll(run)
     assert (state.state, state.reason) == ("PENDING", "JobHeldMaxRequeue")
     assert "scontrol release" in state.fix
-    slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0|job.r1\n")
+    slurm.says("squeue", "7|REQUEUE_HOLD|launch failed requeued held|0|0||job.r1\n")
     assert not slurm.poll(run)[0].is_end
 
 
 def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord, wording: Callable[..., None]) -> None:
     """A runaway: accounting calls it running long after its limit, and the queue does not have it."""
-    slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None|job.r1\n")
+    slurm.says("sacct", "7|RUNNING|0:0|100|Unknown|None||job.r1\n")
     assert slurm.poll(run)[0].state == "LOST"
     ended(run, 0)
     (end,) = slurm.poll(run)
@@ -119,11 +119,11 @@ def test_accounting_that_never_hears_of_an_end(slurm: Slurm, run: RunRecord, wor
 
 
 def test_a_running_job_takes_one_question(slurm: Slurm, run: RunRecord) -> None:
-    slurm.says("sacct", f"7|RUNNING|0:0|{int(time.time())}|Unknown|None|job.r1\n")
+    slurm.says("sacct", f"7|RUNNING|0:0|{int(time.time())}|Unknown|None||job.r1\n")
     slurm.poll(run)
     assert [call.split()[0] for call in slurm.calls] == ["sacct"]
     ended(run, 0)  # its script is through: the queue hears of the end before accounting does
-    slurm.says("squeue", "7|COMPLETED|None|100|200|job.r1\n")
+    slurm.says("squeue", "7|COMPLETED|None|100|200||job.r1\n")
     assert slurm.poll(run)[0].state == "COMPLETED"
 
 
@@ -146,12 +146,12 @@ def test_a_forgotten_job_ends_as_its_log_says(slurm: Slurm, run: RunRecord, word
 def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(slurm: Slurm, run: RunRecord) -> None:
     """A node that breaks down may have the time to say so, and Slurm calls that a failed launch."""
     (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
-    slurm.says("sacct", "7|FAILED|0:9|100|200|None|job.r1\n")
+    slurm.says("sacct", "7|FAILED|0:9|100|200|None||job.r1\n")
     assert [(one.state, one.exit_code, one.reason != "") for one in slurm.poll(run)] == [("FAILED", None, True)]
     slurm.says("sacct")
-    slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200|job.r1\n")
+    slurm.says("squeue", "7|FAILED|JobLaunchFailure|100|200||job.r1\n")
     assert [(one.state, one.exit_code, one.reason != "") for one in slurm.poll(run)] == [("FAILED", None, True)]
-    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode||job.r1\n")
     assert slurm.poll(run)[0].exit_code == 9
     ended(run, 137)
     assert slurm.poll(run)[0].exit_code == 137  # a rank was killed, and the script has reported so
@@ -159,7 +159,7 @@ def test_a_script_that_was_killed_on_its_node_has_no_exit_code_of_the_training(s
 
 def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: RunRecord) -> None:
     (run.place / "scheduler_id").write_text("7\ncluster kit\nstarted 100\n")
-    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode|job.r1\n")
+    slurm.says("sacct", "7|FAILED|9:0|100|200|NonZeroExitCode||job.r1\n")
     path = slurm.folder / "sacct"
     path.write_text(path.read_text().replace("exit 0\n", f'echo 137 > "{run.place}/ended"\nexit 0\n'))
     assert slurm.poll(run)[0].exit_code == 137
@@ -169,15 +169,15 @@ def test_what_the_script_writes_while_slurm_is_asked_counts(slurm: Slurm, run: R
 def test_a_timeout_names_the_limit_that_was_asked_for(slurm: Slurm, run: RunRecord, asked: str, limit: str) -> None:
     """An option of sbatch may have overridden the job's own."""
     run.script.write_text(f"#!/bin/bash\n#SBATCH --time={asked}\n" if asked else "#!/bin/bash\n")
-    slurm.says("sacct", "7|TIMEOUT|0:15|100|200|TimeLimit|job.r1\n")
+    slurm.says("sacct", "7|TIMEOUT|0:15|100|200|TimeLimit||job.r1\n")
     assert slurm.poll(run)[0].reason.split()[-1] == limit
 
 
 def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: RunRecord) -> None:
     """Its first submission has arrived after all; the second ends itself, as it is one too many."""
     (run.place / "scheduler_id").write_text("6\ncluster kit\n")
-    slurm.says("sacct", "6|RUNNING|0:0|100|Unknown|None|job.r1\n7|FAILED|1:0|100|101|None|job.r1\n")
-    slurm.says("squeue", "6|RUNNING|None|100|0|job.r1\n")
+    slurm.says("sacct", "6|RUNNING|0:0|100|Unknown|None||job.r1\n7|FAILED|1:0|100|101|None||job.r1\n")
+    slurm.says("squeue", "6|RUNNING|None|100|0||job.r1\n")
     assert slurm.poll(run)[0].state == "RUNNING"
     slurm.says("scancel")
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100")
@@ -187,7 +187,7 @@ def test_of_two_jobs_of_one_run_the_one_that_runs_it_counts(slurm: Slurm, run: R
 
 @pytest.mark.parametrize("words", ["Node failure on n2", "Aborting, io error and missing step on node 1"])
 def test_a_job_that_failed_as_a_node_was_lost_says_so(slurm: Slurm, run: RunRecord, words: str) -> None:
-    slurm.says("sacct", "7|FAILED|1:0|100|200|None|job.r1\n")
+    slurm.says("sacct", "7|FAILED|1:0|100|200|None||job.r1\n")
     assert slurm.poll(run)[0].state == "FAILED"
     run.log.write_text(f"started\nsrun: error: {words}\nsrun: Job step aborted: Waiting up to 32 seconds ...\n")
     assert slurm.poll(run) == [JobState(state="NODE_FAIL", reason=words, exit_code=1, started=100, ended=200)]
@@ -195,7 +195,7 @@ def test_a_job_that_failed_as_a_node_was_lost_says_so(slurm: Slurm, run: RunReco
 
 def test_without_any_accounting_it_is_asked_for_once(slurm: Slurm, run: RunRecord) -> None:
     slurm.says("sacct", err="Slurm accounting storage is disabled\n", code=1)
-    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0||job.r1\n")
     for _ in range(3):
         assert slurm.poll(run)[0].state == "RUNNING"
     assert [call.split()[0] for call in slurm.calls].count("sacct") == 1
@@ -203,7 +203,7 @@ def test_without_any_accounting_it_is_asked_for_once(slurm: Slurm, run: RunRecor
 
 def test_no_sacct_here_is_no_accounting(slurm: Slurm, run: RunRecord) -> None:
     (slurm.folder / "sacct").unlink()
-    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0||job.r1\n")
     assert slurm.poll(run)[0].state == "RUNNING"
     assert not slurm.memory.has_accounting
 
@@ -222,7 +222,7 @@ def test_what_accounting_knows_is_reported_though_the_queue_is_silent(slurm: Slu
     second = replace(run, id="r2", scheduler_id="8", directory=run.directory.with_name("job_2"))
     second.directory.mkdir()
     store.save_state(second, JobState(state="RUNNING", started=5.0))
-    slurm.says("sacct", "7|COMPLETED|0:0|100|200|None|job.r1\n")
+    slurm.says("sacct", "7|COMPLETED|0:0|100|200|None||job.r1\n")
     slurm.says("squeue", err="slurm_load_jobs error: Socket timed out on send/recv operation\n", code=1)
     states = slurm.poll(run, second)
     assert [state.state for state in states] == ["COMPLETED", "RUNNING"]
@@ -239,7 +239,7 @@ def test_a_run_that_only_accounting_can_know_is_not_lost_while_that_is_silent(
     assert seen.state == "UNKNOWN"
     wording("jobs list", seen.reason)
     slurm.memory.rest_until = 0.0
-    slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None|job.r1\n")
+    slurm.says("sacct", "7|NODE_FAIL|1:0|100|200|None||job.r1\n")
     assert slurm.poll(run)[0].state == "NODE_FAIL"
 
 
@@ -265,7 +265,7 @@ def test_another_users_run_is_not_called_lost(
 
 def test_one_question_however_many(slurm: Slurm, run: RunRecord) -> None:
     runs = [replace(run, id=f"r{number}", scheduler_id=str(number)) for number in range(1, 301)]
-    slurm.says("sacct", "".join(f"{number}|COMPLETED|0:0|1|2|None|job.r{number}\n" for number in range(1, 301)))
+    slurm.says("sacct", "".join(f"{number}|COMPLETED|0:0|1|2|None||job.r{number}\n" for number in range(1, 301)))
     assert {state.state for state in slurm.poll(*runs)} == {"COMPLETED"}
     assert len(slurm.calls) == 1
 
@@ -276,7 +276,7 @@ def test_accounting_that_failed_is_rested_longer_each_time(
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
-    slurm.says("squeue", "7|RUNNING|None|100|0|job.r1\n")
+    slurm.says("squeue", "7|RUNNING|None|100|0||job.r1\n")
     asked = []
     for _ in range(120):
         before = len(slurm.calls)
@@ -289,11 +289,11 @@ def test_accounting_that_failed_is_rested_longer_each_time(
 def test_the_ids_of_names(slurm: Slurm, run: RunRecord) -> None:
     """The first of two of one name; a name of accounting's own is not taken."""
     lost = replace(run, scheduler_id=None)
-    slurm.says("squeue", "9|PENDING|None|0|0|job.r1\n8|RUNNING|None|1|0|job.r1\n")
+    slurm.says("squeue", "9|PENDING|None|0|0||job.r1\n8|RUNNING|None|1|0||job.r1\n")
     poller = Poller(client=Client(environ={"PATH": str(slurm.folder)}), memory=slurm.memory)
     assert poller.find([lost]) == {"r1": "8"}
     slurm.says("squeue")
-    slurm.says("sacct", "5|COMPLETED||Unknown|Unknown||allocation\n6|FAILED|1:0|1|2|None|job.r1\n")
+    slurm.says("sacct", "5|COMPLETED||Unknown|Unknown|||allocation\n6|FAILED|1:0|1|2|None||job.r1\n")
     assert poller.find([lost]) == {"r1": "6"}
     slurm.says("sacct", err="sacct: error: Problem talking to the database: Connection refused\n", code=1)
     with pytest.raises(SilentError):
@@ -413,7 +413,7 @@ def test_answers_to_a_submission(
 
 def test_a_wrapper_that_hides_the_id_doubles_no_run(slurm: Slurm, run: RunRecord, tmp_path: Path) -> None:
     slurm.says("sbatch", "Thank you for using our cluster\n")
-    slurm.says("squeue", "7|PENDING|None|0|0|job.r1\n")
+    slurm.says("squeue", "7|PENDING|None|0|0||job.r1\n")
     config = ClusterConfig(cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path)
     cluster = SlurmCluster(config=config, client=Client(environ={"PATH": str(slurm.folder)}), digest=programs.digest())
     waiting = replace(run, scheduler_id=None)

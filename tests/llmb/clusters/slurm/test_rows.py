@@ -51,7 +51,7 @@ def test_every_documented_state_is_known_and_of_one_kind() -> None:
 @pytest.mark.parametrize("state", DOCUMENTED)
 def test_a_state_is_read_whole_and_cut_short(state: str) -> None:
     assert commands.state_word(state) == state
-    (row,) = read_accounting(f"7|{state}|0:0|Unknown|Unknown|None|x.a1")
+    (row,) = read_accounting(f"7|{state}|0:0|Unknown|Unknown|None||x.a1")
     assert row.state.is_end == (state in ENDS)
     if len(state) > 10:  # sacct's columns of old
         assert commands.state_word(state[:9] + "+") == state
@@ -75,28 +75,30 @@ def test_words_as_slurm_writes_them(text: str, word: str) -> None:
 
 def test_a_state_that_is_not_known_is_no_end() -> None:
     for text in ("NEW_STATE", "RE+", ""):
-        (row,) = read_accounting(f"7|{text}|0:0|Unknown|Unknown|None|x.a1")
+        (row,) = read_accounting(f"7|{text}|0:0|Unknown|Unknown|None||x.a1")
         assert not row.state.is_end
 
 
 ACCOUNTING = """\
-12|COMPLETED|0:0|1795252559|1795252562|None|pretrain_x.abc
-13|CANCELLED by 0|0:15|1795252559|1795252562|None|pretrain_x.abd
-14|PENDING|0:0|Unknown|Unknown|None|pretrain_x.abe
-15|RUNNING|0:0|1795252559|Unknown|None|pretrain_x.abf
-16|COMPLETED||None|Unknown||allocation
+12|COMPLETED|0:0|1795252559|1795252562|None|n[1-4],m7|pretrain_x.abc
+13|CANCELLED by 0|0:15|1795252559|1795252562|None|n3|pretrain_x.abd
+14|PENDING|0:0|Unknown|Unknown|None|None assigned|pretrain_x.abe
+15|RUNNING|0:0|1795252559|Unknown|None|n2|pretrain_x.abf
+16|COMPLETED||None|Unknown|||allocation
 sacct: a line of something else
 """
 
 
 def test_what_accounting_says() -> None:
     rows = {row.job_id: row for row in read_accounting(ACCOUNTING)}
-    assert rows["12"].state == JobState(state="COMPLETED", exit_code=0, started=1795252559, ended=1795252562)
+    assert rows["12"].state == JobState(
+        state="COMPLETED", exit_code=0, started=1795252559, ended=1795252562, nodes="n[1-4],m7"
+    )
     assert rows["13"].state == JobState(
-        state="CANCELLED", reason="cancelled by root", exit_code=143, started=1795252559, ended=1795252562
+        state="CANCELLED", reason="cancelled by root", exit_code=143, started=1795252559, ended=1795252562, nodes="n3"
     )
     assert rows["14"].state == JobState(state="PENDING")
-    assert rows["15"].state == JobState(state="RUNNING", started=1795252559)
+    assert rows["15"].state == JobState(state="RUNNING", started=1795252559, nodes="n2")
     assert rows["16"].name == "allocation"
     assert len(rows) == 5
 
@@ -115,16 +117,21 @@ def test_what_accounting_says() -> None:
     ],
 )
 def test_ends_that_no_test_cluster_makes(row: str, state: str, code: int | None, reason: str) -> None:
-    ((_, seen),) = [(one.job_id, one.state) for one in read_accounting(f"17|{row}|pretrain_x.abg\n")]
+    ((_, seen),) = [(one.job_id, one.state) for one in read_accounting(f"17|{row}||pretrain_x.abg\n")]
     assert (seen.state, seen.is_end, seen.exit_code, seen.reason) == (state, True, code, reason)
     assert seen.ended == 1795252562
 
 
 def test_what_the_queue_says() -> None:
-    text = "21|PENDING|Resources|1795259999|1795260000|a.b\n22|FAILED|NonZeroExitCode|1795252559|1795252562|c.d\n"
+    text = "21|PENDING|Resources|1795259999|1795260000||a.b\n"
+    text += "22|FAILED|NonZeroExitCode|1795252559|1795252562|n[01-02]|c.d\n"
     assert list(read_queue(text)) == [
         Row(job_id="21", name="a.b", state=JobState(state="PENDING", reason="Resources")),
-        Row(job_id="22", name="c.d", state=JobState(state="FAILED", started=1795252559, ended=1795252562)),
+        Row(
+            job_id="22",
+            name="c.d",
+            state=JobState(state="FAILED", started=1795252559, ended=1795252562, nodes="n[01-02]"),
+        ),
     ]
 
 

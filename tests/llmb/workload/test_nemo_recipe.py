@@ -8,7 +8,7 @@ import pytest
 
 from llmb.errors import InputFaults
 from llmb.text import typed, yamlfile
-from llmb.workload.spec import NemoRecipe
+from llmb.workload.nemo_recipe import NemoRecipe
 
 
 def read(text: str) -> NemoRecipe:

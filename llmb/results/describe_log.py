@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from llmb.logs.formats import MEGATRON_NAME
+from llmb.logs.formats import BRIDGE_NAME, MEGATRON_NAME
 from llmb.logs.samples import Samples
 from llmb.results.description import NOTHING, SPLIT, Description, or_else
 from llmb.results.launcher_config import config_near, described_by
@@ -50,14 +50,20 @@ def describe_log(
     beside = described_by(config_near(path), workloads)
     found = or_else(or_else(or_else(given, beside), logged), named)
     workload = workloads.get(found.workload or "")
-    if found.framework is None and workload is not None and workload.bridge and samples.framework == MEGATRON_NAME:
-        found = replace(found, framework=BRIDGE)  # NeMo prints other lines
+    if found.framework is None and _is_of_bridge(samples, workload):
+        found = replace(found, framework=BRIDGE)
     if found.framework == BRIDGE and found.dtype is not None:
         found = replace(found, dtype=spelled(found.dtype, DTYPES))
     return _completed(found, workloads)
 
 
-def overridden(given: Description, logged: Description) -> tuple[Override, ...]:
+def _is_of_bridge(samples: Samples, workload: Workload | None) -> bool:
+    """Whether Megatron-Bridge printed the log: by its own lines, or by Megatron's for a workload that it can train."""
+    is_trained = workload is not None and workload.bridge is not None  # NeMo prints other lines
+    return samples.framework == BRIDGE_NAME or (is_trained and samples.framework == MEGATRON_NAME)
+
+
+def overridden_by(given: Description, logged: Description) -> tuple[Override, ...]:
     """What is ``given`` where the log itself says something else."""
     pairs = ((own.name, getattr(given, own.name), getattr(logged, own.name)) for own in fields(Description))
     return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from llmb.logs.samples import Checkpoint, Environment, Samples
+from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
 from llmb.results.facts import LOSS_NAN, TRACED
 from llmb.results.find import find_logs, last_attempts
-from llmb.results.foreign import describe_log
 from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import Result

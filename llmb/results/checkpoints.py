@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoints of a run: what its log says of them, the files that it wrote, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmb.logs.samples import Checkpoint
+from llmb.text.size import bytes_in_words
+
+# Below the folder that the ranks start in; NeMo-Run's launcher, which older releases used, starts them in code/.
+_STARTS = ("nemo_experiments", "code/nemo_experiments")
+_WEIGHTS = ("*/checkpoints/*/weights", "*/*/checkpoints/*/weights")  # below a name, or a name and a version
+SHARDS = "*.distcp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A saved checkpoint: its ``folder`` (above ``weights``), the number of ``files`` of weights, and their bytes.
+
+    ``seconds``: the longest of any rank; ``iteration``: as logged. None where the log omits it, or without files.
+    """
+
+    folder: str | None = None
+    files: int = 0
+    bytes: int = 0
+    seconds: float | None = None
+    rank0_seconds: float | None = None
+    iteration: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A checkpoint that was loaded from ``folder`` (None: unknown); seconds as in ``Saved``."""
+
+    folder: str | None = None
+    seconds: float | None = None
+    rank0_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The last save and the last load of a run; ``problems``: what is missing."""
+
+    saved: Saved | None = None
+    loaded: Loaded | None = None
+    problems: tuple[str, ...] = ()
+
+
+def checkpoints_of(
+    logged: Sequence[Checkpoint], work: Path, *, save: bool = False, load: str | None = None, ended: bool = True
+) -> Checkpoints | None:
+    """The checkpoints of a run, from what its log says and the files below ``work``, where its ranks started.
+
+    ``save`` and ``load``: what the job requested; nothing is missing before the run has ``ended``. Files that cannot be
+    read are treated as missing. None where the run has no checkpoint.
+    """
+    saves = [event for event in logged if event.kind == "save"]
+    loads = [event for event in logged if event.kind == "load"]
+    weights = [*_weights(work), *_named(saves)]
+    if not (saves or loads or save or load or weights):
+        return None
+    saved = _saved(saves, weights) if saves or weights else None
+    loaded = None
+    if loads:
+        last = loads[-1]
+        loaded = Loaded(folder=load or last.folder, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds)
+    problems = [*_problems_of_save(saved, asked=save)] if ended else []
+    if ended and load is not None and loaded is None:
+        problems.append(f"the log does not confirm that the checkpoint was loaded from {load}")
+    return Checkpoints(saved=saved, loaded=loaded, problems=tuple(problems))
+
+
+def _weights(work: Path) -> list[Path]:
+    """The folders of weights, the oldest first."""
+    try:
+        folders = [work / start for start in _STARTS if (work / start).is_dir()]
+        found = [path for folder in folders for end in _WEIGHTS for path in folder.glob(end) if path.is_dir()]
+        return sorted(found, key=lambda path: (path.stat().st_mtime, str(path)))
+    except OSError:
+        return []
+
+
+def _named(saves: Sequence[Checkpoint]) -> list[Path]:
+    """The folder of the last checkpoint if the log names it: Megatron's ``<folder>/iter_0000050``."""
+    last = saves[-1] if saves else None
+    if last is None or last.folder is None or last.iteration is None or "\0" in last.folder:
+        return []
+    folder = Path(last.folder) / f"iter_{last.iteration:07d}"
+    try:
+        return [folder] if folder.is_absolute() and folder.is_dir() else []
+    except OSError:
+        return []
+
+
+def _saved(events: Sequence[Checkpoint], weights: Sequence[Path]) -> Saved:
+    full = [(folder, sizes) for folder in weights if (sizes := _sizes(folder))]
+    folder, sizes = full[-1] if full else (None, [])
+    own = folder.parent if folder is not None and folder.name == "weights" else folder
+    files = Saved(folder=None if own is None else str(own), files=len(sizes), bytes=sum(sizes))
+    if not events:
+        return files
+    last = events[-1]
+    return replace(files, seconds=last.max_seconds, rank0_seconds=last.rank0_seconds, iteration=last.iteration)
+
+
+def _sizes(folder: Path) -> list[int]:
+    """The bytes of each file of weights that is not empty."""
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry for entry in entries if entry.name.endswith(".distcp") and entry.is_file()]
+            return [size for entry in files if (size := entry.stat().st_size)]
+    except OSError:
+        return []
+
+
+def _problems_of_save(saved: Saved | None, *, asked: bool) -> Iterable[str]:
+    if saved is None:
+        if asked:
+            yield f"no checkpoint was saved: the log has no save, and there are no weights/{SHARDS} files"
+        return
+    if saved.seconds is None and saved.iteration is None and saved.files:
+        yield f"the checkpoint may be incomplete: {saved.folder} has {_files(saved.files)}, but the log has no save"
+    elif saved.seconds is None and saved.iteration is None:
+        yield f"no checkpoint was saved: the log has no save, and its weights/{SHARDS} files are empty or missing"
+    elif not saved.files:
+        yield f"the saved checkpoint is missing: there are no weights/{SHARDS} files; lost, or deleted since"
+
+
+def in_words(found: Checkpoints | None) -> list[str]:
+    """A phrase for each load and save: ``saved in 4.4 s: 128 files, 204 GB``."""
+    if found is None:
+        return []
+    words = []
+    if found.loaded is not None and found.loaded.seconds is not None:
+        words.append(f"loaded in {found.loaded.seconds:.4g} s")
+    if (saved := found.saved) is not None and (saved.seconds is not None or saved.files):
+        time = f"saved in {saved.seconds:.4g} s" if saved.seconds is not None else "saved"
+        files = f"{_files(saved.files)}, {bytes_in_words(saved.bytes)}" if saved.files else ""
+        words.append(": ".join(part for part in (time, files) if part))
+    return words
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hint of llmb-run for a missing image or environment, when it is followed, installs just that."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb import config as configuration
+from llmb.builtin import builtin_plugins
+from llmb.planning.plan import make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.runs.job import JobRequest
+from llmb.submission.prepare import prepare
+from llmb.submission.runnable import faults_here
+from llmb_installer import record
+from llmb_installer.images.image_step import ImageStep
+from llmb_installer.planning.plan import Plan, intent_of, load_offered, look, recorded_answers
+from llmb_installer.venv.venv_step import VenvStep
+
+PLUGINS = load_plugins(builtin_plugins())
+Cluster = Callable[..., Path]
+
+
+def missing(install: Path, **wanted: Any) -> dict[str, str | None]:
+    """The codes of what the job lacks there, with the hints."""
+    config, _ = configuration.load_config(install, {}, types=lambda: PLUGINS.gpu_types)
+    request = JobRequest(workload="pretrain_llama3.1", size="8b", dtypes=("bf16",), scales=(8,), **wanted)
+    plan = make_plan([request], PLUGINS.workloads(), config)
+    assert not plan.faults
+    (item,), faults = prepare(plan, PLUGINS, config)
+    assert item.launch is not None
+    assert not faults
+    return {fault.code: fault.hint for fault in faults_here(item.launch, config)}
+
+
+def added(words: list[str], install: Path) -> Plan:
+    """The plan of ``llmb-install add WORKLOAD --set ... --install DIR --yes``."""
+    assert words[:3] == ["llmb-install", "add", "pretrain_llama3.1"]
+    assert words[-3:] == ["--install", str(install), "--yes"]
+    pairs = words[3:-3]
+    assert set(pairs[::2]) <= {"--set"}
+    offered = load_offered()
+    asked = replace(recorded_answers(install, offered, pairs[1::2]), workloads=("pretrain_llama3.1",))
+    intent, _ = intent_of(asked, offered, before=record.load(install).config)
+    return look(intent)
+
+
+SLURM = {"gpu": {"partition": "batch", "gres": 8}}
+BARE = {**SLURM, "container": "none"}
+# In site-packages, by environment: the distributions of the package index, as pip installs them.
+CONTENTS = {
+    "nemo": ("nemo", "megatron", "nemo_run", "nemo_toolkit-2.3.1.dist-info"),
+    "bridge": ("megatron", "megatron_bridge-0.6.2.dist-info", "megatron_core-0.19.2.dist-info"),
+    "torch": (),
+}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slurm", "install", "wanted", "built"),
+    [
+        ("h100", SLURM, {}, {"framework": "bridge"}, {"26.08"}),
+        ("h100", SLURM, {}, {"release": "26.02.01"}, {"26.02.01"}),
+        ("h100", SLURM, {"framework": "nemo"}, {"framework": "bridge"}, {"26.08"}),
+        ("h100", SLURM, {"framework": "bridge"}, {"framework": "nemo"}, {"25.04.01"}),
+        ("h100", SLURM, {"framework": "bridge"}, {}, {"26.08"}),
+        ("h100", SLURM, {"framework": "both"}, {"framework": "bridge"}, {"26.08"}),
+        ("h100", SLURM, {}, {}, {"25.04.01"}),
+        ("gb300", SLURM, {}, {}, {"26.08"}),
+        ("b200", SLURM, {}, {}, {"26.08"}),
+        ("h100", BARE, {}, {"framework": "bridge"}, {"bridge-0.6.2"}),
+        ("h100", BARE, {"framework": "nemo"}, {"release": "26.02.01"}, {"bridge-0.3.1"}),
+        ("h100", BARE, {"framework": "both"}, {"release": "26.02.01"}, {"bridge-0.3.1"}),
+        ("h100", BARE, {"framework": "bridge"}, {"framework": "nemo"}, {"nemo"}),
+    ],
+)
+def test_the_hint_installs_what_is_missing(
+    gpu: str,
+    slurm: Mapping[str, Any],
+    install: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    built: set[str],
+    cluster: Cluster,
+) -> None:
+    machine = "aarch64" if gpu.startswith("gb") else "x86_64"
+    how = {"node_architecture": machine, "venv_type": "venv", **install}
+    folder = cluster(
+        gpu_type=gpu, slurm=dict(slurm), install=how, workloads={"installed": ["pretrain_llama3.1"], "config": {}}
+    )
+    found = missing(folder, **wanted)
+    code = "venv-not-set" if slurm is BARE else "image-missing"
+    plan = added(shlex.split(str(found[code])), folder)
+    steps = [step for step in plan.todo if isinstance(step, ImageStep | VenvStep)]
+    assert built <= {step.name.rpartition(":")[2] for step in steps}
+    # What the steps make, and the configuration that is written.
+    for step in steps:
+        if isinstance(step, ImageStep) and step.target is not None:
+            step.target.parent.mkdir(exist_ok=True)
+            step.target.touch()
+        elif isinstance(step, VenvStep):
+            (step.path / "bin").mkdir(parents=True)
+            (step.path / "bin/python").touch(mode=0o755)
+            for name in CONTENTS[step.name.partition("-")[0]]:
+                (step.path / "lib/python3.12/site-packages" / name).mkdir(parents=True)
+    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(plan.config.data))
+    assert not {"image-missing", "venv-not-set", "venv-missing", "package-missing"} & {*missing(folder, **wanted)}
+
+
+def test_another_release_beside_that_of_the_install_is_one_image(cluster: Cluster) -> None:
+    """The install keeps its own: bridge_release is one release."""
+    how = {"node_architecture": "x86_64", "framework": "both"}
+    folder = cluster(slurm=SLURM, install=how, workloads={"installed": ["pretrain_llama3.1"]})
+    hint = missing(folder, release="26.02.01")["image-missing"]
+    assert shlex.split(str(hint)) == ["llmb-install", "image", "nvcr.io/nvidia/nemo:26.02.01", "--install", str(folder)]
+
+
+def test_the_environment_of_another_release_is_none(cluster: Cluster) -> None:
+    """The only environment is of 0.6.2, and release 26.02.01 has 0.3.1."""
+    own = {"venv_path": "/x/venvs/bridge-0.6.2"}
+    installed = {"installed": ["pretrain_llama3.1"], "config": {"pretrain_llama3.1": own}}
+    how = {"node_architecture": "x86_64", "framework": "bridge"}
+    folder = cluster(slurm=BARE, install=how, workloads=installed)
+    hint = str(missing(folder, release="26.02.01")["venv-not-set"])
+    assert shlex.split(hint)[3:7] == ["--set", "framework=bridge", "--set", "bridge_release=26.02.01"]
+    assert "venv-missing" in missing(folder)

@@ -51,6 +51,7 @@ def run(
 ) -> int:
     """Plan ``listed`` and show or submit the jobs; the exit code. Raises InputFaults with every fault of the list."""
     with refusing(dry_run=options.dry_run):
+        context.need_type()
         items, faults = _plan(context, listed, options, overrides, narrow)
         if faults and not options.keep_going:
             raise InputFaults(faults, hint=_others(len(items), dry_run=options.dry_run))

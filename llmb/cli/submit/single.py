@@ -79,6 +79,7 @@ def _settled(
     except InputFaults as error:
         faults += shell.place_at_variables(error, used, {}).faults
     with flow.refusing(dry_run=options.dry_run):
+        context.need_type()
         if faults:
             raise InputFaults(faults)
         if shell.NODES in used:

@@ -50,13 +50,14 @@ class Parameter:
             message = f"'{self.default}' is not one of the choices"
             raise KeyFaultError(message, "default", hint=hint, code="value-not-allowed", value=self.default)
 
-    def check(self, value: str, name: str) -> None:
-        """Raise KeyFaultError for a value that a job may not have; ``name``: that of the parameter."""
+    def check(self, value: str, name: str = "") -> None:
+        """Raise KeyFaultError for a value that a job may not have; ``name``: that of the parameter, if known."""
         if self.choices and value not in self.choices:
             message, hint = f"'{value}' is not one of its choices", suggest(value, self.choices)
             raise KeyFaultError(message, hint=hint, code="value-not-allowed", value=value)
         _check_value(value, is_choice=bool(self.choices))
-        _check_word(name, value)
+        if name:
+            _check_word(name, value)
 
 
 def _check_word(name: str, value: str, *path: str | int) -> None:

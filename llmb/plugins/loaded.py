@@ -123,7 +123,7 @@ class Plugins:
             return None
         if answer.gpu_memory_gb is None:
             answer = replace(answer, gpu_memory_gb=memory_of(workload, job, site))
-        answer = completed(answer, job, site)
+        answer = completed(answer, workload, job, site)
         for source in self._site_wide(site.plugins) if site.plugins else ():
             answer = self.calls.wrapped(source, answer, arguments)
         return answer

@@ -121,8 +121,10 @@ def _is_file(path: Path) -> bool:
 def logs_of(record: RunRecord) -> list[Path]:
     """The logs that may say why a run failed: of training, of the script, and others in the same folder."""
     log = log_of(record)
-    folder = log.parent
-    others = [path for path in folder.iterdir() if path.suffix in _LOGS and path.is_file()] if folder.is_dir() else []
+    try:
+        others = [path for path in log.parent.iterdir() if path.suffix in _LOGS and path.is_file()]
+    except OSError:  # there is no folder, or this user may not read it: reading the log says so
+        others = []
     return list(dict.fromkeys((log, record.batch_log, *sorted(others))))
 
 

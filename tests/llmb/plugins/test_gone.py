@@ -78,8 +78,9 @@ def test_results_outlive_the_plugin_of_their_cluster_type(
         done = llmb_here(*command, "--install", mine.folder)
         assert done.returncode == 0, (command, done.stderr)
         assert "last known" not in done.stderr  # the run has ended
-    (result,) = json.loads(llmb_here("results", "--format", "json", "--install", mine.folder).stdout)["results"]
-    assert (result["status"], result["time_mean_seconds"]) == ("Success", pytest.approx(2.75))
+    for where in [mine.folder, tmp_path / "runs.tar.zst"] if plugin == "removed" else [mine.folder]:
+        (result,) = json.loads(llmb_here("results", "--format", "json", "--install", where).stdout)["results"]
+        assert (result["status"], result["time_mean_seconds"]) == ("Success", pytest.approx(2.75))
     for words in REFUSED:
         done = llmb_here(*words, "--install", mine.folder)
         (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

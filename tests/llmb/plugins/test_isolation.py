@@ -187,7 +187,7 @@ def test_a_command_of_a_plugin_that_fails_is_named_with_its_line(install: Instal
     assert (done.returncode, done.stdout) == (1, "data\n")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert source in line
-    assert "KeyError: 'deep'" in line
+    assert "llmb-run greet: KeyError: 'deep'" in line
     assert "fake_own.py:7" in line
 
 

@@ -34,7 +34,10 @@ VARIABLES = (
 )
 EXIT_CODES = (
     (0, "done; also for the verdicts PASS, WARN, SUSPICIOUS, INCONCLUSIVE and NO_REFERENCE"),
-    (errors.LlmbError.exit_code, "something failed: a submission, a step of an installation, a check"),
+    (
+        errors.LlmbError.exit_code,
+        "something failed: a submission, a step of an installation, a check, reading a log",
+    ),
     (errors.UsageError.exit_code, "wrong usage or input; nothing was submitted"),
     (errors.RUN_FAILED, "with --wait, results and compare: a run failed, or a verdict is FAIL or INVALID"),
     (errors.INTERRUPTED, "interrupted; finished work is kept"),

@@ -14,7 +14,7 @@ from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
 from llmb.planning import listing
-from llmb.results import checkpoints, columns, deviations, facts, json_form, result
+from llmb.results import checkpoints, columns, configuration, deviations, facts, json_form, result
 from llmb.runs.job import Job, Training
 from llmb.stats.metrics import Measured
 from llmb.stats.statistics import Statistics
@@ -133,7 +133,7 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("Each of `metrics`:", "metrics", of_class(Measured)),
         ("Each of `causes`:", "causes", of_class(deviations.VerdictCause)),
         ("`reference`:", "reference", of_class(result.Reference)),
-        ("`configuration`:", "configuration", of_class(result.Configuration)),
+        ("`configuration`:", "configuration", of_class(configuration.Configuration)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`log`:", "log", of_class(facts.LogFacts)),

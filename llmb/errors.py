@@ -7,7 +7,7 @@ places, never on the wording of a message.
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 RUN_FAILED = 3  # exit code: a run failed, or a verdict is FAIL or INVALID
 INTERRUPTED = 130  # exit code: Ctrl-C
@@ -59,14 +59,22 @@ class Fault:
 class PluginError(LlmbError):
     """A plugin failed: ``value`` is its ``distribution:entry``, ``key`` its hook or the key of what it returned.
 
-    ``reason`` is the message without the plugin's name.
+    ``reason`` is the message without the plugin's name. ``hint`` is for users, and ``fix`` for the plugin's author.
     """
 
     def __init__(
-        self, message: str, *, reason: str = "", hint: str | None = None, code: str = "", key: str = "", value: str = ""
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        hint: str | None = None,
+        fix: str | None = None,
+        code: str = "",
+        key: str = "",
+        value: str = "",
     ) -> None:
         super().__init__(message, hint=hint, code=code, key=key, value=value)
-        self.reason = reason or message
+        self.reason, self.fix = reason or message, fix or hint
 
 
 class InputFaults(UsageError):
@@ -118,6 +126,14 @@ def as_fault(error: LlmbError, place: str = "") -> Fault:
         value=error.value,
         of_plugin=isinstance(error, PluginError),
     )
+
+
+def author_fault(error: LlmbError, place: str = "") -> Fault:
+    """As ``as_fault`` for the author of a plugin: it names the plugin once, and what to change in it."""
+    fault = as_fault(error, place)
+    if not isinstance(error, PluginError):
+        return fault
+    return replace(fault, place=place or str(error.value), message=error.reason, hint=error.fix)
 
 
 @contextmanager

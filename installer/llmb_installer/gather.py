@@ -76,6 +76,8 @@ def gather(
         what = "continuing the unfinished installation in" if is_unfinished(folder) else "using the recorded answers of"
         console.echo(f"note: {what} {folder}; --config uses other answers", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
+    elif answers_file is None and not terminal and not settings:
+        _check_configured(install)
     document = layers(answers_file, install, settings)
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
@@ -215,6 +217,16 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
             raise
         return None  # there is none: the missing keys are reported
     return folder if record.answers_path(folder).is_file() else None
+
+
+def _check_configured(install: Path | None) -> None:
+    """Raise UsageError for a configuration here that cannot be read, rather than for missing answers."""
+    try:
+        folder = record.find_folder(install)
+    except UsageError:
+        return
+    if (folder / CONFIG_FILE).is_file():
+        record.own_config(folder)
 
 
 def _show_plan(intent: Intent, notes: Sequence[str]) -> Plan:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.config.exemplar import CODE as EXEMPLAR, refuse_exemplar
-from llmb.config.reading import read_config
+from llmb.config.reading import NEWER, read_config
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.system import console, files, locks, process
 from llmb.text import typed, yamlfile
@@ -125,9 +125,11 @@ def own_config(folder: Path) -> ClusterConfig:
     except InputFaults as error:
         raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
     except UsageError as error:
+        if error.code == NEWER:  # a repair would replace it by an older one
+            raise
         fix = f"correct it, or run: {repair_hint(folder)}"
         if isinstance(error.__cause__, PermissionError):
-            fix = readable_hint(folder)
+            error.hint, fix = None, readable_hint(folder)
         raise InputFaults([as_fault(error)], hint=fix) from error
 
 

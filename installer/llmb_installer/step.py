@@ -107,8 +107,8 @@ class Commands:
         )
 
     def read(self, argv: Sequence[str]) -> shell.Completed:
-        """Run one program that ends at once, whatever its exit code."""
-        return self.context.runner.read(argv, env=self.environ)
+        """Run one program that ends at once, whatever its exit code. Raises StoppedError."""
+        return self.context.runner.read(argv, env=self.environ, stop=self.context.stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

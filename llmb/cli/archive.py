@@ -25,7 +25,7 @@ from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
 from llmb.results.result import Result
 from llmb.runs.record import RunRecord
-from llmb.system import secrets
+from llmb.system import console, secrets
 from llmb.system.secrets import is_secret_name
 from llmb.text.typed import to_data
 
@@ -89,7 +89,10 @@ def announce(path: Path, manifest: Manifest) -> None:
         parts = (f"{kind} {size / 1e6:.1f} MB" for kind, size in sorted(kinds.items()))
         say(f"not in it, and listed in its manifest: {', '.join(parts)}")
     say(f"look through it before you send it: tar --zstd -tvf {path}")
-    say(f"read it: llmb-run results {shlex.quote(str(path))}; report, compare, explain, jobs show and more take it too")
+    console.echo(
+        f"read it: llmb-run results {shlex.quote(str(path))}; report, compare, explain, jobs show and more take it too",
+        err=True,
+    )
 
 
 def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], is_anonymous: bool) -> Redaction:

@@ -11,7 +11,8 @@ from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, judged
 from llmb.cli.sides import find_baseline, find_side, refuse_reference
-from llmb.errors import RUN_FAILED, UsageError
+from llmb.config.locate import is_archive
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, with_parameters
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.system import console
@@ -71,8 +72,8 @@ class Request:
 
 
 def print_comparison(context: Context, request: Request, fmt: str) -> int:
-    """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 0."""
-    against, rows = _compare(context, request)
+    """Print the rows; exit code 3 when a run failed or a verdict is FAIL or INVALID, else 1 when a log is not read."""
+    against, rows, results = _compare(context, request)
     if fmt == "json":
         console.echo(to_json(compare.to_data(rows, against)), nl=False)
     elif fmt == "junit":
@@ -84,11 +85,14 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
             print_runs(table.columns(rows), table.rows_of(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
-    return RUN_FAILED if any(compare.is_bad(row) for row in rows) else 0
+    unread = {one.identity.name for one in results if one.unreadable and not one.is_failure}
+    if any(compare.is_bad(row) and not (row.status == UNKNOWN and unread.issuperset(row.runs)) for row in rows):
+        return RUN_FAILED
+    return LlmbError.exit_code if unread else 0
 
 
-def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]:
-    """The name of the other side, and the rows."""
+def _compare(context: Context, request: Request) -> tuple[str, list[Comparison], tuple[Result, ...]]:
+    """The name of the other side, the rows, and the results of both sides."""
     given = [text for text in (request.theirs, request.baseline and f"--baseline {request.baseline}") if text]
     if len(given) > 1:
         message = f"{' and '.join(given)} cannot be combined"
@@ -101,13 +105,15 @@ def _compare(context: Context, request: Request) -> tuple[str, list[Comparison]]
         raise UsageError(f"A cannot be '{PUBLISHED}'", hint=hint, code="side-published", key="A", value=PUBLISHED)
     ours = find_side(context, request.ours, request.choice)
     if published:
-        return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference))
+        return PUBLISHED, compare.with_published(judged(context, ours.results, request.reference)), ours.results
     if request.baseline is not None:
-        base = find_baseline(context, request.baseline, request.choice)
-        chosen = ours.results if request.ours is not None else compare.without(ours.results, base.results)
-        return base.called, compare.with_measured(chosen, base.results, base.called)
+        base = find_baseline(context, request.baseline, request.choice, request.ours)
+        is_all = request.ours is None or is_archive(request.ours)
+        chosen = compare.without(ours.results, base.results) if is_all else ours.results
+        return base.called, compare.with_measured(chosen, base.results, base.called), (*chosen, *base.results)
     theirs = find_side(context, request.theirs, request.choice)
-    return theirs.name, compare.with_measured(ours.results, theirs.results, theirs.name)
+    rows = compare.with_measured(ours.results, theirs.results, theirs.name)
+    return theirs.name, rows, (*ours.results, *theirs.results)
 
 
 _NAMED = 6  # runs in a line
@@ -170,6 +176,7 @@ def omitted(results: Iterable[Result], points: Iterable[Point] = ()) -> list[str
         "failed: exit code 3": [one for one in results if one.status == FAILED],
         "cancelled: exit code 3": [one for one in results if one.status == CANCELLED],
         "unknown: exit code 3": [one for one in results if one.status == UNKNOWN and one.is_failure],
+        "not read: exit code 1": [one for one in results if one.unreadable and not one.is_failure],
         "invalid": [result for result in results if result.status == SUCCESS and why_invalid(result)],
         "not ended": [result for result in results if result.is_open],
         "only one scale with the same settings": alone if shown else [],

@@ -112,6 +112,16 @@ class Context:
         for problem in self.plugins.problems:
             console.warn_once(str(problem))
 
+    def _warn_of_settings(self, install: Path) -> None:
+        """Print a warning for each wrong setting of a plugin: it costs the launches of that plugin alone."""
+        from llmb.text import yamlfile
+
+        found = self.plugins.faults_of_settings(yamlfile.load(install / configuration.CONFIG_FILE))
+        for source, faults in found.items():
+            for fault in faults:
+                hint = f" ({fault.hint})" if fault.hint else ""
+                console.warn_once(f"{fault}{hint}: llmb refuses jobs that plugin {source} launches or changes")
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters that workloads declare."""
@@ -165,10 +175,7 @@ class Context:
         for note in notes:
             say(f"note: {note}")
         if config.plugins:
-            from llmb.text import yamlfile
-
-            if faults := self.plugins.check_settings(yamlfile.load(install / configuration.CONFIG_FILE)):
-                raise InputFaults(faults)
+            self._warn_of_settings(install)
         self._warn_of_plugins()
         if config.kind is None:
             raise _unknown_type(install, config.cluster_type, kinds)

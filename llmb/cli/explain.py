@@ -13,8 +13,9 @@ from llmb.cli.reading import flops_of, peak_of, spec_of
 from llmb.cli.results import judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
+from llmb.results.configuration import configuration_of
 from llmb.results.reason import REFUSED_KIND, cause_of_end
-from llmb.results.result import Result, configuration_of
+from llmb.results.result import Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

@@ -95,7 +95,8 @@ def _here(
         config, _ = configuration.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
-    except LlmbError:  # other commands report it
+    except LlmbError as error:
+        say(f"warning: which of them run here is unknown\n{describe(error)}")
         return None
     most = _most_gpus(config)
     asked = (context.workloads[key] for key in keys)

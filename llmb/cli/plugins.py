@@ -11,7 +11,8 @@ from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
+from llmb.config import ClusterConfig
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
 from llmb.frameworks.nemo.needs import VENV
 from llmb.frameworks.nemo.recipe_names import installed_names
 from llmb.planning.select import split_name
@@ -19,19 +20,26 @@ from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.cluster_trial import cluster_faults
 from llmb.plugins.owners import Problem
+from llmb.plugins.settings import Sections, key_of
+from llmb.plugins.site_trial import site_wide
 from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.system import console, files
+from llmb.text import yamlfile
 from llmb.text.names import squash_workload
 from llmb.text.tables import Column, escape
 
 
 @click.group("plugins", cls=options.Group, invoke_without_command=True)
-@options.format_option
+@click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
 @click.pass_context
-def group(click_context: click.Context, fmt: str) -> None:
+def group(click_context: click.Context, fmt: str | None) -> None:
     """List, check and create plugins."""
-    if click_context.invoked_subcommand is None:
-        click_context.invoke(list_, fmt=fmt)
+    command = click_context.invoked_subcommand
+    if command is None:
+        click_context.invoke(list_, fmt=fmt or "table")
+    elif fmt is not None:
+        message, hint = "--format is for the list", f"llmb-run plugins list --format {fmt}"
+        raise UsageError(message, hint=hint, code="format-misplaced", key="format", value=command)
 
 
 @group.command("list")
@@ -69,14 +77,16 @@ def _status(problems: list[Problem]) -> str:
 @group.command("check")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what is read of a log.")
 @click.option("-w", "--workload", metavar="W", help="Workload (or W_SIZE) of the log.")
+@options.install_option
 @pass_context
 def check(context: Context, log: Path | None, workload: str | None) -> int:
     """Check every plugin; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, its
     hooks must answer, its sample log must measure the headline metric, and its cluster types must render a script. NeMo
-    must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. With --log, show what the plugin of a workload
-    reads of a log instead; exit code 1 if the headline metric is not measured.
+    must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. Plugins for a whole cluster are tried on every
+    workload. In an install directory, or with --install, plugins have the settings of its configuration. With --log,
+    show what the plugin of a workload reads of a log instead; exit code 1 if the headline metric is not measured.
     """
     if log is not None:
         return _try_log(context, log, workload)
@@ -90,13 +100,16 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
         say(describe(InputFaults(faults, hint=until if problem.faults else None)))
     context.figures(workloads)
-    venvs = _nemo_venvs(context, workloads)
+    config, faults = _config(context), list[Fault]()
+    sections = _settings(context, config, faults)
+    venvs = _nemo_venvs(config, workloads)
     installed = {venv: installed_names(venv) for venv in set(venvs.values())}
-    faults = [fault for key, own in workloads.items() for fault in faults_of(own, plugins, installed[venvs[key]])]
+    for key, own in workloads.items():
+        faults += faults_of(own, plugins, installed[venvs[key]], sections)
     faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
     faults += cluster_faults(kinds.values())
     if faults:
-        say(describe(InputFaults(faults)))
+        say(describe(InputFaults(list(dict.fromkeys(faults)))))
     if plugins.problems or context.faulty_figures or faults:
         return 1
     count = len(plugins.sources)
@@ -130,14 +143,57 @@ def _try_log(context: Context, log: Path, name: str | None) -> int:
     return 0 if any(result.metrics.has_figures for _, _, result in read) else 1
 
 
-def _nemo_venvs(context: Context, keys: Iterable[str]) -> dict[str, Path | None]:
-    """The installed environment of NeMo of each workload; None without one, or without an install directory."""
+def _config(context: Context) -> ClusterConfig | None:
+    """The configuration whose settings and environments the check uses; None without a valid one.
+
+    Raises LlmbError for one that ``--install`` names.
+    """
     try:
         install = configuration.find_install(context.install_option, os.environ, console.current_folder())
-        config, _ = configuration.load_config(
-            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
-        )
-    except LlmbError:  # other commands report it
+    except LlmbError:
+        if context.install_option is not None:
+            raise
+        return None
+    try:
+        types = context.plugins.cluster_types
+        return configuration.load_config(
+            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=types
+        )[0]
+    except LlmbError as error:
+        if context.install_option is not None:
+            raise
+        say(f"{describe(error)}\nnote: plugins are checked without this configuration")
+        return None
+
+
+def _settings(context: Context, config: ClusterConfig | None, faults: list[Fault]) -> Sections:
+    """The settings that plugins are checked with, which are printed; wrong ones go to ``faults``, and are not used."""
+    plugins = context.plugins
+    able = [source for source in plugins.sources if plugins.calls.implementation(source, "llmb_settings")]
+    able = list(dict.fromkeys([*able, *site_wide(plugins)]))
+    if config is None:
+        if able:
+            how = "--install DIR uses those of a cluster_config.yaml"
+            say(f"note: default settings of {', '.join(able)}; {how}")
+        return {}
+    file = config.llmb_install / configuration.CONFIG_FILE
+    document = yamlfile.load(file)
+    wrong = plugins.faults_of_settings(document)
+    faults += dict.fromkeys(fault for own in wrong.values() for fault in own)
+    with collected(faults):
+        plugins.require_named(document, config.plugins)
+    refused = [key_of(config.plugins, source) for source in wrong]
+    used = {key: own for key, own in config.plugins.items() if key not in refused}
+    if used:
+        say(f"note: settings of {', '.join(used)} from {file}")
+    if others := [source for source in able if key_of(config.plugins, source) is None]:
+        say(f"note: default settings of {', '.join(others)}: {file} has none")
+    return used
+
+
+def _nemo_venvs(config: ClusterConfig | None, keys: Iterable[str]) -> dict[str, Path | None]:
+    """The installed environment of NeMo of each workload; None without one, or without an install directory."""
+    if config is None:
         return dict.fromkeys(keys)
     found = {key: config.workloads.of(key) for key in keys}
     return {key: own.venvs.get(VENV, own.venv_path) for key, own in found.items()}

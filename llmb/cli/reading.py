@@ -83,8 +83,11 @@ def result_of(
             return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
     nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
     if missing and nothing_read and state.state == COMPLETED:
-        return replace(result, status=UNKNOWN, cause=None, reason=f"its log cannot be read: {missing}")
-    if stamps is not None and not missing:
+        why = f"its log cannot be read: {missing}"
+        return replace(result, status=UNKNOWN, cause=None, reason=why, unreadable=True)
+    if missing and run.job.workload in context.workloads:  # its plugin failed
+        return replace(result, unreadable=True)
+    if stamps is not None and not missing and not result.unreadable:
         summary.keep(run, result, reader, peak_tflops, stamps)
     return result
 

@@ -14,7 +14,7 @@ from llmb.cli.output import print_rows, print_runs
 from llmb.cli.peers import kept_results
 from llmb.cli.reading import peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
-from llmb.errors import RUN_FAILED
+from llmb.errors import RUN_FAILED, LlmbError
 from llmb.report.markdown import digest
 from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
@@ -230,5 +230,8 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """3 when a run ended without success or a verdict is FAIL or INVALID, else 0."""
-    return RUN_FAILED if any(result.is_failure or result.verdict.word in BAD for result in results) else 0
+    """3 when a run ended without success or a verdict is FAIL or INVALID, else 1 when a log cannot be read, else 0."""
+    results = list(results)
+    if any(result.is_failure or result.verdict.word in BAD for result in results):
+        return RUN_FAILED
+    return LlmbError.exit_code if any(result.unreadable for result in results) else 0

@@ -48,9 +48,16 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
 
 
-def find_baseline(context: Context, name: str, choice: Choice) -> Baseline:
-    """The baseline of this name; of an archive, the chosen runs in it. Raises UsageError where there is none."""
+def find_baseline(context: Context, name: str, choice: Choice, ours: str | None = None) -> Baseline:
+    """The baseline of this name; of an archive, the chosen runs in it. Raises UsageError where there is none.
+
+    ``ours``: what is compared with it; an archive may have the baseline, which is else one of the install directory.
+    """
     if not is_archive(name):
+        if ours is not None and is_archive(ours):
+            archived = context.of_archive(files.expand(ours)).config.llmb_install
+            if name in export.baselines(archived):
+                return export.read_baseline(archived, name)
         return export.read_baseline(context.config.llmb_install, name)
     own = context.of_archive(files.expand(name))
     results = gather_of(own, own.runs(), replace(choice, workloads=()))

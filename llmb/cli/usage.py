@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns click's usage errors into llmb's own: the message, and a hint with the fix."""
 
+import shlex
 from collections.abc import Sequence
 
 import click
 
+from llmb.config.locate import is_archive
 from llmb.errors import LlmbError, UsageError
 from llmb.text.names import nearest
 
@@ -72,7 +74,13 @@ def _other_option(error: click.NoSuchOption) -> str | None:
 
 
 def _other_command(error: click.NoSuchCommand) -> str | None:
-    """The commands that click suggests; for a group that imports its commands when called, the nearest name."""
+    """The commands that click suggests; for a group that imports its commands when called, the nearest name.
+
+    An archive is no command: it takes the place of the install directory.
+    """
+    options = error.ctx.command.params if error.ctx is not None else []
+    if error.ctx is not None and is_archive(error.command_name) and any("--install" in own.opts for own in options):
+        return f"{error.ctx.command_path} --install {shlex.quote(error.command_name)}"
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
         return _meant(error.possibilities)
     close = nearest(error.command_name, error.ctx.command.list_commands(error.ctx))

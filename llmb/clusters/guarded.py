@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from llmb.clusters import checks
 from llmb.clusters.base import Cluster, Pace, UnclearError
-from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError
+from llmb.errors import Fault, KeyFaultError, PluginError
 from llmb.runs.state import KNOWN, UNKNOWN, JobState, check_time
-from llmb.system.guard import guarded
+from llmb.system.guard import REPORT, guarded
 from llmb.text.checked import check_types
 from llmb.text.names import suggest
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 METHODS = ("preflight", "render", "submit", "find", "poll", "cancel")
-_REPORT = "report it to the plugin's maintainers"
 _CHEAP = ("create", "pace", "render")  # methods that ask nothing of the scheduler
 _SHOWN = 120  # characters of an answer in a message
 
@@ -64,19 +63,20 @@ class _Plugin:
     owner: str
 
     def fail(
-        self, method: str, reason: str, *, code: str = "plugin-failed", kind: type[LlmbError] = ClusterPluginError
+        self, method: str, reason: str, *, code: str = "plugin-failed", kind: type[PluginError] = ClusterPluginError
     ) -> NoReturn:
         """Raise the error about ``method``."""
-        message = f"plugin {self.source}: {method} of cluster type {self.name} {reason}"
-        raise kind(message, hint=_REPORT, code=code, key=method, value=self.source)
+        text = f"{method} of cluster type {self.name} {reason}"
+        message, fix = f"plugin {self.source}: {text}", f"correct {method} of the cluster"
+        raise kind(message, reason=text, hint=REPORT, fix=fix, code=code, key=method, value=self.source)
 
     def nonsense(
-        self, method: str, reason: str, answer: object, *, kind: type[LlmbError] = ClusterPluginError
+        self, method: str, reason: str, answer: object, *, kind: type[PluginError] = ClusterPluginError
     ) -> NoReturn:
         """Raise the error about an answer that cannot be used."""
         self.fail(method, f"returned {_shown(answer)}: {reason}", code="answer-invalid", kind=kind)
 
-    def call(self, method: str, ask: Callable[[], T], *, kind: type[LlmbError] = ClusterPluginError) -> T:
+    def call(self, method: str, ask: Callable[[], T], *, kind: type[PluginError] = ClusterPluginError) -> T:
         """What ``ask`` returns. An LlmbError is the cluster's own answer; every other exception is the plugin's bug.
 
         Raises the latter as ``kind``. Methods that ask the scheduler have no time limit: it may be slow.
@@ -87,8 +87,16 @@ class _Plugin:
         except PluginError as error:
             if isinstance(error, ClusterPluginError):
                 raise
-            message = error.message.replace(f" in {method}:", f" in {method} of cluster type {self.name}:")
-            raise kind(message, hint=error.hint, code=error.code, key=method, value=self.source) from error
+            where, text = f"{method} of cluster type {self.name}:", error.message
+            raise kind(
+                text.replace(f" in {method}:", f" in {where}"),
+                reason=error.reason.replace(f"{method}:", where, 1),
+                hint=error.hint,
+                fix=error.fix,
+                code=error.code,
+                key=method,
+                value=self.source,
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

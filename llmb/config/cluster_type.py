@@ -126,6 +126,23 @@ class ClusterType:
         return cluster
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedType:
+    """A plugin that is skipped and why; ``offers``: it has the type that was asked for, otherwise it may have it."""
+
+    source: str
+    reason: str
+    offers: bool
+
+
+class OfferedTypes(dict[str, ClusterType]):
+    """Cluster types by name. ``skipped``: the plugins that would offer, or may offer, a type of another name."""
+
+    def __init__(self, types: Mapping[str, ClusterType], skipped: Callable[[str], Sequence[SkippedType]]) -> None:
+        super().__init__(types)
+        self.skipped = skipped
+
+
 def required_fields(schema: type | None) -> tuple[str, ...]:
     """The fields of a dataclass that have no default."""
     if schema is None:

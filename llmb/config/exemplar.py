@@ -13,6 +13,7 @@ _BEFORE_26 = re.compile(rb"^launcher[ \t]*:", re.MULTILINE)  # its keys of relea
 _SINCE_26 = re.compile(rb"^llmb_repo[ \t]*:", re.MULTILINE)
 _OURS = re.compile(rb"^cluster_type[ \t]*:", re.MULTILINE)
 _MOST = 1 << 20  # bytes that are read of a file
+_NEMOTRON = re.compile(r"(?i)(pretrain(?:ing)?_)?nemotron")  # what releases 25.05 to 25.05.05 call Nemotron-4
 
 
 def is_exemplar(path: Path) -> bool:
@@ -23,6 +24,11 @@ def is_exemplar(path: Path) -> bool:
     except OSError:  # reading it properly names the reason
         return False
     return not _OURS.search(text) and bool(_BEFORE_26.search(text) or _SINCE_26.search(text))
+
+
+def name_in_llmb(name: str) -> str:
+    """A workload's name in llmb's words: ``pretraining_nemotron`` is Nemotron-4, which later releases call so too."""
+    return f"{name}4" if _NEMOTRON.fullmatch(name.strip()) else name
 
 
 def imported_folder(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from llmb.config.locate import CONFIG_FILE
 from llmb.config.own_types import own_types
 from llmb.config.reading import ClusterTypes, read_config
 from llmb.config.schema import ClusterConfig, GpuTypeConfig
-from llmb.config.slurm import OWN_OPTIONS, SlurmConfig, SlurmOptions, check_slurm_args, hint_elsewhere, long_name
+from llmb.config.slurm import OWN_OPTIONS, SlurmConfig, SlurmOptions, check_slurm_args, long_name
 from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.system import files
 from llmb.text import typed, yamlfile
@@ -100,7 +100,7 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
 def _refused(name: str, config: ClusterConfig) -> Fault:
     option = f"--{name}" if name in OWN_OPTIONS else f"--slurm-arg {name}"
     message = f"{option} is an option of Slurm, and this cluster has type {config.cluster_type}"
-    hint = hint_elsewhere(name, config.cluster_type)
+    hint = config.traits.instead_of(name)
     return Fault(message=message, hint=hint, code="option-without-effect", key=option, value=config.cluster_type)
 
 

@@ -46,14 +46,12 @@ def _checked(folder: Path, source: str) -> Path:
         message = f"{source}: {folder} is an archive, which this command does not take"
         hint = "name an install directory; results, compare, report, explain, jobs and config read archives"
         raise UsageError(message, hint=hint, code="archive-read-only", key=source, value=str(folder))
-    if not folder.is_dir():
-        state = "is not a folder" if folder.exists() else "does not exist"
+    if not (folder / CONFIG_FILE).is_file():
+        is_other = "is not a folder" if folder.exists() else "does not exist"
+        state = f"has no {CONFIG_FILE}" if folder.is_dir() else is_other
         hint = f"check the path; to install there, run: llmb-install --install {shlex.quote(str(folder))}"
         value = str(folder)
         raise UsageError(f"{source}: {folder} {state}", hint=hint, code="install-missing", key=source, value=value)
-    if not (folder / CONFIG_FILE).is_file():
-        message = f"{source}: {folder} has no {CONFIG_FILE}"
-        raise UsageError(message, hint=_HOW, code="install-missing", key=source, value=folder)
     refuse_exemplar(folder / CONFIG_FILE)
     return folder.resolve()
 

@@ -23,6 +23,21 @@ _MOUNT = ("name", "path", "claim")
 _BATCH = ClusterTraits(
     nodes="scheduler", sbatch_options=True, slurm_variables=True, sets_vboost=True, writable_images=True
 )
+_POOLS = "remove it; runai: {node_pools: [NAME]} in cluster_config.yaml names node pools"
+_PRIORITY = "remove it; runai: {spec: {priorityClass: NAME}} in cluster_config.yaml sets the priority"
+_PROJECT = "remove it; runai: {project: NAME} in cluster_config.yaml names the project"
+_ON_RUNAI = {
+    "partition": _POOLS,
+    "nodelist": _POOLS,
+    "exclude": _POOLS,
+    "account": _PROJECT,
+    "qos": _PRIORITY,
+    "nice": _PRIORITY,
+    "reservation": f"{_PROJECT}, which has its own quota",
+    "segment": "remove it; Run:ai places pods by the topology of its node pools",
+    "others": "remove it; runai: {spec: {...}} in cluster_config.yaml sets fields of a workload",
+}
+_ON_ONE_MACHINE = {"others": "remove it: jobs run one after another on this machine"}
 _PYXIS = replace(_BATCH, runs_in="image-file")
 
 
@@ -35,7 +50,7 @@ LOCAL = ClusterType(
     name="local",
     create="llmb.clusters.local.local_cluster:create",
     title="only this machine, without a scheduler",
-    traits=ClusterTraits(trains="torch", nodes="this-machine", one_machine=True),
+    traits=ClusterTraits(trains="torch", nodes="this-machine", one_machine=True, instead=_ON_ONE_MACHINE),
 )
 SLURM = ClusterType(
     name="slurm",
@@ -84,7 +99,7 @@ RUNAI = ClusterType(
     title="submit jobs to Run:ai",
     label="Run:ai",
     schema=RunaiConfig,
-    traits=ClusterTraits(runs_in="image-reference"),
+    traits=ClusterTraits(runs_in="image-reference", instead=_ON_RUNAI),
     questions=(
         ClusterQuestion(
             key="base_url",

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterType, required_fields
+from llmb.config.cluster_type import ClusterQuestion, ClusterType, OfferedTypes, required_fields
 from llmb.config.own_types import own_types
 from llmb.config.schema import ClusterConfig
-from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
 from llmb.text import typed
 from llmb.text.names import nearest
 from llmb.text.yamlfile import Document
@@ -16,6 +16,12 @@ from llmb.workload.gpus import GpuTypes, known_types
 
 ClusterTypes = Mapping[str, ClusterType]
 KEY = "cluster_type"
+NEWER = "config-newer"
+VERSION = 2  # of ``schema_version``
+_ADD = {
+    KEY: "add it: 'cluster_type: slurm', or local, runai",
+    "gpu_type": "add it: 'gpu_type: h100', or cpu without GPUs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +47,10 @@ def read_config(
     """The configuration in ``document``, without the layers above it.
 
     ``types``: every known GPU type; ``cluster_types``: every known cluster type, called for one that is not llmb's own.
-    Raises InputFaults with every fault at file and line. A cluster type that no plugin offers is no fault by itself.
+    Raises InputFaults with every fault at file and line; UsageError with the code NEWER for a file of a later release,
+    which alone is its fault. A cluster type that no plugin offers is no fault by itself.
     """
+    _check_version(document)
     kind = kind_in(document.data, cluster_types)
     section = read_section(document, kind)
     try:
@@ -53,19 +61,49 @@ def read_config(
         name = document.data.get(KEY) if isinstance(document.data, dict) else None
         if kind is None and isinstance(name, str):
             faults = [unknown_type(document, name, cluster_types()), *(one for one in faults if one.key != name)]
+        faults = [replace(one, hint=one.hint or _missing_fix(one)) for one in faults]
         raise InputFaults(faults, hint=error.hint) from error
     if section.faults:
         raise InputFaults([*section.faults])
     return config
 
 
+def _check_version(document: Document) -> None:
+    """Raise UsageError for a file of a later release: its unknown keys are no faults of the user's."""
+    version = document.data.get("schema_version") if isinstance(document.data, dict) else None
+    if type(version) is int and version > VERSION:
+        place = document.place(("schema_version",))
+        message = (
+            f"{place}: a newer llmb wrote this file: its schema_version is {version}, and this one reads {VERSION}"
+        )
+        hint = "update llmb: pip install --upgrade llmb llmb-installer; or choose another install directory"
+        raise UsageError(message, hint=hint, code=NEWER, key="schema_version", value=version)
+
+
+def _missing_fix(fault: Fault) -> str | None:
+    return _ADD.get(str(fault.value)) if fault.code == "key-missing" and not fault.key else None
+
+
 def unknown_type(document: Document, name: str, types: ClusterTypes) -> Fault:
-    """The fault of a cluster type that neither llmb nor a plugin offers."""
+    """The fault of a cluster type that neither llmb nor a plugin offers, or whose plugin is skipped."""
+    error = no_type(name, types)
+    fault = error.as_fault(document.place((KEY,)))
+    return replace(fault, message=f"{KEY} {fault.message}", key=KEY)
+
+
+def no_type(name: str, types: ClusterTypes) -> KeyFaultError:
+    """Why there is no cluster type ``name``: it names a skipped plugin and the reason, or the nearest known type."""
     known = [*dict.fromkeys([*reversed([*own_types()]), *types])]
-    place, message = document.place((KEY,)), f"{KEY} '{name}' is not known"
+    skipped = types.skipped(name) if isinstance(types, OfferedTypes) else ()
+    for one in (one for one in skipped if one.offers):
+        message = f"'{name}' cannot be used: plugin {one.source} is skipped: {one.reason}"
+        return KeyFaultError(message, hint="llmb-run plugins list", code="cluster-type-skipped", value=name)
     close = nearest(name, known)
     hint = f"did you mean '{close}'?" if close else f"one of {', '.join(known)}; or install the plugin that offers it"
-    return Fault(place=place, message=message, hint=hint, code="cluster-type-unknown", key=KEY, value=name)
+    if skipped and not close:
+        these = "; ".join(f"{one.source} ({one.reason})" for one in skipped)
+        hint = f"one of {', '.join(known)}; plugins that are skipped may offer it: {these}"
+    return KeyFaultError(f"'{name}' is not known", hint=hint, code="cluster-type-unknown", value=name)
 
 
 def read_section(document: Document, kind: ClusterType | None, *, asks: bool = False) -> SectionRead:

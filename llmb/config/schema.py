@@ -17,7 +17,7 @@ from llmb.workload.gpus import GpuType, GpuTypes, check_memory, check_peaks, kno
 from llmb.workload.model import require_positive
 from llmb.workload.variables import Environment, check_passed
 
-PluginSections = dict[str, dict[str, Any] | None]
+PluginSections = dict[str, Any]  # each one a mapping or None; checked with its plugin, so that a fault costs that alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

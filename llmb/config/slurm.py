@@ -62,13 +62,6 @@ def hint_for_key(key: str, keys: Collection[str]) -> str:
     return known or suggest(key, keys)
 
 
-def hint_elsewhere(name: str, cluster_type: str) -> str:
-    """What to do instead of the option ``name`` on a cluster of another type than slurm."""
-    table: dict[str, dict[str, str]] = _table()["other_clusters"]
-    own = table.get(cluster_type, {})
-    return own.get(name) or own.get("others") or "remove it"
-
-
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
     """The sbatch options for one kind of job; null unsets the common option."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is true of jobs on a cluster type, as data: what ranks start in, what trains, what a job may ask for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -18,6 +19,9 @@ class ClusterTraits:
     ``sbatch_options``: jobs take sbatch's options (``--slurm-arg``). ``slurm_variables``: ranks see Slurm's variables.
     ``sets_vboost``: the job's script can raise the GPUs' clocks. ``writable_images``: a job can choose whether ranks
     may write into their image.
+
+    ``instead``: on a cluster without sbatch's options, what to do instead of one, by its long name (``partition``), and
+    under ``others`` for all others; it is the hint of the error.
     """
 
     runs_in: Literal["environment", "image-file", "image-reference"] = "environment"
@@ -28,6 +32,7 @@ class ClusterTraits:
     slurm_variables: bool = False
     sets_vboost: bool = False
     writable_images: bool = False
+    instead: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def uses_images(self) -> bool:
@@ -38,3 +43,7 @@ class ClusterTraits:
     def pulls_images(self) -> bool:
         """Whether the cluster fetches images by their references."""
         return self.runs_in == "image-reference"
+
+    def instead_of(self, option: str) -> str:
+        """What to do instead of the option ``option`` of sbatch, on a cluster that has none of them."""
+        return self.instead.get(option) or self.instead.get("others") or "remove it"

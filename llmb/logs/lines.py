@@ -7,14 +7,17 @@ The Trainer of Hugging Face's transformers logs no time of a step, only the mean
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, PluginError
 from llmb.logs.formats import NO_KEYS, Format, Keys
 from llmb.logs.samples import Step
 from llmb.logs.scan import Line, needle, strip_escapes
+from llmb.logs.spec_checks import TRAINING_KEYS
 from llmb.system.process import OverdueError, time_limit
+from llmb.text.units import factor_between, unit_after
 
 PATTERN_SECONDS = 5.0
 
@@ -41,8 +44,12 @@ _RANK = re.compile(
 )
 
 
-class SlowPatternError(LlmbError):
+class SlowPatternError(PluginError):
     """A plugin's pattern takes too long for one line."""
+
+
+class UnitMismatchError(LlmbError):
+    """A log has a value in another unit than its workload or its plugin says."""
 
 
 class StepLine(NamedTuple):
@@ -55,9 +62,19 @@ class StepLine(NamedTuple):
 
 
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
-    """The step whose needle begins ``line.after``; None where the line is incomplete."""
+    """The step whose needle begins ``line.after``; None where the line is incomplete.
+
+    Raises SlowPatternError for a pattern of a plugin, UnitMismatchError for a value in another unit.
+    """
+    if not form.source:
+        return _read_step(line, form, with_batch)
+    with _limited(form):
+        return _read_step(line, form, with_batch)
+
+
+def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
     after = strip_escapes(line.after)
-    parts = _find_parts(strip_escapes(line.before), after, form)
+    parts = _parts(strip_escapes(line.before), after, form)
     if parts is None:
         return None
     _, header, text, cut = parts
@@ -69,7 +86,15 @@ def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine 
     step_time, tflops, loss, memory, norm = _values_of(text, form.each_step, cut)
     rate = _value_of(text, "tokens_rate", form, cut)
     values = _declared(text, form, cut) if form.declared else _NOTHING
-    if step_time is None and rate is None and not values and (cut or not form.declared):
+    if form.patterns:
+        found = {name: value for name in form.patterns if (value := _value_of(text, name, form, cut)) is not None}
+        values = {**values, **{name: value for name, value in found.items() if name not in TRAINING_KEYS}}
+        step_time, tflops = found.get("step_time", step_time), found.get("tflops", tflops)
+        loss, norm = found.get("loss", loss), found.get("grad_norm", norm)
+        memory = found.get("peak_memory", memory)
+    if form.units:
+        _check_units(text, form, cut)
+    if step_time is None and rate is None and not values and (cut or not (form.declared or form.patterns)):
         return None
     try:
         iteration, last = int(header["i"]) - form.first_iteration, header.groupdict().get("last")
@@ -103,7 +128,8 @@ def _declared(text: bytes, form: Format, cut: bool) -> Mapping[str, float]:
 
 def read_rank(line: Line, form: Format) -> int | None:
     """The rank that a prefix of the line names: ``[default0]:``, `` 0: ``, ``<experiment>/0 ``; else None."""
-    parts = _find_parts(strip_escapes(line.before), strip_escapes(line.after), form)
+    with _limited(form) if form.source else nullcontext():
+        parts = _parts(strip_escapes(line.before), strip_escapes(line.after), form)
     found = _RANK.search(parts[0]) if parts is not None else None
     return int(next(group for group in found.groups() if group is not None)) if found else None
 
@@ -127,17 +153,56 @@ def read_step_time(line: Line) -> tuple[float, float] | None:
 
 def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
     """The number after ``key:`` or ``key=``; None without one, or where the line is ``cut`` and may end within it."""
+    match = _find_value(text, key)
+    return _complete_number(text, match[1], match.end(), cut) if match is not None else None
+
+
+def _find_value(text: bytes, key: bytes) -> re.Match[bytes] | None:
+    """The number (group 1) that follows ``key:`` or ``key=``."""
     at = text.find(key)
     while at >= 0:
         match = _VALUE.match(text, at + len(key))
         if match is not None and not (at and text[at - 1] in _WORD):
-            # 12.3 at the end of the file may be the beginning of 12.39, and 1.234e of 1.234e+03.
-            rest = text[match.end() :]
-            half = cut and not rest.strip(b"eE+-")
-            # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
-            return None if half or _GROUP.match(rest) else float(match[1])
+            return match
         at = text.find(key, at + 1)
     return None
+
+
+def _complete_number(text: bytes, number: bytes, end: int, cut: bool) -> float | None:
+    """``number``, which ends at ``end`` of ``text``; None where it may go on."""
+    # 12.3 at the end of the file may be the beginning of 12.39, and 1.234e of 1.234e+03.
+    rest = text[end:]
+    half = cut and not rest.strip(b"eE+-")
+    # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
+    return None if half or _GROUP.match(rest) else float(number)
+
+
+def _check_units(text: bytes, form: Format, cut: bool) -> None:
+    """Raise UnitMismatchError for a value that the log has in another unit than the one expected."""
+    for name, wanted in form.units.items():
+        found = _unit_of(text, name, form, cut)
+        if found is None or factor_between(found, wanted) == 1.0:
+            continue
+        where = f"plugin {form.source}: llmb_parse: " if form.source else ""
+        hint = f"log it in {wanted}, or declare the unit {found} for {name} in workload.yaml"
+        if form.source and factor_between(found, wanted) is not None:
+            hint = f'units={{"{name}": "{found}"}} of the ParseSpec converts it'
+        message = f"{where}{name} is logged in {found}, but its unit is {wanted}"
+        raise UnitMismatchError(message, hint=hint, code="unit-mismatch", key=name, value=found)
+
+
+def _unit_of(text: bytes, name: str, form: Format, cut: bool) -> str | None:
+    """The unit that the log has for ``name``: the group of its pattern, else a known one after the number."""
+    if name in form.patterns:
+        match = form.patterns[name][0].search(text)
+        own = match.groupdict().get("unit") if match is not None else None
+        if match is not None and own is not None:
+            word = own.decode("utf-8", "replace").strip(" ,;:.|()[]")  # \S+ takes them too
+            return None if cut and match.end("unit") == len(text) else word or None
+    else:
+        keys, _ = form.keys[name]
+        match = next((found for key in keys if (found := _find_value(text, key)) is not None), None)
+    return unit_after(text, match.end("value" if name in form.patterns else 1)) if match is not None else None
 
 
 def _values_of(text: bytes, wanted: Sequence[Keys], cut: bool) -> list[float | None]:
@@ -162,7 +227,15 @@ def _value_in(
 
 
 def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
-    """The value that we call ``name``, in the unit of the log."""
+    """The value that we call ``name``: by its pattern in our unit, else after its key in the unit of the log."""
+    if name in form.patterns:
+        pattern, factor = form.patterns[name]
+        match = pattern.search(text)
+        number = re.fullmatch(_NUMBER, match["value"].strip()) if match is not None and match["value"] else None
+        if match is None or number is None:
+            return None
+        value = _complete_number(text, number[0], match.end("value"), cut)
+        return None if value is None else value * factor
     keys, _ = form.keys.get(name, NO_KEYS)
     return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
 
@@ -210,17 +283,23 @@ def _parts_behind(before: bytes, after: bytes, form: Format) -> _Parts | None:
     return before, header, text, following is None
 
 
-def _find_parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
-    """As ``_parts``, with a time limit for the pattern of a plugin. Raises SlowPatternError."""
-    if not form.source:
-        return _parts(before, after, form)
+@contextmanager
+def _limited(form: Format) -> Iterator[None]:
+    """A time limit for the patterns of a plugin on one line. Raises SlowPatternError."""
     try:
         with time_limit(PATTERN_SECONDS):
-            return _parts(before, after, form)
+            yield
     except OverdueError:
-        message = f"the pattern of plugin {form.source} takes more than {PATTERN_SECONDS:g} s for one line"
-        hint = "report this to the maintainers of the plugin"
-        raise SlowPatternError(message, hint=hint, code="pattern-slow", key="plugin", value=form.source) from None
+        slow = f"takes more than {PATTERN_SECONDS:g} s for one line"
+        raise SlowPatternError(
+            f"the pattern of plugin {form.source} {slow}",
+            reason=f"llmb_parse: the pattern {slow}",
+            hint="report it to the plugin's maintainers",
+            fix="let no part of the pattern match the same text in several ways, as (a+)+ does",
+            code="pattern-slow",
+            key="plugin",
+            value=form.source,
+        ) from None
 
 
 SUMMARY = needle("train_samples_per_second", b"'")

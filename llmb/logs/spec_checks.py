@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from llmb.errors import KeyFaultError
 from llmb.text.names import suggest
+from llmb.text.units import KNOWN, factor_between
 
 # Our names of what a step of training has.
 TRAINING_KEYS = (
@@ -20,8 +21,10 @@ TRAINING_KEYS = (
     "peak_memory",
     "tokens_rate",
 )
+OWN_UNITS = {"step_time": "s", "tflops": "TFLOPS", "peak_memory": "B"}  # in which llmb has these values
 _OF_A_STEP = ("step_time", "tokens_rate")
 _GROUPS = ("i", "last")
+_VALUE_GROUPS = ("value", "unit")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -37,53 +40,91 @@ def check_needle(needle: str) -> None:
 
 def check_pattern(pattern: str) -> None:
     """Raise KeyFaultError for a pattern of the iteration that is none, lacks a group, or matches the empty text."""
-    hint = r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})"
+    _check_regex(pattern, ("iteration",), _GROUPS, r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})")
+
+
+def check_patterns(patterns: Mapping[str, str], keys: Collection[str]) -> None:
+    """Raise KeyFaultError for a pattern of a value that can never be right, or of one that has a key too."""
+    for name, pattern in patterns.items():
+        _check_name(name, "patterns")
+        if name in keys:
+            message, hint = "is in keys too", "remove it from one of them"
+            raise KeyFaultError(message, "patterns", name, hint=hint, code="key-duplicate", value=name)
+        _check_regex(pattern, ("patterns", name), _VALUE_GROUPS, r"write it as in busbw (?P<value>\S+) (?P<unit>\S+)")
+
+
+def _check_regex(pattern: str, path: tuple[str, ...], groups: tuple[str, ...], hint: str) -> None:
+    """Raise KeyFaultError unless ``pattern`` has the first of ``groups``, no unknown one, and needs some text."""
     try:
         compiled = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
         message = f"is not a regular expression: {error}"
-        raise KeyFaultError(message, "iteration", hint=hint, code="pattern-invalid", value=pattern) from None
-    if "i" not in compiled.groupindex:
-        raise KeyFaultError("has no group 'i'", "iteration", hint=hint, code="group-missing", value=pattern)
+        raise KeyFaultError(message, *path, hint=hint, code="pattern-invalid", value=pattern) from None
+    if groups[0] not in compiled.groupindex:
+        raise KeyFaultError(f"has no group '{groups[0]}'", *path, hint=hint, code="group-missing", value=pattern)
     for name in compiled.groupindex:
-        if name not in _GROUPS:
+        if name not in groups:
             message = f"has the group '{name}', which llmb does not know"
-            own = f"the groups are i and last; {suggest(name, _GROUPS)}"
-            raise KeyFaultError(message, "iteration", hint=own, code="group-unknown", value=name)
+            own = f"the groups are {' and '.join(groups)}; {suggest(name, groups)}"
+            raise KeyFaultError(message, *path, hint=own, code="group-unknown", value=name)
     if compiled.search(b"") is not None:
         message = "matches the empty text, so it is found everywhere"
-        raise KeyFaultError(message, "iteration", hint=hint, code="pattern-empty", value=pattern)
+        raise KeyFaultError(message, *path, hint=hint, code="pattern-empty", value=pattern)
 
 
-def check_keys(keys: Mapping[str, str], units: Mapping[str, float]) -> None:
-    """Raise KeyFaultError for a name that no metric can have, a key without text, or a unit that is no factor."""
+def check_keys(keys: Mapping[str, str]) -> None:
+    """Raise KeyFaultError for a name that no metric can have, or a key without text."""
     for name, text in keys.items():
-        if not _NAME.fullmatch(name):
-            message, hint = "must begin with a letter, then letters, digits and _", "as in step_time"
-            raise KeyFaultError(message, "keys", name, hint=hint, code="name-invalid", value=name)
+        _check_name(name, "keys")
         if not all(key.strip() for key in text.split("|")):
             message, hint = "is empty", "write the text before the number, a|b for alternatives"
             raise KeyFaultError(message, "keys", name, hint=hint, code="key-empty", value=text)
-    for name, factor in units.items():
-        if name not in keys:
-            hint = suggest(name, list(keys))
-            raise KeyFaultError("is not one of the keys", "units", name, hint=hint, code="key-unknown", value=name)
-        if not (math.isfinite(factor) and factor > 0):
-            message, hint = f"{factor} is not a factor", "write a positive number, such as 1e-3 for milliseconds"
-            raise KeyFaultError(message, "units", name, hint=hint, code="unit-invalid", value=factor)
 
 
-def check_declared(keys: Mapping[str, str], metrics: Collection[str]) -> None:
-    """Raise KeyFaultError for a key that is neither one of training nor one of the workload's ``metrics``.
+def _check_name(name: str, field: str) -> None:
+    if not _NAME.fullmatch(name):
+        message, hint = "must begin with a letter, then letters, digits and _", "as in step_time"
+        raise KeyFaultError(message, field, name, hint=hint, code="name-invalid", value=name)
+
+
+def check_units(units: Mapping[str, float | str], names: Collection[str]) -> None:
+    """Raise KeyFaultError for a unit of none of the ``names``, or one that is no factor and no unit."""
+    for name, given in units.items():
+        if name not in names:
+            hint = suggest(name, list(names))
+            message = "is not one of the keys and patterns"
+            raise KeyFaultError(message, "units", name, hint=hint, code="key-unknown", value=name)
+        if isinstance(given, str):
+            if given not in KNOWN:
+                message, hint = f"'{given}' is a unit that llmb cannot convert", suggest(given, list(KNOWN))
+                raise KeyFaultError(message, "units", name, hint=hint, code="unit-unknown", value=given)
+        elif not (math.isfinite(given) and given > 0):
+            message, hint = f"{given} is not a factor", 'write the unit in the log, such as "ms", or a positive number'
+            raise KeyFaultError(message, "units", name, hint=hint, code="unit-invalid", value=given)
+
+
+def check_convertible(units: Mapping[str, float | str], own: Mapping[str, str]) -> None:
+    """Raise KeyFaultError for a unit of the log that cannot become the one in ``own``, by name."""
+    for name, given in units.items():
+        wanted = own.get(name) or OWN_UNITS.get(name, "")
+        if isinstance(given, str) and factor_between(given, wanted) is None:
+            message = f"'{given}' cannot be converted into '{wanted}', the unit of {name}"
+            hint = "write the factor as a number, or declare another unit in workload.yaml"
+            raise KeyFaultError(message, "units", name, hint=hint, code="unit-mismatch", value=given)
+
+
+def check_declared(keys: Collection[str], metrics: Collection[str], patterns: Collection[str] = ()) -> None:
+    """Raise KeyFaultError for a key or pattern that is neither of training nor one of the workload's ``metrics``.
 
     Also where there is nothing that a step measures.
     """
     known = [*TRAINING_KEYS, *metrics]
-    for name in keys:
-        if name not in known:
-            message = "is neither a value of training nor a metric that the workload declares"
-            raise KeyFaultError(message, "keys", name, hint=suggest(name, known), code="key-unknown", value=name)
+    for field, names in (("keys", keys), ("patterns", patterns)):
+        for name in names:
+            if name not in known:
+                message = "is neither a value of training nor a metric that the workload declares"
+                raise KeyFaultError(message, field, name, hint=suggest(name, known), code="key-unknown", value=name)
     measured = [*_OF_A_STEP, *metrics]
-    if not any(name in keys for name in measured):
+    if not any(name in (*keys, *patterns) for name in measured):
         message, hint = "has nothing that a step measures", f"add one of {', '.join(measured)}"
         raise KeyFaultError(message, "keys", hint=hint, code="keys-missing", value=list(keys))

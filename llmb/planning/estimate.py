@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmb.results.result import configuration_of
+from llmb.results.configuration import configuration_of
 from llmb.runs.job import Job
 from llmb.text.names import listed
 from llmb.verdict.reference import find_reference

@@ -100,7 +100,8 @@ def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) 
     message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
     there = f"its only dtype there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
     if spec.framework == NEMO and spec.dtype in bridge_dtypes(spec.workload, spec.size, limits.rows):
-        hint = f"{there}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
+        current = ", or dtype fp8 with --set fp8=current" if spec.dtype == "fp8_cs" and "fp8" in dtypes else ""
+        hint = f"{there}{current}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
         place = spec.places.get(spec.dtype, "")
         return Fault(message=message, place=place, hint=hint, code="dtype-unknown", key="dtype", value=spec.dtype)
     elsewhere = {dtype for size in spec.workload.sizes.values() for row in size.rows for dtype in row.dtype}

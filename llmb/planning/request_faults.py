@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from llmb.config import ClusterConfig
-from llmb.config.slurm import hint_elsewhere
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 from llmb.planning import params
 from llmb.planning.job_spec import JobOverrides
@@ -58,7 +57,7 @@ def slurm_faults(request: JobRequest, config: ClusterConfig) -> Iterator[Fault]:
     """The faults of options of sbatch on a cluster that has none."""
     cluster_type = config.cluster_type
     for name in request.slurm if not config.traits.sbatch_options else ():
-        place, hint = request.key_places.get(name, request.place), hint_elsewhere(name, cluster_type)
+        place, hint = request.key_places.get(name, request.place), config.traits.instead_of(name)
         message = f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}"
         yield Fault(place=place, message=message, hint=hint, code="option-without-effect", key=name, value=cluster_type)
 

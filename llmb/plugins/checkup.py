@@ -8,18 +8,21 @@ from functools import partial
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, PluginError, UsageError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
 from llmb.frameworks.nemo.recipe_names import NemoNames, listed_names
 from llmb.frameworks.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import configure
 from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.plugins.loaded import Plugins
+from llmb.plugins.settings import Sections
+from llmb.plugins.site_trial import IMPURE, faults_of_wrappers, settings_for
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words
 from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 
+NO_SETTINGS: Sections = {}
 _INSTALL = Path("/install")
 _NAMES = ("recipe", "model", "flops_name")
 _NEMO_2_3 = "nemo:25.04"  # its image
@@ -38,10 +41,13 @@ class _Key:
         return Fault(place=self.place, message=f"{key}: {message}", hint=hint, code=code, key=key, value=value)
 
 
-def faults_of(workload: api.Workload, plugins: Plugins, installed: NemoNames | None = None) -> list[Fault]:
+def faults_of(
+    workload: api.Workload, plugins: Plugins, installed: NemoNames | None = None, sections: Sections = NO_SETTINGS
+) -> list[Fault]:
     """All faults of a workload and of its plugin's launch, each once with its place.
 
-    ``installed``: the names of the installed NeMo; None for those of NeMo 2.3.1, if the workload uses that.
+    Also those of plugins for a whole cluster that change its launches. ``installed``: the names of the installed NeMo;
+    None for those of NeMo 2.3.1, if the workload uses that. ``sections``: the settings of plugins.
     """
     source = plugins.offers[workload.key].source
     document = None if workload.file is None else yamlfile.load(workload.file)
@@ -61,7 +67,10 @@ def faults_of(workload: api.Workload, plugins: Plugins, installed: NemoNames | N
             jobs += [one for one in of_row if isinstance(one, api.Job)]
             found += [*_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types), *of_row]
             found += _without_program(workload, [one for one in of_row if isinstance(one, api.Job)], plugins, at)
-        found += _hook_faults(workload, jobs[:1], plugins, source)
+        own_settings = settings_for(sections, source)
+        tried = [(job, replace(_site(job), plugins=own_settings)) for job in jobs[:1]]
+        found += _hook_faults(workload, tried, plugins, source)
+        found += faults_of_wrappers(workload, tried, plugins, sections)
     return list(dict.fromkeys(one for one in found if isinstance(one, Fault)))
 
 
@@ -121,13 +130,15 @@ def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key, known: Gpu
             yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 
 
-def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, source: str) -> Iterator[Fault]:
+def _hook_faults(
+    workload: api.Workload, jobs: Sequence[tuple[api.Job, api.Site]], plugins: Plugins, source: str
+) -> Iterator[Fault]:
     """The errors of the plugin's own setup and launch for these jobs, and answers that differ for equal arguments."""
     own = plugins.manager.get_plugin(source)
-    for job in jobs:
+    for job, site in jobs:
         calls: dict[str, Callable[[], object]] = {
-            "llmb_setup": partial(plugins.setup, workload, _site(job)),
-            "llmb_launch": partial(plugins.launch, workload, job, _site(job)),
+            "llmb_setup": partial(plugins.setup, workload, site),
+            "llmb_launch": partial(plugins.launch, workload, job, site),
         }
         if job.training is not None:
             calls["llmb_flops"] = partial(plugins.flops, workload, job.training.model)
@@ -137,10 +148,9 @@ def _hook_faults(workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugi
             try:
                 if call() != call():
                     message = f"{hook} gives different answers for equal arguments"
-                    hint = "it may depend on its arguments alone: no time, random number or environment"
-                    yield Fault(place=source, message=message, hint=hint, code="hook-impure", key=hook)
+                    yield Fault(place=source, message=message, hint=IMPURE, code="hook-impure", key=hook)
             except PluginError as error:
-                yield as_fault(error, source)
+                yield author_fault(error, source)
             except LlmbError:  # a message for users, which depends on their site
                 continue
 

@@ -8,7 +8,7 @@ from llmb.clusters.checks import preview_stamp
 from llmb.clusters.guarded import create
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType, required_fields
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, author_fault
 from llmb.runs.launch import Launch, Program
 from llmb.workload.gpus import CPU
 
@@ -36,4 +36,4 @@ def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
                 hint = "it may depend on its arguments alone: no time, random number or environment"
                 yield Fault(place=kind.source, message=message, hint=hint, code="hook-impure", key="render")
         except LlmbError as error:
-            yield as_fault(error, kind.source)
+            yield author_fault(error, kind.source)

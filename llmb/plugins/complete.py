@@ -9,9 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from llmb import api
-from llmb.errors import KeyFaultError, UsageError
-from llmb.text.checked import check_types
-from llmb.text.names import suggest
+from llmb.errors import UsageError
 from llmb.workload.bridge import usual_image
 
 Wrapping = Generator[None, "api.Launch", "api.Launch"]
@@ -55,7 +53,10 @@ def memory_of(workload: api.Workload, job: api.Job, site: api.Site) -> float | N
 
 def through(wrapper: Wrapping, launch: api.Launch) -> api.Launch:
     """``launch`` as a wrapper returns it. Raises TypeError where that is no launch, or the wrapper yields twice."""
-    next(wrapper)
+    try:
+        next(wrapper)
+    except StopIteration:
+        raise TypeError("returned before its yield") from None
     try:
         wrapper.send(launch)
     except StopIteration as end:
@@ -78,16 +79,13 @@ def changes(before: api.Launch, after: api.Launch) -> Iterator[str]:
 
 
 def check_parse(workload: api.Workload, answer: api.ParseSpec | api.Samples) -> None:
-    """Raise KeyFaultError for values of a wrong type, or of a metric that the workload does not declare."""
-    from llmb.logs.spec_checks import check_declared
+    """Raise KeyFaultError for values that cannot be right, or of a metric that the workload does not declare."""
+    from llmb.logs.spec_checks import check_convertible, check_declared
+    from llmb.plugins.sample_checks import check_samples
 
     metrics = [metric.name for metric in workload.metrics]
     if isinstance(answer, api.ParseSpec):
-        check_declared(answer.keys, metrics)
+        check_declared(answer.keys, metrics, answer.patterns)
+        check_convertible(answer.units, {metric.name: metric.unit for metric in workload.metrics})
         return
-    check_types(answer)
-    for step in answer.steps:
-        check_types(step)
-        if unknown := next((name for name in step.values if name not in metrics), None):
-            message, hint = f"Step.values has '{unknown}', no metric of the workload", suggest(unknown, metrics)
-            raise KeyFaultError(message, "values", unknown, hint=hint, code="metric-unknown", value=unknown)
+    check_samples(answer, workload.metrics)

@@ -94,6 +94,9 @@ def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
     """The problem of a wrapper where nothing can be wrapped, or of a hook for the plugin's own workload without one."""
     for name in marked:
         if is_wrapper(plugin, name):
+            if _options(getattr(plugin, name)).get("hookwrapper"):
+                how = "write wrapper=True, and: launch = yield; return launch"
+                return "wrapper-invalid", f"{name} has hookwrapper=True; {how}"
             if name not in _OF_WORKLOAD:
                 return "wrapper-misplaced", f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be"
             if not inspect.isgeneratorfunction(_function(getattr(plugin, name))):

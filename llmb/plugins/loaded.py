@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from llmb import api
-from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
@@ -21,6 +21,8 @@ from llmb.text.names import squash_workload
 if TYPE_CHECKING:
     import click
 
+    from llmb.config import ClusterConfig
+    from llmb.config.cluster_type import OfferedTypes
     from llmb.plugins.settings import Sections
     from llmb.text.yamlfile import Document
 
@@ -52,9 +54,13 @@ class Plugins:
         """Every command of llmb and its plugins."""
         return [claim.item for claim in self._held("llmb_commands")]
 
-    def cluster_types(self) -> dict[str, api.ClusterType]:
+    def cluster_types(self) -> OfferedTypes:
         """Every cluster type by its name; a plugin's one knows its plugin."""
-        return {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        from llmb.config.cluster_type import OfferedTypes
+        from llmb.plugins.missing import skipped_types
+
+        types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
+        return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
     def source_of_cluster(self, name: str) -> str:
         """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""
@@ -146,8 +152,8 @@ class Plugins:
         """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""
         return self.calls.implementation(self.offers[workload.key].source, "llmb_parse") is not None
 
-    def check_settings(self, document: Document) -> list[Fault]:
-        """Every fault of the section ``plugins`` of a configuration or of answers, with file and line."""
+    def faults_of_settings(self, document: Document) -> dict[str, list[Fault]]:
+        """By plugin, every fault of its section ``plugins`` of a configuration or of answers, with file and line."""
         from llmb.plugins import settings
 
         def kind(source: str) -> type | None:
@@ -158,6 +164,27 @@ class Plugins:
                 raise
 
         return settings.faults_of(document, self.sources, kind)
+
+    def check_settings(self, document: Document) -> list[Fault]:
+        """As ``faults_of_settings``, each fault once."""
+        found = self.faults_of_settings(document)
+        return list(dict.fromkeys(fault for faults in found.values() for fault in faults))
+
+    def require_settings(self, config: ClusterConfig) -> dict[str, list[Fault]]:
+        """The faults of settings by plugin, whose launches they refuse.
+
+        Raises InputFaults for sections that may be of a plugin for all launches: of one that is skipped or not
+        installed here, or wrong ones of a site-wide wrapper.
+        """
+        from llmb.config.locate import CONFIG_FILE
+        from llmb.text import yamlfile
+
+        document = yamlfile.load(config.llmb_install / CONFIG_FILE)
+        self.require_named(document, config.plugins)
+        wrong = self.faults_of_settings(document)
+        if of_all := [fault for source in self._site_wide(config.plugins) for fault in wrong.get(source, ())]:
+            raise InputFaults(of_all)
+        return wrong
 
     def require_named(self, document: Document, sections: Sections) -> None:
         """Raise InputFaults for each section of a plugin that is not installed here, or that is skipped."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llmb.config.locate import CONFIG_FILE
-from llmb.errors import Fault, InputFaults, PluginError
+from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.plugins.sources import FILE, FOLDERS_VARIABLE
 from llmb.text.names import nearest
 from llmb.text.yamlfile import Document
 
 SECTION = "plugins"  # of cluster_config.yaml: by distribution, or by distribution:entry
 
-Sections = Mapping[str, Mapping[str, Any] | None]
+Sections = Mapping[str, Any]  # each a mapping or None where it is right
 Kind = Callable[[str], type | None]  # the dataclass of a plugin's settings; None if it takes none
 
 
@@ -37,39 +37,44 @@ def read_own(sections: Sections, source: str, kind: type) -> object:
     from llmb.text import typed
 
     key = key_of(sections, source) or source
-    data = {SECTION: {**sections, key: sections.get(key) or {}}}
+    own = sections.get(key)
+    data = {SECTION: {**sections, key: {} if own is None else own}}
     return typed.read(kind, Document(name=CONFIG_FILE, data=data), (SECTION, key))
 
 
-def faults_of(document: Document, sources: Sequence[str], kind: Kind) -> list[Fault]:
-    """Every fault of the section ``plugins`` of ``document``, except keys of plugins that are not installed here."""
+def faults_of(document: Document, sources: Sequence[str], kind: Kind) -> dict[str, list[Fault]]:
+    """By plugin, every fault of its section of ``plugins`` in ``document``; sections of unknown plugins have none."""
+    sections = document.data.get(SECTION) if isinstance(document.data, dict) else None
+    found: dict[str, list[Fault]] = {}
+    for key, own in sections.items() if isinstance(sections, dict) else ():
+        for source in (source for source in sources if own is not None and _names(str(key), source)):
+            try:
+                faults = _faults_of_section(document, str(key), own, source, kind(source))
+            except LlmbError:  # its launches are refused
+                continue
+            if faults:
+                found[source] = [*found.get(source, ()), *faults]
+    return found
+
+
+def _faults_of_section(document: Document, key: str, own: object, source: str, kind: type | None) -> list[Fault]:
     from llmb.text import typed
 
-    sections = document.data.get(SECTION) if isinstance(document.data, dict) else None
-    faults: list[Fault] = []
-    for key, own in sections.items() if isinstance(sections, dict) else ():
-        for source in (source for source in sources if _names(str(key), source)):
-            if not isinstance(own, dict | None) or own is None:  # a section of nothing has only defaults
-                continue
-            path = (SECTION, key)
-            try:
-                found = kind(source)
-            except PluginError:  # its launches are refused
-                continue
-            if found is not None:
-                faults += typed.read_in_part(found, document, path)[1]
-            elif own:
-                faults.append(
-                    Fault(
-                        place=document.place(path),
-                        message=f"{SECTION}.{key}: plugin {source} takes no settings",
-                        hint=f"write '{key}: {{}}', or remove it",
-                        code="key-unknown",
-                        key=f"{SECTION}.{key}",
-                        value=next(iter(own)),
-                    )
-                )
-    return faults
+    path = (SECTION, key)
+    if kind is not None:
+        return typed.read_in_part(kind, document, path)[1]
+    if own == {}:
+        return []
+    return [
+        Fault(
+            place=document.place(path),
+            message=f"{SECTION}.{key}: plugin {source} takes no settings",
+            hint=f"write '{key}: {{}}', or remove it",
+            code="key-unknown",
+            key=f"{SECTION}.{key}",
+            value=next(iter(own)) if isinstance(own, dict) else own,
+        )
+    ]
 
 
 def require_named(document: Document, sections: Sections, sources: Sequence[str], reasons: Mapping[str, str]) -> None:

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
+from llmb.logs.reader import read_log
 from llmb.plugins.checkup import jobs_of
 from llmb.plugins.loaded import Plugins
+from llmb.plugins.sample_checks import check_complete
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.log_result import result_of_log
-from llmb.results.result import Metrics, Result
+from llmb.results.result import UNKNOWN, Metrics, Result
 from llmb.runs.record import RunRecord
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
 from llmb.stats.window import Window
+from llmb.system.guard import rejected
 from llmb.system.process import ProcessId
 from llmb.text import yamlfile
 from llmb.text.names import suggest
@@ -118,7 +121,7 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
     try:
         reader_for_log(workload, None, _NO_LOG, plugins)
     except LlmbError as error:
-        yield as_fault(error, plugins.offers[workload.key].source)
+        yield author_fault(error, plugins.offers[workload.key].source)
         return
     sample = workload.sample_log
     if sample is None or workload.file is None:
@@ -133,17 +136,35 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         hint = "write a log of your program to it; a wheel must include it"
         yield _fault(place, f"{log} does not exist", hint, code="sample-missing", value=str(log))
         return
+    shown = f"llmb-run plugins check --log {log} -w {workload.key}_{sample.size or workload.default_size}"
     try:
         result = result_of_trial(workload, sample.size, log, plugins)
+        if result.unreadable:
+            yield _fault(place, str(result.reason), shown, code="log-unreadable", value=str(log))
+            return
+        if result.status != UNKNOWN and (fault := _incomplete(workload, sample.size, log, plugins)):
+            yield fault
+            return
     except LlmbError as error:
-        yield _fault(place, error.message, error.hint, code=error.code, value=str(log))
+        yield author_fault(error, "" if isinstance(error, PluginError) else place)
         return
     if not result.metrics.has_figures:
-        size = f" -w {workload.key}_{sample.size or workload.default_size}"
         meant = "; ".join(f"'{name}' is not declared, {hint}" for name, hint in undeclared(workload, log).items())
-        hint = meant or f"llmb-run plugins check --log {log}{size}"
         message = f"{result.metrics.headline} is not measured: {result.reason or result.status}"
-        yield _fault(place, message, hint, code="headline-missing", value=result.metrics.headline)
+        yield _fault(place, message, meant or shown, code="headline-missing", value=result.metrics.headline)
+
+
+def _incomplete(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> Fault | None:
+    """The fault of the first value in the sample that is none; a log in which no step is found has another one."""
+    spec = reader_for_log(workload, size, log, plugins).spec
+    samples = read_log(log, spec)
+    if not samples.steps and spec.samples is None:
+        return None
+    try:
+        check_complete(samples, workload.metrics)
+    except KeyFaultError as error:
+        return author_fault(rejected(plugins.offers[workload.key].source, "llmb_parse", error))
+    return None
 
 
 def _fault(place: str, message: str, hint: str | None, *, code: str, value: str) -> Fault:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llmb.report.entries import Entry
 from llmb.results.deviations import DRIVER, GPU, NCCL, NETWORK, POWER_LIMIT, SM_CLOCK, megahertz, watts
 from llmb.results.facts import LogFacts
-from llmb.verdict.compare import differences
+from llmb.verdict.differences import differences
 
 _MOST_NODES = 4
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from llmb.failures import Cause
 from llmb.results.checkpoints import Checkpoints
+from llmb.results.configuration import Configuration
 from llmb.results.deviations import Uneven
 from llmb.results.facts import CheckpointTime, LogFacts
 from llmb.results.json_form import FIELDS, json_value
-from llmb.results.result import FAILED, SUCCESS, Configuration, Reference, Result
+from llmb.results.result import FAILED, SUCCESS, Reference, Result
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.stats.statistics import Statistics
 from llmb.stats.window import Window, default_window

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from llmb.results.result import Configuration
+from llmb.results.configuration import Configuration
 from llmb.workload.bridge import NEMO
 from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape

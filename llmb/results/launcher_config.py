@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from llmb.config.exemplar import name_in_llmb
 from llmb.errors import LlmbError, UsageError
 from llmb.results.description import NOTHING, Description
 from llmb.results.find import is_log, job_of
@@ -28,7 +29,8 @@ class LauncherConfig:
     """What a release wrote beside a run when it submitted it; None or empty where it does not say.
 
     ``release``: of exemplar-performance; ``framework``: in its words, ``nemo2`` or ``megatron_bridge``; ``launched``:
-    seconds since the epoch; ``scale`` in GPUs; ``image``: the reference of the first image, in llmb's spelling.
+    seconds since the epoch; ``scale`` in GPUs; ``image``: the reference of the first image, in llmb's spelling;
+    ``settings``: of Megatron-Bridge, by dotted path or by the name of its option (``micro_batch_size``).
     """
 
     job: str | None = None
@@ -46,6 +48,7 @@ class LauncherConfig:
     profile: bool = False
     proxy: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def config_near(log: Path) -> LauncherConfig | None:
@@ -81,7 +84,7 @@ def read_launcher_config(path: Path) -> LauncherConfig | None:
         launched=_moment(job.get("launch_time")),
         framework=_text(work.get("framework")),
         framework_release=_text(work.get("fw_version")),
-        workload=f"{kind}_{name}" if kind and name else name,
+        workload=name_in_llmb(f"{kind}_{name}" if kind else name) if name else None,
         size=_text(model.get("model_size")),
         dtype=_text(model.get("dtype")),
         scale=_count(model.get("scale")),
@@ -91,7 +94,14 @@ def read_launcher_config(path: Path) -> LauncherConfig | None:
         profile=settings.get("profile_enabled") is True,
         proxy=settings.get("proxy") is True,
         env={key: str(value) for key, value in _section(settings, "env_overrides").items() if value is not None},
+        settings=_arguments(settings.get("mbridge_args")),
     )
+
+
+def _arguments(value: object) -> dict[str, str]:
+    """The arguments that a run passed to Megatron-Bridge (release 26.08): ``model.x=1`` and ``--x=1``."""
+    pairs = (str(one).partition("=") for one in (value if isinstance(value, list) else ()))
+    return {name.lstrip("-+"): text if equals else "true" for name, equals, text in pairs if name.lstrip("-+")}
 
 
 def _section(data: Mapping[str, Any], name: str) -> dict[str, Any]:

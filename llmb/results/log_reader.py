@@ -25,5 +25,7 @@ def reader_of(workload: Workload, size: str | None, spec: ParseSpec | None) -> L
     chosen = workload.all_metrics(size if size in workload.sizes else workload.default_size)
     own = tuple(one for one in chosen if one in workload.metrics)
     spec, names = spec or ParseSpec(), tuple(one.name for one in own)
-    spec = spec if spec.metrics == names else replace(spec, metrics=names)
+    units = {one.name: one.unit for one in own if one.unit}
+    if (spec.metrics, spec.metric_units) != (names, units):
+        spec = replace(spec, metrics=names, metric_units=units)
     return LogReader(spec=spec, metrics=own, headline=chosen[0].name)

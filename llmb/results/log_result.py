@@ -56,7 +56,7 @@ def result_of_log(
     samples, unreadable = read_samples(path, reader.spec)
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
-        return Result(identity=identity, status=UNKNOWN, reason=unreadable)
+        return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
     found, overridden = given, tuple[Override, ...]()
     if workloads is not None:
         found = describe_log(path, samples, workloads, given)

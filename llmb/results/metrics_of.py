@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import SlowPatternError, UnitMismatchError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts
@@ -126,5 +126,7 @@ def read_samples(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
         return read_log(path, spec), ""
     except SlowPatternError:
         raise
+    except UnitMismatchError as error:
+        return Samples(), f"{error.message}; {error.hint}"
     except LlmbError as error:
         return Samples(), error.message

@@ -7,20 +7,11 @@ from llmb.failures import root_cause
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
 from llmb.results.checkpoints import checkpoints_of
+from llmb.results.configuration import configuration_of
 from llmb.results.description import Description
 from llmb.results.log_reader import LogReader
 from llmb.results.metrics_of import metrics_of, read_samples
-from llmb.results.result import (
-    CANCELLED,
-    FAILED,
-    PENDING,
-    RUNNING,
-    SUCCESS,
-    UNKNOWN,
-    Identity,
-    Result,
-    configuration_of,
-)
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Identity, Result
 from llmb.runs import state as states
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
@@ -89,6 +80,7 @@ def result_of_run(
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
         metrics=metrics,
+        unreadable=bool(unreadable),
     )
 
 

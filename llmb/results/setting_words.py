@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import fields
 
-from llmb.results.result import USUAL_FRAMEWORK, Configuration
+from llmb.results.configuration import USUAL_FRAMEWORK, Configuration
 from llmb.stats.window import Window
 
 TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every row shows of itself

@@ -17,11 +17,12 @@ from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
 from llmb.results.checkpoints import Checkpoints
+from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.find import logs_of
 from llmb.results.json_form import json_value
 from llmb.results.log_reader import LogReader
-from llmb.results.result import CANCELLED, FAILED, SUCCESS, Configuration, Identity, Metrics, Result
+from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState

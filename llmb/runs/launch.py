@@ -191,13 +191,16 @@ def _check_distinct(staged: tuple[StagedFile, ...], script: PurePosixPath) -> No
 
     ``script``: the run's own, which is in the same folder from the second attempt on.
     """
-    seen, folders = {script}, {*script.parents}
-    for path in (PurePosixPath(one.name) for one in staged):
-        if path in seen or path in folders or not seen.isdisjoint(path.parents):
+    seen: set[tuple[str, ...]] = {script.parts}
+    folders: set[tuple[str, ...]] = {()}
+    for parts in (PurePosixPath(one.name).parts for one in staged):
+        above = {parts[:length] for length in range(len(parts))}
+        if parts in seen or parts in folders or not seen.isdisjoint(above):
+            path = str(PurePosixPath(*parts))
             message, hint = f"two files have the path '{path}'", "give each its own name"
-            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=str(path))
-        seen.add(path)
-        folders |= {*path.parents}
+            raise KeyFaultError(message, "files", hint=hint, code="file-duplicate", value=path)
+        seen.add(parts)
+        folders |= above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +263,7 @@ class Site:
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     traits: ClusterTraits | None = None
-    plugins: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    plugins: Mapping[str, Any] = field(default_factory=dict)
     own_settings: object = None
 
     @property
@@ -273,6 +276,8 @@ class Site:
 
     def own(self, kind: type[T]) -> T:
         """The plugin's own settings, of the class that its ``llmb_settings`` returns."""
+        if self.own_settings is None:
+            raise TypeError(f"the plugin has no settings: add an llmb_settings that returns {kind.__name__}")
         if not isinstance(self.own_settings, kind):
             raise TypeError(f"the plugin's settings are {self.own_settings!r}, not a {kind.__name__}")
         return self.own_settings

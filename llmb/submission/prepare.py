@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 from llmb.clusters.base import Cluster
 from llmb.clusters.checks import preview_stamp
-from llmb.config import CONFIG_FILE, ClusterConfig
+from llmb.config import ClusterConfig
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.planning.plan import Plan
 from llmb.plugins.loaded import Plugins
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Site
-from llmb.text import yamlfile
 
 NO_ARGS: Mapping[str, str | bool] = {}
 
@@ -57,12 +56,17 @@ def prepare(
     *,
     has_pmix: bool = True,
 ) -> tuple[list[Prepared], list[Fault]]:
-    """The launch of each job, and a fault for each that has none; ``has_pmix`` as in ``site_of``. Pure."""
+    """The launch of each job, and a fault for each that has none; ``has_pmix`` as in ``site_of``.
+
+    Raises InputFaults for plugins of the configuration that change every launch and cannot be used.
+    """
     workloads = plugins.workloads()
-    prepared, faults = [], []
-    if config.plugins:
-        plugins.require_named(yamlfile.load(config.llmb_install / CONFIG_FILE), config.plugins)
+    prepared, faults = [], list[Fault]()
+    wrong = plugins.require_settings(config) if config.plugins else {}
     for job, request in zip(plan.jobs, plan.requests, strict=True):
+        if own := wrong.get(plugins.offers[job.workload].source):
+            faults += own
+            continue
         try:
             launch = plugins.launch(workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix))
         except LlmbError as error:

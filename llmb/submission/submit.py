@@ -108,17 +108,27 @@ def submit_each(
 ) -> tuple[list[SubmitResult], bool]:
     """Do ``work`` on each task, as many at a time as the cluster allows; the results, and whether Ctrl-C interrupted.
 
-    The first refusal ends it unless ``keep_going``; so does Ctrl-C. Submissions under way are finished first.
+    The first refusal ends it unless ``keep_going``; so does Ctrl-C. Submissions under way are finished first. Whichever
+    is finished first, the results are in the order of the tasks, as are the calls of ``on_result``.
     """
     results: list[SubmitResult] = []
+    early: dict[int, SubmitResult] = {}
 
-    def done(one: SubmitResult) -> bool:
-        results.append(one)
-        on_result(one)
-        return one.error is None or keep_going
+    def done(numbered: tuple[int, SubmitResult]) -> bool:
+        early.update([numbered])
+        while (one := early.pop(len(results), None)) is not None:
+            results.append(one)
+            on_result(one)
+        return numbered[1].error is None or keep_going
 
     with held_interrupts(on_interrupt) as interrupted:
-        run_bounded(tasks, work, done, workers=cluster.pace.parallel, stop=interrupted)
+        run_bounded(
+            enumerate(tasks),
+            lambda task: (task[0], work(task[1])),
+            done,
+            workers=cluster.pace.parallel,
+            stop=interrupted,
+        )
         return results, interrupted()
 
 
@@ -186,11 +196,9 @@ def submit(
         on_result=on_result,
         on_interrupt=on_interrupt,
     )
-    by_id = {one.run.id: one for one in results}
-    in_order = [by_id[run.id] for run in begun]
     return Outcome(
-        submitted=tuple(one.run for one in in_order if one.error is None),
-        refused=tuple(one for one in in_order if one.error is not None),
+        submitted=tuple(one.run for one in results if one.error is None),
+        refused=tuple(one for one in results if one.error is not None),
         left=tuple(item.job for item in items[len(begun) :]),
         interrupted=interrupted,
     )

@@ -176,7 +176,8 @@ def read_text(path: Path, *, name: str | None = None) -> str:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         message = f"{name or path} cannot be read: {error.strerror}"
-        raise UsageError(message, code="file-unreadable", value=str(path)) from error
+        hint = "ask its owner for the permission to read it" if isinstance(error, PermissionError) else None
+        raise UsageError(message, hint=hint, code="file-unreadable", value=str(path)) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         message = f"{name or path} cannot be read: it is not UTF-8 text (line {line})"

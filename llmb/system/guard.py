@@ -100,16 +100,21 @@ def as_plugin_error(
         console.echo("".join(traceback.format_exception(error)), nl=False, err=True)
     if isinstance(error, KeyFaultError):
         return rejected(source, call, error, owner)
-    debug = "" if is_debug() else f"{DEBUG_OPTION} shows the traceback; "
+    debug = "" if is_debug() else f"{DEBUG_OPTION} shows the traceback"
     if isinstance(error, OverdueError):
         reason = f"{call} took more than {seconds:g} s{_place(error, owner)}"
-        hint = f"{debug}{TIMEOUT_VARIABLE}={2 * (seconds or 0):g} allows more; {REPORT}"
+        more = f"{TIMEOUT_VARIABLE}={2 * (seconds or 0):g} allows more"
         message = f"plugin {source} was interrupted: {reason}"
-        return PluginError(message, reason=reason, hint=hint, code="plugin-timeout", key=call, value=source)
+        hint, fix = _joined(debug, more, REPORT), _joined("do nothing here that takes long", more, debug)
+        return PluginError(message, reason=reason, hint=hint, fix=fix, code="plugin-timeout", key=call, value=source)
     what = described(error, owner)
     message, reason = f"plugin {source} failed in {call}: {what}", f"{call}: {what}"
-    hint = f"{debug}{REPORT}"
-    return PluginError(message, reason=reason, hint=hint, code="plugin-failed", key=call, value=source)
+    hint, fix = _joined(debug, REPORT), _joined(f"correct {'the module' if call == 'import' else call}", debug)
+    return PluginError(message, reason=reason, hint=hint, fix=fix, code="plugin-failed", key=call, value=source)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
 
 
 def wrong_answer(source: str, call: str, answer: object, wanted: str, function: object) -> PluginError:
@@ -117,9 +122,8 @@ def wrong_answer(source: str, call: str, answer: object, wanted: str, function: 
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     place = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
     reason = f"{call} returned {_short(repr(answer))}, not {wanted}{place}"
-    return PluginError(
-        f"plugin {source}: {reason}", reason=reason, hint=REPORT, code="answer-type", key=call, value=source
-    )
+    message, fix = f"plugin {source}: {reason}", f"return {wanted}"
+    return PluginError(message, reason=reason, hint=REPORT, fix=fix, code="answer-type", key=call, value=source)
 
 
 def rejected(source: str, call: str, error: KeyFaultError, owner: str = "") -> PluginError:
@@ -127,8 +131,9 @@ def rejected(source: str, call: str, error: KeyFaultError, owner: str = "") -> P
     fault = error.as_fault("")
     where = f"{call}: {fault.key}" if fault.key else call
     reason = f"{where}: {fault.message}{_place(error, owner)}"
-    hint, key = fault.hint or REPORT, fault.key or call
-    return PluginError(f"plugin {source}: {reason}", reason=reason, hint=hint, code=error.code, key=key, value=source)
+    hint, fix = fault.hint or REPORT, fault.hint or f"correct {fault.key or 'the value'} in {call}"
+    message, key = f"plugin {source}: {reason}", fault.key or call
+    return PluginError(message, reason=reason, hint=hint, fix=fix, code=error.code, key=key, value=source)
 
 
 def described(error: BaseException, owner: str) -> str:

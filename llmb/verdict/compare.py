@@ -3,41 +3,21 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llmb.results.facts import LogFacts
-from llmb.results.result import (
-    CANCELLED,
-    FAILED,
-    PENDING,
-    RUNNING,
-    SUCCESS,
-    UNKNOWN,
-    Configuration,
-    Reference,
-    Result,
-    Verdict,
-)
+from llmb.results.configuration import Configuration
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result, Verdict
 from llmb.stats.metrics import LOWER, STEP_TIME
 from llmb.stats.window import Window
 from llmb.text import typed
+from llmb.verdict.differences import differences, differing_facts
 from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid
 from llmb.verdict.ratio import metric_of, noise_of_pair, pooled
-from llmb.verdict.reference import LOADS, SAME, comparable, not_described
+from llmb.verdict.reference import LOADS, comparable, not_described
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
-_SPLIT = ("tp", "pp", "cp", "ep", "etp", "mbs", "gpus_per_node")  # None where a log omits them
-_NOT_IN_LOGS = (*_SPLIT, "vboost", "release", "rows_of")
-# What a run does besides measuring, in words.
-_DOES = {
-    "saves": "saves checkpoints",
-    "loads": "loads a checkpoint",
-    "nccl_trace": "traces NCCL",
-    "profile": "is profiled",
-    "vboost": "raises vboost",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,49 +226,6 @@ def _distance(configuration: Configuration, window: Window | None, other: Result
     return len(differences(configuration, other.identity.configuration)) + (window != other.metrics.window)
 
 
-def differences(ours: Configuration, theirs: Configuration) -> list[str]:
-    """The settings, besides those of SAME, that differ: ``tp 4, not 2``. Unknown parallelism does not differ."""
-    names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env", "dotted"))
-    found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
-    found += [(name, ours.dotted.get(name), theirs.dotted.get(name)) for name in sorted({*ours.dotted, *theirs.dotted})]
-    variables = sorted({*ours.env, *theirs.env})
-    found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
-    found = [(name, own, other) for name, own, other in found if own != other]
-    unknown = {name for name, own, other in found if name in _NOT_IN_LOGS and None in (own, other)}
-    if "tp" in unknown:
-        unknown.add("vp")  # None is no vp where the rest is known
-    return [_differs(*one) for one in found if one[0] not in unknown]
-
-
-def _differs(name: str, own: Any, other: Any) -> str:
-    if name in _DOES:
-        return f"{_DOES[name]}, the reference does not" if own else f"the reference {_DOES[name]}"
-    return f"{name} {_word(own)}, not {_word(other)}"
-
-
-def _differing_facts(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
-    """What differs in where both ran, as far as both logs say it."""
-    if ours is None or theirs is None:
-        return []
-    facts = (
-        ("NCCL", ours.nccl_version, theirs.nccl_version),
-        ("network", ", ".join(ours.networks), ", ".join(theirs.networks)),
-        ("driver", ", ".join(ours.drivers), ", ".join(theirs.drivers)),
-        ("GPU", ", ".join(ours.gpu_models), ", ".join(theirs.gpu_models)),
-        ("SM clock in MHz", ours.max_sm_clock_mhz, theirs.max_sm_clock_mhz),
-        ("power limit in W", ours.power_limit_w, theirs.power_limit_w),
-        ("vboost", ours.vboost, theirs.vboost),
-        ("framework", ours.framework, theirs.framework),
-    )
-    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in facts if own and other and own != other]
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "unset" if value is None else str(value)
-
-
 def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Comparison:
     first, theirs = pool[0], other[0]
     assert first.identity.configuration is not None
@@ -316,7 +253,7 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     if not same:
         notes.append("the windows of the two differ")
     configurations = first.identity.configuration, theirs.identity.configuration
-    changed = (*differences(*configurations), *_differing_facts(first.log, theirs.log))
+    changed = (*differences(*configurations), *differing_facts(first.log, theirs.log))
     return _row(
         pool,
         reference=reference,

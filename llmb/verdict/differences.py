@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between a run and the published one, where the run ran, and what its log omits, in words. Pure."""
+"""What differs between two runs, or a run and the published one: settings, where they ran, what a log omits. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
 
+from llmb.results.configuration import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.stats.window import LAST, Window
+from llmb.verdict.reference import SAME
 from llmb.workload.flops import flops_convention
 from llmb.workload.published import Figure, raises_vboost
 from llmb.workload.rows import Row
@@ -14,6 +18,59 @@ from llmb.workload.rows import Row
 NCCL_FIX = "--env NCCL_DEBUG=INFO --env NCCL_DEBUG_SUBSYS=INIT,NET"
 _SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")  # not etp: a row without it has that of tp
 _MOST_HOSTS = 8
+_PARALLEL = ("tp", "pp", "cp", "ep", "etp", "mbs", "gpus_per_node")  # None where a log omits them
+_NOT_IN_LOGS = (*_PARALLEL, "vboost", "release", "rows_of")
+# What a run does besides measuring, in words.
+_DOES = {
+    "saves": "saves checkpoints",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "traces NCCL",
+    "profile": "is profiled",
+    "vboost": "raises vboost",
+}
+
+
+def differences(ours: Configuration, theirs: Configuration) -> list[str]:
+    """The settings, besides those of SAME, that differ: ``tp 4, not 2``. Unknown parallelism does not differ."""
+    names = (own.name for own in fields(Configuration) if own.name not in (*SAME, "env", "dotted"))
+    found = [(name, getattr(ours, name), getattr(theirs, name)) for name in names]
+    found += [(name, ours.dotted.get(name), theirs.dotted.get(name)) for name in sorted({*ours.dotted, *theirs.dotted})]
+    variables = sorted({*ours.env, *theirs.env})
+    found += [(name, ours.env.get(name), theirs.env.get(name)) for name in variables]
+    found = [(name, own, other) for name, own, other in found if own != other]
+    unknown = {name for name, own, other in found if name in _NOT_IN_LOGS and None in (own, other)}
+    if "tp" in unknown:
+        unknown.add("vp")  # None is no vp where the rest is known
+    return [_differs(*one) for one in found if one[0] not in unknown]
+
+
+def _differs(name: str, own: Any, other: Any) -> str:
+    if name in _DOES:
+        return f"{_DOES[name]}, the reference does not" if own else f"the reference {_DOES[name]}"
+    return f"{name} {_word(own)}, not {_word(other)}"
+
+
+def differing_facts(ours: LogFacts | None, theirs: LogFacts | None) -> list[str]:
+    """What differs in where both ran, as far as both logs say it."""
+    if ours is None or theirs is None:
+        return []
+    facts = (
+        ("NCCL", ours.nccl_version, theirs.nccl_version),
+        ("network", ", ".join(ours.networks), ", ".join(theirs.networks)),
+        ("driver", ", ".join(ours.drivers), ", ".join(theirs.drivers)),
+        ("GPU", ", ".join(ours.gpu_models), ", ".join(theirs.gpu_models)),
+        ("SM clock in MHz", ours.max_sm_clock_mhz, theirs.max_sm_clock_mhz),
+        ("power limit in W", ours.power_limit_w, theirs.power_limit_w),
+        ("vboost", ours.vboost, theirs.vboost),
+        ("framework", ours.framework, theirs.framework),
+    )
+    return [f"{what} {_word(own)}, not {_word(other)}" for what, own, other in facts if own and other and own != other]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "unset" if value is None else str(value)
 
 
 def window_in_words(window: Window | None) -> str:

@@ -25,7 +25,7 @@ from llmb.workload.rows import Row
 NOT_PUBLISHED = "the published run does not document this; to compare two of your own runs: llmb-run compare {} OTHER"
 RULES = (
     f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE}, otherwise PASS; "
-    f"INCONCLUSIVE if the interval of the repeats contains {FAIL_BELOW}"
+    f"INCONCLUSIVE if the 95 % interval of the ratio contains {FAIL_BELOW}"
 )
 WIDTH = 11
 _WORTH_SAYING = 0.01  # a fraction of the step time

@@ -45,10 +45,35 @@ def _mounts(text: str) -> tuple[str, ...]:
     return tuple(sw.parse_mount(item) for item in text.split(",") if item.strip())
 
 
-def _slurm(text: str) -> str:
+def read_slurm(text: str) -> dict[str, str | bool]:
+    """The options of sbatch in ``a=1;b``; True for one without a value."""
+    parts = (part.strip().lstrip("-").partition("=") for part in text.split(";"))
+    return {name.strip(): value.strip() if equals else True for name, equals, value in parts if name.strip()}
+
+
+def _slurm(text: str, *, of_list: bool) -> str:
     """The options of sbatch in ``a=1;b``, as llmb's command line has them."""
-    parts = (part.strip().lstrip("-") for part in text.split(";"))
-    return " ".join(f"--slurm-arg {shlex.quote(part)}" for part in parts if part)
+    texts = (name if value is True else f"{name}={value}" for name, value in read_slurm(text).items())
+    where = " on the command line" if of_list else ""
+    return " ".join(f"--slurm-arg {shlex.quote(text)}" for text in texts) + where
+
+
+_RECIPES = {"cs": "fp8_cs", "mx": "fp8_mx", "mxfp8": "fp8_mx", "ds": "delayed"}
+DELAYED = "delayed"
+
+
+def _recipe(text: str) -> str:
+    """The dtype that an FP8_RECIPE means, or DELAYED. Raises ValueError."""
+    if (word := text.strip().lower()) not in _RECIPES:
+        raise ValueError("must be cs, mx or ds: no workload here has another scaling of fp8")
+    return _RECIPES[word]
+
+
+def _recipe_in_words(text: str, *, of_list: bool) -> str:
+    found = _RECIPES.get(text.strip().lower(), "fp8_...")
+    if found == DELAYED:
+        return "fp8: delayed" if of_list else "--set fp8=delayed"
+    return f"dtypes: [{found}]" if of_list else f"--dtype {found}"
 
 
 READERS: Mapping[str, Callable[[str], object]] = {
@@ -64,8 +89,10 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "image": sw.absolute_image,
     "folder": lambda text: str(files.expand(text.strip()).absolute()),
     "mounts": _mounts,
-    "slurm": _slurm,
+    "slurm": read_slurm,
+    "recipe": _recipe,
 }
+_WRITERS: Mapping[str, Callable[..., str]] = {"slurm": _slurm, "recipe": _recipe_in_words}  # of more than the value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +121,9 @@ class Variable:
 
     def instead(self, text: str, *, of_list: bool) -> str:
         """The key or option that replaces it; empty where there is none."""
-        shown = _slurm(text) if self.read == "slurm" else text
-        return ((self.key or self.option) if of_list else (self.option or self.key)).format(shown)
+        if self.read in _WRITERS:
+            return _WRITERS[self.read](text, of_list=of_list)
+        return ((self.key or self.option) if of_list else (self.option or self.key)).format(text)
 
 
 @lru_cache(maxsize=1)

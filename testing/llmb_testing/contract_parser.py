@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from llmb.errors import Fault, LlmbError, PluginError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, author_fault
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples, Step
 from llmb.plugins.trial import reader_for_log, result_of_trial
@@ -62,7 +62,7 @@ class ParserContract:
         try:
             reader_for_log(workload_of(self.plugin), self._size(), tmp_path / "missing.out", loaded(self.plugin))
         except PluginError as error:
-            fail([as_fault(error, "a log that does not exist yet")])
+            fail([author_fault(error, "a log that does not exist yet")])
 
     def test_a_log_that_still_grows(self, tmp_path: Path) -> None:
         """Cut anywhere, the sample has the same steps as far as it goes: half a number is no number."""
@@ -152,14 +152,14 @@ class ParserContract:
         try:
             return self._result(log, window)
         except LlmbError as error:
-            fail([as_fault(error, f"a log of {len(content)} bytes")])
+            fail([author_fault(error, f"a log of {len(content)} bytes")])
 
     def _samples(self, content: bytes, folder: Path) -> Samples:
         log = self._write(content, folder)
         try:
             return read_log(log, self._reader(log).spec)
         except LlmbError as error:
-            fail([as_fault(error, f"a log of {len(content)} bytes")])
+            fail([author_fault(error, f"a log of {len(content)} bytes")])
 
     def _steps(self, content: bytes, folder: Path) -> tuple[Step, ...]:
         return self._samples(content, folder).steps
@@ -194,11 +194,23 @@ def _keys_of(reader: LogReader, headline: str) -> list[bytes]:
     return [key.encode() for key in keys.split("|") if key]
 
 
+def _without_numbers(content: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """The content with nan for each value that the pattern finds."""
+
+    def nan(match: re.Match[bytes]) -> bytes:
+        start, end = (place - match.start() for place in match.span("value"))
+        return match[0][:start] + b"nan" + match[0][end:]
+
+    return pattern.sub(nan, content)
+
+
 def _with_nan(content: bytes, reader: LogReader, headline: str) -> bytes | None:
     """The log with nan for each number of the headline metric; None where its place in a line is not known."""
     spec = reader.spec
     if spec.samples is not None:
         return None
+    if headline in spec.patterns:
+        return _without_numbers(content, re.compile(spec.patterns[headline].encode()))
     for key in _keys_of(reader, headline):
         pattern = rb"(" + re.escape(key) + rb"\s*[:=]\s*)" + _NUMBER
         damaged, count = re.subn(pattern, rb"\g<1>nan", content)

@@ -13,7 +13,7 @@ import pytest
 
 from llmb import api
 from llmb.clusters.checks import preview_stamp
-from llmb.errors import Fault, LlmbError, PluginError, as_fault
+from llmb.errors import Fault, LlmbError, PluginError, author_fault
 from llmb.planning.plan import make_plan
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.trial import sample_faults
@@ -80,7 +80,7 @@ class WorkloadContract:
         try:
             read_published(workload)
         except LlmbError as error:
-            faults += getattr(error, "faults", None) or [as_fault(error)]
+            faults += getattr(error, "faults", None) or [author_fault(error)]
         fail_if(faults)
 
     def test_its_names_are_safe(self) -> None:
@@ -134,7 +134,7 @@ class WorkloadContract:
             try:
                 launch = loaded(self.plugin).launch(workload, job, site_of(place.config, job))
             except PluginError as error:
-                fail([as_fault(error)])
+                fail([author_fault(error)])
             except LlmbError as error:  # for users: this job does not run there
                 refused.setdefault(job.scale, []).append(f"{place.name}: {error.message}")
                 continue

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes folders as exemplar-performance leaves them: its configuration of each release, images, runs and history.
 
-The keys are those that its published installer and launcher write: ``create_cluster_config``
-of releases 25.05, 25.07, 25.12 and 26.06, ``create_llmb_config`` of 25.07 and 26.06, the table of its job history.
+The keys are those that its published installer and launcher write: ``create_cluster_config`` of each tagged release
+from 25.05 to 26.08.00, ``create_llmb_config`` of 25.05.05 to 26.08.00, the table of its job history.
 """
 
 import sqlite3
@@ -15,6 +15,8 @@ import yaml
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz"
 KEYS = "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_deepseek-v3"
+# Before 25.07: other names, "pretraining" until 25.05.03, and an environment for each workload.
+EARLY = "llama3.1", "nemotron", "deepseek_v3"
 NEMO = "pretrain_nemotron4_15b_fp8_gpus64_tp1_pp1_cp1_vpNone_mbs2_gbs256"
 
 
@@ -22,15 +24,19 @@ def write_config(folder: Path, release: str, **more: Any) -> Path:
     """The cluster_config.yaml of one release in ``folder``; ``more``: top-level keys that replace its own."""
     folder.mkdir(parents=True, exist_ok=True)
     of_repo = {"llmb_repo": str(folder.parent / "repo"), "llmb_install": str(folder), "gpu_type": "h100"}
-    entry = {"venv_path": str(folder / "venvs" / "venv_1"), "venv_type": "venv"}
-    installed = {"installed": list(KEYS), "config": dict.fromkeys(KEYS, entry)}
+    keys = list(KEYS)
+    if release < "25.07":
+        keys = [f"{'pretrain' if release >= '25.05.04' else 'pretraining'}_{name}" for name in EARLY]
+    venvs = {key: f"{key}_venv" if release < "25.05.04" else "venv_1" for key in keys}
+    config = {key: {"venv_path": str(folder / "venvs" / name), "venv_type": "venv"} for key, name in venvs.items()}
+    installed = {"installed": keys, "config": config}
     environment = {"HF_TOKEN": TOKEN, "NCCL_DEBUG": "WARN"}
     install = {"venv_type": "venv", "method": "slurm", "node_architecture": "x86_64"}
     old = {"account": "team", "gpu_partition": "batch", "gpu_gres": 8, "cpu_partition": "cpu", "cpu_gres": None}
-    if release < "25.10":
-        data: dict[str, Any] = {"launcher": of_repo, "environment": environment, "slurm": old, "workloads": installed}
-        if release >= "25.07":
-            data["launcher"] = {**of_repo, "cluster_name": "alpha"}
+    if release < "25.08.01":
+        name = {"cluster_name": "alpha"} if release >= "25.05.04" else {}
+        data: dict[str, Any] = {"launcher": {**of_repo, **name}, "environment": environment, "slurm": old}
+        data["workloads"] = installed
     elif release < "26.02":
         launcher = {**of_repo, "node_architecture": "x86_64", "cluster_name": "alpha"}
         data = {"launcher": launcher, "install": install, "environment": environment, "slurm": old}

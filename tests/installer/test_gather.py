@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from llmb.clusters.slurm.partitions import read
-from llmb.errors import InputFaults, UsageError
+from llmb.config.reading import NEWER
+from llmb.errors import InputFaults, UsageError, as_fault
 from llmb.workload.spec import Workload
 from llmb_installer import gather
 from llmb_installer.answers import read_answers
@@ -174,3 +175,33 @@ def test_given_answers_are_compared_with_the_cluster_before_the_first_question(
         gather.gather(None, None, given, terminal=True, dry_run=True)
     assert [(fault.place, fault.value) for fault in caught.value.faults] == [("--set slurm.gpu.partition", "btch")]
     assert "note: slurm.account: 'teem'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("schema_version: 3\ncluster_type: local\ngpu_type: cpu\nnew: 1\n", NEWER),
+        ("cluster_type: local\ngpu_typ: cpu\n", "key-unknown"),
+        ("- a\n", "value-type"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_named_before_missing_answers(
+    text: str, code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cluster_config.yaml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        gather.gather(None, tmp_path, [], terminal=False, dry_run=True)
+    faults = caught.value.faults if isinstance(caught.value, InputFaults) else [as_fault(caught.value)]
+    assert code in [fault.code for fault in faults]
+    assert all(str(tmp_path) in str(fault) for fault in faults)
+
+
+def test_a_configuration_of_a_later_release_is_not_repaired(run_install: Install, tmp_path: Path) -> None:
+    path = tmp_path / "cluster_config.yaml"
+    path.write_text("schema_version: 3\ncluster_type: local\ngpu_type: cpu\nnew: 1\n")
+    for words in (["verify"], ["verify", "--repair", "--yes"], ["status"], ["add", "nemotron4", "--yes"]):
+        done = run_install(*words, "--install", tmp_path)
+        assert done.returncode in (1, 2)
+        assert "schema_version" in done.stderr
+        assert "--repair" not in done.stderr
+    assert "new: 1" in path.read_text()

@@ -94,8 +94,11 @@ def test_a_killed_supervisor_is_replaced_and_knows_the_running_job(machine: Any)
     assert [row["state"] for row in rows] == ["COMPLETED", "COMPLETED"], rows
 
 
-def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
-    """In a real terminal: the live display shows steps, Ctrl-C stops only the command, and the run continues."""
+def test_ctrl_c_stops_waiting_and_cancel_ends_running_and_pending_jobs(machine: Any) -> None:
+    """In a real terminal: the live display shows steps, Ctrl-C stops only the command, and the run continues.
+
+    Then that run and a pending one are cancelled: both are CANCELLED, and Cancelled in results with the reason.
+    """
     program = str(Path(sys.executable).with_name("llmb-run"))
     words = [*map(str, SHORT), "1", "--set", "max_steps=5000", "--install", str(machine.install), "--wait"]
     environment = {**os.environ, "LLMB_STATE_DIR": str(machine.state), "TERM": "xterm"}
@@ -107,15 +110,7 @@ def test_ctrl_c_stops_waiting_and_not_the_jobs(machine: Any) -> None:
     terminal.close()
     assert terminal.exitstatus == 130
     assert machine.job(0)["state"] == "RUNNING"
-    assert machine.llmb("jobs", "cancel", "--all").returncode == 0
-    assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 if it had already ended
-
-
-def test_cancel_ends_running_and_pending_jobs(machine: Any) -> None:
-    """Both are CANCELLED, and Cancelled in results with the reason."""
-    for _ in range(2):
-        assert machine.llmb(*SHORT, 1, "--set", "max_steps=5000").returncode == 0
-    machine.wait_for(lambda: machine.job(0)["state"] == "RUNNING")
+    assert machine.llmb(*SHORT, 1, "--set", "max_steps=5000").returncode == 0
     assert machine.llmb("jobs", "cancel", "--all").returncode == 0
     assert machine.llmb("jobs", "wait").returncode in (0, 3)  # 0 if both had already ended
     rows = machine.jobs()

@@ -5,7 +5,7 @@ import pytest
 
 from llmb.config import ClusterConfig
 from llmb.planning.plan import make_plan
-from llmb.results.result import configuration_of
+from llmb.results.configuration import configuration_of
 from llmb.runs.job import JobRequest
 from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.stats.window import Window

@@ -2,6 +2,7 @@
 """Tests that the examples of docs/logs.md read the lines below them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ EXPECTED = [
     (0, 49, 2.6931, {}),
     (0, None, None, {"busbw": 480.2, "latency": 35.1}),
     (0, 99, None, {"requests": 48.1, "p99": 0.211}),
+    (12, None, 0.53, {"busbw": 480.2}),
 ]
 
 
@@ -24,7 +26,8 @@ EXPECTED = [
 def test_an_example(number: int, tmp_path: Path) -> None:
     code, text = _EXAMPLES[number]
     spec: ParseSpec = eval(code, {"ParseSpec": ParseSpec})
-    check_declared(spec.keys, ["busbw", "latency", "requests", "p99"])
+    check_declared(spec.keys, ["busbw", "latency", "requests", "p99"], spec.patterns)
+    spec = replace(spec, metrics=("busbw", "latency"), metric_units={"busbw": "GB/s", "latency": "us"})
     log = tmp_path / "x.txt"
     log.write_text(text)
     found = read_log(log, spec)
@@ -36,7 +39,7 @@ def test_an_example(number: int, tmp_path: Path) -> None:
         assert step.step_time == pytest.approx(seconds)
 
 
-def test_there_are_three_examples() -> None:
+def test_there_are_four_examples() -> None:
     assert len(_EXAMPLES) == len(EXPECTED)
 
 

@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -40,13 +41,13 @@ def wheel(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def install(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
-    """Runs llmb-install for a workload with one environment; keywords are more answers."""
+def command(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
+    """The arguments and variables of llmb-install for a workload with one environment; keywords are more answers."""
     write_plugin(tmp_path / "plugins", "pretrain_a", Needs(needs=(Venv(name="small", requirements=("small==1",)),)))
     program = str(Path(sys.executable).with_name("llmb-install"))
     environ = {**os.environ, **kit.environ, "PYTHONPATH": str(tmp_path / "plugins")}
 
-    def run(**answers: Any) -> subprocess.CompletedProcess[str]:
+    def make(**answers: Any) -> dict[str, Any]:
         slurm = {"container": "none", "partition": "gpu", "gpu": {"gres": 8}}
         data = {
             "cluster_type": "slurm",
@@ -62,17 +63,15 @@ def install(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
         }
         path = tmp_path / "answers.yaml"
         path.write_text(yaml.safe_dump(data))
-        return subprocess.run(
-            [program, "--config", path, "--yes"],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        return {"args": [program, "--config", path, "--yes"], "env": environ, "stdin": subprocess.DEVNULL, "text": True}
 
-    return run
+    return make
+
+
+@pytest.fixture
+def install(command: Any) -> Any:
+    """Runs llmb-install; keywords are more answers."""
+    return lambda **answers: subprocess.run(**command(**answers), capture_output=True, timeout=240, check=False)
 
 
 def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_a_node_by_sbatch(kit: SlurmKit, tmp_path: Path) -> None:
     argv = ["bash", "-c", "echo here; echo $SLURM_JOB_PARTITION; exit 3"]
     assert runner.run(argv, tmp_path / "log", env=environ, cwd=None, stop=stop) == 3
     assert (tmp_path / "log").read_text() == "here\ngpu\n"
-    answer = runner.read(["echo", "two words"], env=environ)
+    answer = runner.read(["echo", "two words"], env=environ, stop=stop)
     assert (answer.code, answer.out) == (0, "two words\n")
 
 
@@ -123,6 +122,35 @@ def test_an_interrupted_job_is_cancelled(kit: SlurmKit, tmp_path: Path) -> None:
     thread.join()
     assert len(ended) == 1
     wait_for(kit.is_empty, kit)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_ctrl_c_leaves_no_batch_job(signals: int, command: Any, kit: SlurmKit, tmp_path: Path) -> None:
+    """A build that ignores the first: the second ends the command at once, and cancels the job all the same."""
+    python, started = tmp_path / "slow-python", tmp_path / "started"
+    slow = f"touch {started}; sleep 600"
+    build = f"trap '' INT TERM; touch {started}; sleep 600 & wait; wait" if signals == 2 else slow
+    on_node = f'if [ -n "$SLURM_JOB_ID" ]; then {build}; fi'
+    python.write_text(f'#!/bin/bash\n{on_node}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    asked = command(method="sbatch", python=str(python))
+    with subprocess.Popen(**asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            wait_for(started.exists, kit)
+            process.send_signal(signal.SIGINT)
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "Press Ctrl-C again" in line and signals == 2:
+                    process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=120) == 130
+        finally:
+            process.kill()
+    wait_for(kit.is_empty, kit)
+    states = kit.run("sacct", "--noheader", "--allocations", "--format=JobName%30,State%20")
+    assert not [line for line in states.splitlines() if "llmb-install" in line and "RUNNING" in line]
+    assert "To continue: " in lines[-1]
 
 
 def wait_for(condition: Callable[[], bool], kit: SlurmKit) -> None:

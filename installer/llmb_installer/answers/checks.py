@@ -2,15 +2,17 @@
 """Checks values of answers that have the right type: workloads, GPU types, folders, images, the cluster type's keys."""
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types
 from llmb.errors import Fault, UsageError, as_fault
 from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, squash_workload, suggest
 from llmb.workload import gpus, spec
+from llmb_installer.answers.layers import value_at
 from llmb_installer.answers.schema import AUTO, Answers, level_fault
 
 _LONGEST_NAME = 255  # bytes, on every file system that an installation may use
@@ -33,16 +35,25 @@ def gpu_types_of(known: Mapping[str, spec.Workload]) -> gpus.GpuTypes:
 
 
 def faults_in(
-    answers: Answers, known: Mapping[str, spec.Workload], *, has_type: bool, recorded: bool
+    answers: Answers,
+    known: Mapping[str, spec.Workload],
+    broken: Collection[str],
+    *,
+    has_type: bool,
+    recorded: bool,
 ) -> Iterator[Located]:
     """The faults of ``answers``, ``known`` being the workloads; without ``has_type`` none that depend on its type.
 
-    ``recorded`` answers may name workloads that no plugin offers any more.
+    ``broken``: the keys whose values could not be read, so that nothing follows from their defaults. ``recorded``
+    answers may name workloads that no plugin offers any more.
     """
-    yield from _wrong_gpus(answers, gpu_types_of(known))
+    for path, fault in _wrong_gpus(answers, gpu_types_of(known)):
+        if not (fault.code == "gpu-type-unknown" and "gpu_types" in broken):
+            yield path, fault
     yield from _wrong_folders(answers)
-    yield from _wrong_images(answers)
-    if has_type:
+    if "images" not in broken:
+        yield from _wrong_images(answers)
+    if has_type and answers.of_type.key not in broken:
         yield from _wrong_for_type(answers)
     for index, name in enumerate(answers.workloads or ()):
         path = ("workloads", index)
@@ -128,12 +139,16 @@ def _wrong_images(answers: Answers) -> Iterator[Located]:
         yield _at("images.level", f"images.level: {reason}", hint, "level-invalid", images.level)
 
 
+def misplaced_sections(document: yamlfile.Document, kind: ClusterType) -> Iterator[Located]:
+    """A fault for each section of another of llmb's cluster types than ``kind``."""
+    for other in own_types().values():
+        if other.key is not None and other.key != kind.key and value_at(document.data, other.key) is not None:
+            message = f"{other.key} is for cluster_type {other.name}, but cluster_type is {kind.name}"
+            yield _at(other.key, message, f"omit {other.key}", "section-misplaced")
+
+
 def _wrong_for_type(answers: Answers) -> Iterator[Located]:
     traits, machine = answers.traits, platform.machine()
-    for other in own_types().values():
-        if other.key is not None and other.key != answers.of_type.key and getattr(answers, other.key) is not None:
-            message = f"{other.key} is for cluster_type {other.name}, but cluster_type is {answers.cluster_type}"
-            yield _at(other.key, message, f"omit {other.key}", "section-misplaced")
     if answers.method != "here" and not traits.sbatch_options:
         message = f"method {answers.method} is for cluster_type slurm"
         yield _at("method", message, "omit it, or write 'here'", "method-misplaced", answers.method)

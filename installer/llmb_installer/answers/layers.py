@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the layers of answers (defaults < file < command line < terminal), and keeps the source of each value."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,9 +86,17 @@ def joined(below: Any, above: Any) -> Any:
     return above
 
 
+_PART = re.compile(r"""(?:^|\.)(?:"([^"]*)"|(file:[^"]+?\.py)|([^.]*))(?=\.|$)""")
+
+
+def parts_of(key: str) -> tuple[str, ...]:
+    """The parts of a dotted key; one with points is in quotes, or a plugin of a file: ``plugins.file:x.py.nodes``."""
+    return tuple("".join(found) for found in _PART.findall(key))
+
+
 def nested(key: str, value: Any) -> dict[str, Any]:
     """The layer in which the dotted ``key`` (``slurm.account``) has ``value``."""
-    for part in reversed(key.split(".")):
+    for part in reversed(parts_of(key)):
         value = {part: value}
     found: dict[str, Any] = value
     return found

@@ -2,7 +2,7 @@
 """Reads the layers of answers into Answers, reporting every fault at once."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from llmb.errors import Fault, InputFaults
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest
 from llmb.workload import gpus, spec
-from llmb_installer.answers.checks import faults_in, gpu_types_of, is_unknown, key_of
+from llmb_installer.answers.checks import faults_in, gpu_types_of, is_unknown, key_of, misplaced_sections
 from llmb_installer.answers.layers import joined, missing, nested, value_at, with_layer
 from llmb_installer.answers.schema import Answers
 from llmb_installer.cluster_types import all_types, type_in
 from llmb_installer.registry.manifests import machine_name
 
-_HOW = "in a terminal, and without --yes, llmb-install asks for missing keys; `llmb-run docs install` lists the keys"
+_HOW = (
+    "--config FILE or --set KEY=VALUE gives them; in a terminal, and without --yes, llmb-install asks for them; "
+    "`llmb-run docs install` lists the keys"
+)
 # Valid values, so that the other keys are checked even where a required key is missing.
 _SAMPLES = {
     "cluster_type": "local",
@@ -101,12 +104,20 @@ def _examine(
     section = read_section(document, kind, asks=True)
     rest_of, early = (section.rest, []) if kind is not None else _without_sections(document)
     answers, faults = typed.read_in_part(Answers, _filled(rest_of, absent), kind=kind, own_section=section.value)
-    faults = [*faults, *section.faults, *early]
+    misplaced = dict(misplaced_sections(document, kind)) if kind is not None else {}
+    faults = [fault for fault in [*faults, *section.faults, *early] if (_first(fault),) not in misplaced]
     rest = answers if answers is not None else _with_samples(rest_of)
     has_type = answers is not None and "cluster_type" not in absent
     wrong = [
         replace(fault, place=document.place(path), key=".".join(map(str, path)))
-        for path, fault in (faults_in(rest, known, has_type=has_type, recorded=recorded) if rest is not None else ())
+        for path, fault in [
+            *misplaced.items(),
+            *(
+                faults_in(rest, known, _broken(faults), has_type=has_type, recorded=recorded)
+                if rest is not None
+                else ()
+            ),
+        ]
     ]
     absent = [key for key in absent if not _is_misspelt(key, document.data)]
     return answers, absent, [*document.faults, *faults, *wrong]
@@ -163,3 +174,14 @@ def _with_machine_name(document: yamlfile.Document) -> yamlfile.Document:
     if not isinstance(given, str) or given.lower() not in ("amd64", "arm64"):
         return document
     return replace(document, data={**data, key: machine_name(given)})
+
+
+def _first(fault: Fault) -> str:
+    """The first part of the key that has a fault."""
+    return fault.key.partition(".")[0]
+
+
+def _broken(faults: Iterable[Fault]) -> set[str]:
+    """The first parts of the keys that have faults or are misspelt: what was read has their defaults."""
+    names, broken = [field.name for field in dataclasses.fields(Answers)], {_first(fault) for fault in faults}
+    return broken | {near for name in broken if name not in names and (near := nearest(name, names)) is not None}

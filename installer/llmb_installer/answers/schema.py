@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self
 
 from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types, undetermined
+from llmb.config.reading import no_type
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
 from llmb.config.traits import ClusterTraits
-from llmb.errors import KeyFaultError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text import typed
-from llmb.text.names import nearest, suggest
+from llmb.text.names import suggest
 from llmb.workload.bridge import check_release
 from llmb.workload.variables import Environment, check_passed
 from llmb_installer.cluster_types import all_types, type_named
@@ -121,10 +121,7 @@ class ImageAnswers(RegistrySettings):
 def check_cluster_type(name: str) -> None:
     """Raise KeyFaultError for a cluster type that neither llmb nor a plugin offers."""
     if type_named(name) is None:
-        known = [*dict.fromkeys([*sorted(own_types()), *all_types()])]
-        close = nearest(name, known)
-        hint = f"did you mean '{close}'?" if close else "install the plugin that offers it"
-        raise KeyFaultError(f"'{name}' is not one of {', '.join(known)}", hint=hint, value=name)
+        raise no_type(name, all_types())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

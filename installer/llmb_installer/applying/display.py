@@ -64,6 +64,8 @@ class Display:
             self.running.remove(step.key)
             if self.bars is not None and task is not None:
                 self.bars.remove_task(task)
+            if ended == "failed" and self.stop.is_set():  # its program was ended
+                ended = "stopped"
             self.say(f"{title}: {ended} after {time.monotonic() - start:.0f} s")
 
     def say(self, line: str) -> None:

@@ -39,8 +39,8 @@ def run(
 
 def _with_command(error: InputFaults, folder: Path, keys: list[str], given: tuple[str, ...]) -> InputFaults:
     """``error`` with the commands that set what cannot be detected here, which depend on where the answers are."""
-    examples = {ARCHITECTURE_UNDETECTED: ("node_architecture", ARCHITECTURES[0]), GPU_UNDETECTED: ("gpu_type", "h100")}
-    undetected = [examples[fault.code] for fault in error.faults if fault.code in examples]
+    examples = {ARCHITECTURE_UNDETECTED: ARCHITECTURES[0], GPU_UNDETECTED: "h100"}
+    undetected = [(fault.key, fault.value or examples[fault.code]) for fault in error.faults if fault.code in examples]
     if not undetected:
         return error
     option = record.option_of(folder)

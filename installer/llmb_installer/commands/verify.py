@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from llmb.config import CONFIG_FILE
+from llmb.config.reading import NEWER
 from llmb.errors import UsageError
 from llmb.system import console, locks
 from llmb.text.tables import to_json
@@ -48,7 +49,8 @@ def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> 
         again = (
             f"to repair, run: llmb-install verify {'--deep ' if deep else ''}--repair{record.option_of(folder)} --yes"
         )
-        raise apply.StepsFailed(faults, hint=again if any(fault.place != "answers" for fault in faults) else None)
+        can_repair = any(fault.place != "answers" for fault in faults) and all(one.code != NEWER for one in faults)
+        raise apply.StepsFailed(faults, hint=again if can_repair else None)
     for fault in faults:
         console.echo(f"found: {fault}", err=True)
     if not yes:

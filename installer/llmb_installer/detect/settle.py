@@ -3,7 +3,7 @@
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -13,7 +13,7 @@ from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, AUTO, Answers
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, likeliest
-from llmb_installer.detect.slurm_checks import doctor_command, partition_faults
+from llmb_installer.detect.slurm_checks import doctor_command, in_words, partition_faults
 
 GPU_UNDETECTED, ARCHITECTURE_UNDETECTED = "gpu-type-undetected", "node-architecture-undetected"
 _ARM = ("gb200", "gb300")  # GPU types whose nodes have NVIDIA's Arm processor
@@ -74,8 +74,7 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
                 )
             )
         else:
-            reason = f"Slurm has {', '.join(types)}" if types else found.fault or "Slurm has no GPU type there"
-            faults.append(_undetected(answers, GPU_UNDETECTED, "gpu_type", reason, "gpu_type: h100", found))
+            faults.append(_undetected_gpu(answers, types, partition, found))
     if answers.node_architecture == AUTO:
         machine = found.architecture_of(partition)
         if machine is not None:
@@ -92,6 +91,22 @@ def _settle_slurm(answers: Answers) -> tuple[Answers, list[str]]:
         own = f"gpu_types: {{{answers.gpu_type}: {{like: {known.like}}}}}"
         notes = [*notes, f"gpu_type {answers.gpu_type}: for workloads without rows of their own, set '{own}'"]
     return answers, notes
+
+
+def _undetected_gpu(answers: Answers, types: Sequence[str], partition: str, found: scheduler.SlurmFound) -> Fault:
+    """The fault of a GPU type that Slurm does not report: its value is the type to propose, cpu without GPUs."""
+    proposed, where = "h100", in_words(partition)
+    if types:
+        reason, proposed = f"Slurm has {', '.join(types)} in {where}", types[0]
+    elif found.fault:
+        reason = found.fault
+    elif found.gpu_kinds(partition):
+        reason = f"Slurm does not name the type of the GPUs in {where}"
+    else:
+        reason, proposed = f"Slurm shows no GPUs, as GRES, in {where}", CPU
+    others = ", or the type of its GPUs, such as h100" if proposed == CPU else ""
+    fault = _undetected(answers, GPU_UNDETECTED, "gpu_type", reason, f"gpu_type: {proposed}{others}", found)
+    return replace(fault, value=proposed)
 
 
 def _undetected(answers: Answers, code: str, key: str, reason: str, answer: str, found: scheduler.SlurmFound) -> Fault:

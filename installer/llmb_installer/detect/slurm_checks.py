@@ -87,6 +87,11 @@ def _partitions(answers: Answers) -> Iterator[tuple[str, str]]:
     return ((key, str(names)) for key, names in named.items() if names is not None)
 
 
+def in_words(partition: str) -> str:
+    """One or more partitions, Slurm's default for an empty text."""
+    return f"partition {partition}" if partition else "the default partition"
+
+
 def notes_on(answers: Answers, found: scheduler.SlurmFound) -> Iterator[str]:
     """What llmb-run would refuse here, and what may work elsewhere, later, or for another user."""
     slurm = answers.slurm or SlurmConfig()
@@ -97,7 +102,13 @@ def notes_on(answers: Answers, found: scheduler.SlurmFound) -> Iterator[str]:
         )
     if slurm.mpi is not None and found.mpi and slurm.mpi not in (*found.mpi, NO_MPI):
         yield f"slurm.mpi: srun has no MPI type '{slurm.mpi}' here; it has {', '.join(found.mpi)}"
-    kinds = found.gpu_kinds(str(slurm.option("partition") or ""))
+    partition = str(slurm.option("partition") or "")
+    kinds = found.gpu_kinds(partition)
+    if found.partitions and not kinds and cluster_of(answers, answers.gpu_type).rows_for(answers.gpu_type) != CPU:
+        yield (
+            f"Slurm shows no GPUs, as GRES, in {in_words(partition)}: llmb cannot check that its nodes have "
+            f"{answers.gpu_type}. 'gpu_type: cpu' runs the sizes for CPUs"
+        )
     own, config = answers.gpu_types.get(answers.gpu_type), cluster_of(answers, answers.gpu_type)
     if own is None or own.gpus_per_node is None:
         kinds = [kind for kind in kinds if kind.gpu_type in (answers.gpu_type, None)]

@@ -98,7 +98,9 @@ def _gpus(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Finding:
         check=check,
         state="missing" if is_wanted else "warning",
         needed_by=(SLURM,) if is_wanted else (),
-        fix="set slurm.gpu.gres to null in cluster_config.yaml" if is_wanted else None,
+        fix="set slurm.gpu.gres to null in cluster_config.yaml"
+        if is_wanted
+        else "gpu_type: cpu, if nodes have no GPUs",
         found="Slurm has no GPUs as GRES: jobs use whole nodes",
     )
 

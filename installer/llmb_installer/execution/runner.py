@@ -3,6 +3,7 @@
 
 import contextlib
 import re
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,9 +53,29 @@ class Runner:
         """The command that runs ``argv`` there, for as long as it runs."""
         yield argv
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        """Run a program that ends at once, and collect its output. Raises LlmbError when it cannot be started."""
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
+        """Run a program that ends at once, and collect its output; it may have to wait for a node.
+
+        Raises StoppedError, LlmbError when it cannot be started.
+        """
         return shell.run(argv, env=env, timeout=120)
+
+
+_Logs = tuple[Path, Path, Path]  # a program's output, its errors, and what srun or sbatch reports itself
+
+
+def _collected(run: Callable[[_Logs], int], program: str, folder: Path) -> shell.Completed:
+    """What ``run`` leaves in files below ``folder``; ``program`` is srun or sbatch. Raises NoNodeError."""
+    name = uuid.uuid4().hex[:8]
+    logs = (folder / f".{name}.out", folder / f".{name}.err", folder / f".{name}.log")
+    try:
+        code = run(logs)
+        out, err, own = (path.read_text("utf-8", "replace") if path.exists() else "" for path in logs)
+        _answered(shell.Completed(argv=(program,), code=code, out="", err=own))
+        return shell.Completed(argv=(program,), code=code, out=out, err=err + own)
+    finally:
+        for path in logs:
+            path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +89,22 @@ class Srun(Runner):
         """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
-    def _argv(self, argv: Sequence[str]) -> list[str]:
+    def _argv(self, argv: Sequence[str], *more: str) -> list[str]:
         job = ("--job-name=llmb-install", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--quiet")
-        return ["srun", *job, *self.options, *argv]
+        return ["srun", *job, *more, *self.options, *argv]
 
     @contextlib.contextmanager
     def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
         yield self._argv(argv)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
-        return _answered(shell.run(self._argv(argv), env=env))
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
+        def run(logs: _Logs) -> int:
+            out, err, own = logs
+            command = self._argv(argv, f"--output={out}", f"--error={err}")
+            return shell.run_logged(command, own, env=env, stop=stop)
+
+        with tempfile.TemporaryDirectory() as folder:
+            return _collected(run, "srun", Path(folder))
 
 
 _jobs: dict[str, Mapping[str, str]] = {}  # names of batch jobs that run now, with their environments
@@ -104,31 +131,33 @@ class Sbatch(Runner):
 
     @contextlib.contextmanager
     def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        """A batch job, which is cancelled when the program is to stop."""
+        with self._job(argv, log, log, env) as started:
+            yield started
+
+    @contextlib.contextmanager
+    def _job(self, argv: Sequence[str], out: Path, err: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+        """A batch job, which is cancelled when the program is to stop, and by ``cancel_jobs``."""
         name = f"llmb-install-{uuid.uuid4().hex[:8]}"
         _jobs[name] = env
         try:
-            yield self._argv(argv, log, log, name)
+            yield self._argv(argv, out, err, name)
         except shell.StoppedError:
             shell.run(["scancel", f"--name={name}"], env=env)
             raise
         finally:
             _jobs.pop(name, None)
 
-    def read(self, argv: Sequence[str], *, env: Mapping[str, str]) -> shell.Completed:
+    def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         files.make_folder(self.folder)
-        name = uuid.uuid4().hex[:8]
-        out, err = self.folder / f".{name}.out", self.folder / f".{name}.err"
-        try:
-            done = shell.run(self._argv(argv, out, err), env=env)
-            printed = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
-            _answered(done)
-            return shell.Completed(argv=tuple(argv), code=done.code, out=printed[0], err=printed[1] + done.err)
-        finally:
-            for path in (out, err):
-                path.unlink(missing_ok=True)
 
-    def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str = "llmb-install") -> list[str]:
+        def run(logs: _Logs) -> int:
+            out, err, own = logs
+            with self._job(argv, out, err, env) as started:
+                return shell.run_logged(started, own, env=env, stop=stop)
+
+        return _collected(run, "sbatch", self.folder)
+
+    def _argv(self, argv: Sequence[str], out: Path, err: Path, name: str) -> list[str]:
         script = self.folder / "run-argv.sh"
         if not script.exists():
             files.write_text(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.config import CONFIG_FILE
-from llmb.config.exemplar import imported_folder
+from llmb.config.exemplar import imported_folder, name_in_llmb
 from llmb.errors import LlmbError, UsageError
 from llmb.results.find import find_logs, last_attempts
 from llmb.runs import record as records, store
@@ -92,7 +92,7 @@ def plan_import(
     found = secrets_of(source)
     present = {name for name in found if environ.get(name)} | {*secrets.names()}
     secret_list = list(secret_items(found, present, take=with_secrets))
-    offered = [key for key in as_keys(source.workloads, workloads) if key in workloads]
+    offered = [key for key in as_keys(map(name_in_llmb, source.workloads), workloads) if key in workloads]
     return Import(
         source=source,
         target=target,
@@ -159,7 +159,7 @@ def _starts(source: Source) -> Iterator[Path]:
 
 def _others(source: Source, workloads: Mapping[str, Workload]) -> Iterator[Item]:
     """What llmb has no use for, or installs itself."""
-    keys = dict(zip(source.workloads, as_keys(source.workloads, workloads), strict=True))
+    keys = dict(zip(source.workloads, as_keys(map(name_in_llmb, source.workloads), workloads), strict=True))
     for name, key in keys.items():
         if key not in workloads:
             yield left("workload", name, "no plugin of llmb offers it", "workload-not-offered")

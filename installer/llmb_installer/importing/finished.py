@@ -155,6 +155,7 @@ def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig
         ),
         framework=found.framework or NEMO,
         release=release if found.framework == BRIDGE else None,
+        dotted={name: value for name, value in config.settings.items() if not holds_secret(name, value)},
     )
 
 

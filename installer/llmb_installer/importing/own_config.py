@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llmb.config.exemplar import name_in_llmb
 from llmb.errors import KeyFaultError, UsageError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import as_keys, suggest
@@ -37,7 +38,7 @@ def config_of(
     environment, items = _variables(source.environment, "")
     entries: dict[str, Any] = {}
     for name, own in source.environments.items():
-        key = as_keys([name], workloads)[0]
+        key = as_keys([name_in_llmb(name)], workloads)[0]
         if key not in workloads:
             continue  # the workload itself is left, with the reason
         taken, more = _variables(own, f"{key}: ")
@@ -83,6 +84,9 @@ def _settings(source: Source, gpu_type: str) -> Iterator[Item]:
         if options:
             detail = ", ".join(f"{name} {value}" for name, value in options.items() if value is not None)
             yield Item(kind="setting", name=f"slurm.{kind}", detail=detail)
+    if source.layout != "stage" and "gres" not in source.gpu:
+        detail = "it is null there; llmb-install add and the wizard ask Slurm for it, or set it: 8, or null for none"
+        yield left("setting", "slurm.gpu.gres", detail, "gres-missing")
     for key in source.unknown:
         yield left("setting", key, "no release of exemplar-performance writes this key", "key-unknown")
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a folder of exemplar-performance: its cluster_config.yaml in every version, or the older STAGE_PATH.
 
-Releases 25.05 to 25.12 write ``launcher:``, ``slurm.gpu_partition`` and ``slurm.gpu_gres``; those of 2026 write
-``schema_version: 2``, ``llmb_repo`` and ``slurm.gpu``. Releases before 25.05 have no configuration.
+Releases 25.05 to 25.12 write ``launcher:``, ``slurm.gpu_partition`` and ``slurm.gpu_gres``, since 25.08.01 also
+``install:``; those of 2026 write ``schema_version: 2``, ``llmb_repo`` and ``slurm.gpu``. Releases before 25.05 have no
+configuration.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +33,8 @@ class Source:
     """What a folder of exemplar-performance says of its cluster; None or empty where it says nothing.
 
     ``layout``: which keys its configuration has, ``stage`` for a STAGE_PATH without one; ``gpu``, ``cpu``: partition
-    and gres of GPU and CPU jobs; ``environment``: of all jobs; ``environments``, ``venvs``: by workload, in its words;
-    ``unknown``: keys by dotted path that no release writes.
+    and gres of GPU and CPU jobs, without a gres of GPU jobs that is null; ``environment``: of all jobs;
+    ``environments``, ``venvs``: by workload, in its words; ``unknown``: keys by dotted path that no release writes.
     """
 
     folder: Path
@@ -120,13 +121,19 @@ def _texts(data: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _options(slurm: Mapping[str, Any], kind: str) -> dict[str, str | int | None]:
-    """Partition and gres of one kind of jobs, in the keys of either version; a null gres is kept."""
+    """Partition and gres of one kind of jobs, in the keys of either version; of CPU jobs a null gres is kept.
+
+    Releases of 2026 lose the gres when they update an older configuration, so null may mean that there is one: without
+    the key, llmb asks Slurm.
+    """
     nested = _section(slurm, kind)
     gres_keys = (f"{kind}_gres", f"{kind}_partition_gres")
     gres = next((slurm[key] for key in gres_keys if key in slurm), nested.get("gres"))
     partition = _text(slurm.get(f"{kind}_partition", nested.get("partition")))
     found: dict[str, str | int | None] = {} if partition is None else {"partition": partition}
-    return {**found, "gres": gres if type(gres) in (int, str) and gres != "" else None} if found or gres else {}
+    if type(gres) not in (int, str) or gres == "":
+        return {**found, "gres": None} if found and kind == "cpu" else found
+    return {**found, "gres": gres}
 
 
 def _unknown(data: Mapping[str, Any]) -> Iterator[str]:

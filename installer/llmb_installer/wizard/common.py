@@ -34,7 +34,11 @@ def _slurm_found(view: View) -> str:
     slurm = view.detected.slurm
     if slurm is None:
         return "no sbatch here"
-    return f"{slurm.cluster}, {len(slurm.partitions)} partitions" if slurm.cluster else "it does not answer"
+    if not slurm.cluster:
+        return "it does not answer"
+    count = len(slurm.partitions)
+    gpus = "" if slurm.gpu_kinds() else ", no GPUs as GRES"
+    return f"{slurm.cluster}, {count} partition{'s' * (count != 1)}{gpus}"
 
 
 def _found(view: View, kind: ClusterType) -> str:
@@ -91,12 +95,20 @@ def free_text(found: FolderFound) -> str:
 
 
 def _partition(view: View) -> str:
-    return str(view.at("slurm.gpu.partition") or "")
+    return str(view.at("slurm.gpu.partition") or view.at("slurm.partition") or "")
+
+
+def _shows_no_gpus(view: View) -> bool:
+    """Whether Slurm answers, and its partition has no GPUs as GRES."""
+    return view.is_slurm and bool(view.slurm.partitions) and not view.slurm.gpu_kinds(_partition(view))
 
 
 def _gpu_types(view: View) -> list[Option]:
     known = [name for name in known_types() if name != CPU or not view.traits.pulls_images]
     found = view.slurm.gpu_types_of(_partition(view)) if view.is_slurm else []
+    if _shows_no_gpus(view):
+        title = "cpu: none, as Slurm shows no GPUs in this partition"
+        return [Option(CPU, title), *(Option(name, name) for name in known if name != CPU)]
     return [Option(name, name) for name in dict.fromkeys([*found, *known])]
 
 
@@ -104,7 +116,7 @@ def _default_gpu(view: View) -> str:
     if view.traits.nodes == "this-machine":
         return find_gpu("auto").gpu_type
     found = view.slurm.gpu_types_of(_partition(view))
-    return found[0] if found else "h100"
+    return found[0] if found else CPU if _shows_no_gpus(view) else "h100"
 
 
 def _gpu_is_clear(view: View) -> bool:

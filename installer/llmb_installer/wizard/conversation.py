@@ -26,6 +26,7 @@ _WELCOME = (
     "Press Enter to accept the default, Esc to go back, Ctrl-C to stop. Nothing is written until you confirm the plan."
 )
 _STOPPED = "Stopped: nothing was installed or changed."
+_EARLIER = "The defaults are your answers of last time, when you stopped or were interrupted."
 _KEPT = "When you run the same command again, your previous answers become the defaults."
 _GO, _YES, _CHANGE, _STOP, _SECRETS = "go", "yes", "change", "stop", "secrets"
 
@@ -86,6 +87,8 @@ class _Conversation:
     def begin(self, document: Document) -> Asked:
         """Ask what to do with an existing installation, else go straight to the questions."""
         self.memory.earlier = draft.load(self.environ)
+        if self.memory.earlier:
+            console.echo(fold(_EARLIER, width()))
         installed, known = self.detected.installed, self.plugins.workloads()
         if installed is None or given(document.data, "cluster_type"):
             return self.agree(document, can_leave=False)

@@ -22,6 +22,7 @@ from llmb_installer.wizard.widgets import (
     Typed,
     answer,
     control_of,
+    with_find_out,
 )
 
 _MANY = 15  # from this number of choices on, typing filters them
@@ -81,7 +82,8 @@ def one(
             use_search_filter=searched,
             use_jk_keys=not searched,
         )
-        value = answer(asked.application, KeyBindings(), back=back or has_esc)
+        keys = with_find_out(KeyBindings()) if find_out and not searched else KeyBindings()
+        value = answer(asked.application, keys, back=back or has_esc)
         if value is GO_BACK:
             return Back()
         if value is not SHOW_HOW:
@@ -109,7 +111,8 @@ def many(
             instruction=" ",
         )
         boxes = Boxes(control_of(asked.application), check)
-        value = answer(asked.application, boxes.keys(), boxes.below, back=back)
+        keys = with_find_out(boxes.keys()) if find_out else boxes.keys()
+        value = answer(asked.application, keys, boxes.below, back=back)
         selected = boxes.selected
         if value is GO_BACK:
             return Back(selected)

@@ -22,10 +22,18 @@ def _has_gpus(partition: Partition) -> bool:
     return any(nodes.gpus for nodes in partition.nodes)
 
 
+def _up(view: View) -> list[Partition]:
+    return [partition for partition in view.slurm.partitions.values() if partition.available == "up"]
+
+
 def _candidates(view: View) -> list[Partition]:
     """The partitions for GPU jobs: those with GPUs, or all where Slurm has no GPUs as GRES."""
-    found = [partition for partition in view.slurm.partitions.values() if partition.available == "up"]
-    return [partition for partition in found if _has_gpus(partition)] or found
+    return [partition for partition in _up(view) if _has_gpus(partition)] or _up(view)
+
+
+def _shows_gpus(view: View) -> bool:
+    """Whether a partition has GPUs as GRES."""
+    return any(map(_has_gpus, _up(view)))
 
 
 def _summary(view: View, partition: Partition) -> str:
@@ -33,6 +41,10 @@ def _summary(view: View, partition: Partition) -> str:
     nodes = sum(nodes.count for nodes in partition.nodes)
     gpus = ", ".join(f"{_nodes(kind.nodes)} with {kind.per_node} {kind.gres_type or 'GPUs'}" for kind in kinds)
     return (gpus or _nodes(nodes)) + (", Slurm's default" if partition.is_default else "")
+
+
+def _option(view: View, partition: Partition) -> Option:
+    return Option(partition.name, f"{partition.name}: {_summary(view, partition)}")
 
 
 def _nodes(count: int) -> str:
@@ -96,14 +108,15 @@ def _own(view: View, kind: scheduler.GpuKind) -> dict[str, Any]:
 
 
 def _cpu_options(view: View) -> list[Option]:
-    found = [one for one in view.slurm.partitions.values() if one.available == "up" and not _has_gpus(one)]
-    options = [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in found]
+    options = [_option(view, one) for one in _up(view) if not _has_gpus(one)]
     return [*options, Option("", "no partition for them")]
 
 
 def _default_cpu(view: View) -> str:
+    """The partition of all jobs if there is one, else Slurm's default, else the first without GPUs."""
     names = [option.value for option in _cpu_options(view)]
-    return str(view.slurm.default_partition if view.slurm.default_partition in names else names[0])
+    usual = (view.at("slurm.partition"), view.slurm.default_partition)
+    return str(next((name for name in usual if name in names), names[0]))
 
 
 def _may_have_pyxis(view: View) -> bool:
@@ -184,16 +197,23 @@ def _name(of: str, *, several: bool = False) -> Callable[[View, Any], str | None
 
 PARTITION = Question(
     **row("PARTITION"),
-    options=lambda view: [Option(one.name, f"{one.name}: {_summary(view, one)}") for one in _candidates(view)],
+    options=lambda view: [_option(view, one) for one in _candidates(view)],
     default=_default_partition,
     layer=_partition_layer,
-    applies=lambda view: _is_slurm(view) and bool(_candidates(view)),
+    applies=lambda view: _is_slurm(view) and _shows_gpus(view),
     clear=lambda view: len(_candidates(view)) == 1,
+)
+PARTITION_OF_ALL = Question(
+    **row("PARTITION_OF_ALL"),
+    options=lambda view: [_option(view, one) for one in _up(view)],
+    default=_default_partition,
+    applies=lambda view: _is_slurm(view) and bool(_up(view)) and not _shows_gpus(view),
+    clear=lambda view: len(_up(view)) == 1,
 )
 NAMED_PARTITION = Question(
     **row("NAMED_PARTITION"),
     check=_name("a partition", several=True),
-    applies=lambda view: _is_slurm(view) and not _candidates(view),
+    applies=lambda view: _is_slurm(view) and not _up(view),
 )
 OTHERS = Question(
     **row("OTHERS"),

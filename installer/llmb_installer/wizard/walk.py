@@ -13,6 +13,7 @@ QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
     common.FOLDER,
     slurm.PARTITION,
+    slurm.PARTITION_OF_ALL,
     slurm.NAMED_PARTITION,
     common.GPU_TYPE,
     common.LIKE,

@@ -16,7 +16,7 @@ from llmb.text.fold import fold
 from llmb_installer.wizard.screen import width
 
 BACK, FIND_OUT = "back", "?"  # what the user may also type, where an answer is typed
-BACK_TITLE, FIND_OUT_TITLE = "Back to the previous question (Esc)", "I don't know: show how to find out"
+BACK_TITLE, FIND_OUT_TITLE = "Back to the previous question (Esc)", "I don't know: show how to find out (?)"
 # Seconds that a lone Escape waits for the rest of a key's sequence (an arrow is Escape, [, A), and for a second key.
 _SEQUENCE, _SECOND_KEY = 0.2, 0.1
 
@@ -79,6 +79,16 @@ class Typed:
                 self.refused = text
 
         return keys
+
+
+def with_find_out(keys: KeyBindings) -> KeyBindings:
+    """``keys`` of a list, where ``?`` takes the choice that shows how to find out."""
+
+    @keys.add(FIND_OUT, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result=SHOW_HOW)
+
+    return keys
 
 
 class Boxes:

@@ -12,8 +12,10 @@ from llmb.cli.jobs.outcomes import outcome_data, outcomes
 from llmb.cli.results import states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
+from llmb.results.configuration import configuration_of
 from llmb.results.result import Result
 from llmb.results.table import figure
+from llmb.runs import store
 from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
@@ -31,10 +33,13 @@ _UNUSUAL = ("ep", "etp")  # shown where they are above 1
 
 def show(context: Context, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
-    run = context.runs((name,))[0]
-    states = states_of(context, [run])
+    (run,) = store.find_runs((name,), every := context.runs())
+    own = configuration_of(run.job)
+    # The run itself comes last, as the logs of the last ones are read.
+    alike = [*(one for one in every if one is not run and configuration_of(one.job) == own), run]
+    states = states_of(context, alike)  # a verdict is on all repeats
     state = states[run.id]
-    result = outcomes(context, [run], states)[0].get(run.id)
+    result = outcomes(context, alike, states)[0].get(run.id)
     if fmt == "text":
         console.echo(completed("\n".join(page(run, state, result))))
         return

@@ -52,7 +52,7 @@ def run(
     with refusing(dry_run=options.dry_run):
         items, faults = _plan(context, listed, options, overrides, narrow)
         if faults and not options.keep_going:
-            raise InputFaults(faults)
+            raise InputFaults(faults, hint=_others(len(items), dry_run=options.dry_run))
     for fault in faults:
         say(describe(InputFaults([fault])))
     if not items:
@@ -63,6 +63,14 @@ def run(
         items = list(resume.rest_of(context, items, dry_run=True).items)
     preview.show(context, cost.within(context, items, options.budget), options.fmt)
     return 1 if faults else 0
+
+
+def _others(count: int, *, dry_run: bool) -> str | None:
+    """How to go on with the ``count`` valid jobs of a list with faults; None without any."""
+    if not count:
+        return None
+    valid = "1 other job is valid" if count == 1 else f"{count} other jobs are valid"
+    return f"{valid}: --keep-going {'shows' if dry_run else 'submits'} {'it' if count == 1 else 'them'}"
 
 
 def _plan(

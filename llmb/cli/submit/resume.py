@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from llmb.cli.context import Context, say
 from llmb.cli.results import results_of
 from llmb.cli.submit.announce import resubmit
-from llmb.results.result import SUCCESS, UNKNOWN, configuration_of
+from llmb.results.configuration import configuration_of
+from llmb.results.result import SUCCESS, UNKNOWN
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

@@ -3,16 +3,18 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from llmb.cli.context import Context, say
 from llmb.cli.submit.options import SubmitOptions
-from llmb.errors import Fault, InputFaults, UsageError, as_fault
+from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 from llmb.workload.switches import PARAMS
 
 Options = TypeVar("Options", bound=SubmitOptions)
 
 GPUS, NODES, CLUSTER_TYPE = "JOB_TOTAL_GPUS", "NUM_NODES", "CLUSTER_TYPE"
+SLURM_PARAMS = "ADDITIONAL_SLURM_PARAMS"  # which every submitting command reads
+FP8_RECIPE = "fp8_recipe"  # what the variable of that name sets
 _OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "PROFILE_RANKS", "ENABLE_GPU_METRICS")
 _FLAGS = {"scales": "scale", "dtypes": "dtype"}  # fields whose option has another name
 
@@ -31,7 +33,7 @@ def read_variables(
     values, used, ignored, faults = dict[str, object](), dict[str, str](), list[str](), list[Fault]()
     for name, variable in known.items():
         text, field = environ.get(name, ""), "scales" if name == NODES else variable.sets
-        if not text.strip() or name == CLUSTER_TYPE:
+        if not text.strip() or name in (CLUSTER_TYPE, SLURM_PARAMS):
             continue
         if field in given:
             flag = f"--set {field}" if field in PARAMS and field not in _own_fields(options) else _flag_of(field)
@@ -56,6 +58,9 @@ def read_variables(
             del values[known[name].sets], used[name]
             if environ[name].strip().lower() != "false":
                 ignored.append(f"{name} (ENABLE_PROFILE is not true)")
+    if (recipe := values.pop(FP8_RECIPE, None)) is not None and not _set_recipe(str(recipe), options, values):
+        del used["FP8_RECIPE"]
+        ignored.append("FP8_RECIPE (no dtype is fp8)")
     ignored += unread(environ, known)
     if used:
         say(f"note: from the environment: {' '.join(f'{name}={text}' for name, text in used.items())}")
@@ -64,6 +69,43 @@ def read_variables(
     params = tuple(f"{name}={value}" for name, value in values.items() if name not in _own_fields(options))
     own = {name: value for name, value in values.items() if name in _own_fields(options)}
     return replace(options, **own, params=(*options.params, *params)), used  # type: ignore[arg-type]
+
+
+def read_slurm_params(context: Context, environ: Mapping[str, str]) -> None:
+    """Add the options of sbatch in ADDITIONAL_SLURM_PARAMS to those of the command line, which override them.
+
+    Prints which it uses and which not. Raises InputFaults for one that llmb sets.
+    """
+    from llmb.config.slurm import check_slurm_args, long_name
+    from llmb.workload.launch_variables import read_slurm
+
+    text = environ.get(SLURM_PARAMS, "").strip()
+    found = {long_name(key): value for key, value in read_slurm(text).items()}
+    try:
+        check_slurm_args(found)
+    except KeyFaultError as error:
+        raise InputFaults([error.as_fault(f"{SLURM_PARAMS}={text}")]) from error
+    own = {key: value for key, value in found.items() if key not in context.slurm_args}
+    if own:
+        say(f"note: from the environment: {SLURM_PARAMS}={text}")
+    if own != found:
+        both = ", ".join(key for key in found if key not in own)
+        say(f"note: not used: {both} of {SLURM_PARAMS} (the command line has it)")
+    context.slurm_args |= own
+
+
+def _set_recipe(recipe: str, options: SubmitOptions, values: dict[str, object]) -> bool:
+    """Set what FP8_RECIPE means for dtype fp8, which is the default as in NVIDIA's scripts; whether a job has it."""
+    from llmb.workload.launch_variables import DELAYED
+
+    dtypes = cast(tuple[str, ...], values.get("dtypes") or getattr(options, "dtypes", ()) or ("fp8",))
+    if "fp8" not in dtypes:
+        return False
+    if recipe == DELAYED:
+        values["fp8"] = DELAYED
+    else:
+        values["dtypes"] = tuple(recipe if name == "fp8" else name for name in dtypes)
+    return True
 
 
 def _own_fields(options: SubmitOptions) -> set[str]:

@@ -43,6 +43,7 @@ def command(context: Context, options: SingleOptions) -> int:
     The variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE, ...) are read too. Options
     override them, and llmb prints those that it uses.
     """
+    shell.read_slurm_params(context, os.environ)
     return run(context, options)
 
 

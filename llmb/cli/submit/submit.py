@@ -45,6 +45,7 @@ def command(context: Context, options: TargetOptions) -> int:
     """
     from llmb.planning.select import Selection
 
+    shell.read_slurm_params(context, os.environ)
     joblist = submit_all.joblist_of(options)
     if joblist is None and _is_direct(options):
         return single.run(context, _single(options))
@@ -53,7 +54,7 @@ def command(context: Context, options: TargetOptions) -> int:
     if options.size is not None:
         message, hint = "-s selects a size of one workload, not of a job list", "omit it, or -w WORKLOAD_SIZE"
         raise UsageError(message, hint=hint, code="option-without-effect", key="--size", value=options.size)
-    if unread := list(launch_variables.unread(os.environ, ())):
+    if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
         say(f"note: only `single` and `submit -s` read these variables: {', '.join(unread)}")
     chosen = {field.name: getattr(options, field.name) for field in fields(Selection) if field.name != "supported"}
     return submit_all.run(context, options, Selection(supported=True, **chosen))

@@ -10,6 +10,7 @@ import click
 
 from llmb.cli import options as common
 from llmb.cli.context import Context, say
+from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import Option, SubmitOptions, with_options
 from llmb.errors import InputFaults, UsageError
 from llmb.workload import launch_variables
@@ -67,7 +68,8 @@ def bulk(context: Context, options: BulkOptions) -> int:
 def _submit(context: Context, options: ListOptions) -> int:
     from llmb.planning.select import Selection
 
-    if unread := list(launch_variables.unread(os.environ, ())):
+    shell.read_slurm_params(context, os.environ)
+    if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
         say(f"note: only `single` reads these variables: {', '.join(unread)}")
     own = {field.name for field in fields(options)}
     names = [field.name for field in fields(Selection) if field.name in own]
@@ -110,6 +112,10 @@ def _run_list(context: Context, joblist: Path, options: ListOptions, selection: 
         if selection.exact_scales:
             message, hint = "--exact-scales selects scales where there is no job list", "omit it, or --max-scale N"
             raise UsageError(message, hint=hint, code="option-without-effect", key="--exact-scales")
+        if not joblist.exists():
+            hint = "check the path; llmb-run docs job-lists shows what a list has, and --max-scale N needs none"
+            message = f"there is no job list '{joblist}'"
+            raise UsageError(message, hint=hint, code="file-missing", key="joblist", value=str(joblist))
         listed = read_job_list(joblist)
     for text in listed.notes:
         say(f"note: {text}")
@@ -136,6 +142,6 @@ def _run_discovered(context: Context, options: ListOptions, selection: "Selectio
     try:
         return flow.run(context, JobList(requests=requests), options, overrides)
     except InputFaults as error:
-        fix = "--workloads and --dtype select jobs, --keep-going submits the valid ones"
+        fix = "--workloads and --dtype select jobs"
         hints = (error.hint, fix if selection.scales else None)
         raise InputFaults(error.faults, hint="; ".join(filter(None, hints)) or None) from error

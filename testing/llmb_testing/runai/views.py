@@ -140,19 +140,22 @@ def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
 
 def pods(workload: Workload) -> list[dict[str, Any]]:
     """The pods of a workload, each on a node of its own."""
-    codes = workload.pods.codes() if workload.pods is not None else []
     return [
         {
             "name": f"{workload.name}-{number}",
             "id": f"{workload.id}-{number}",
             "workloadId": workload.id,
             "clusterId": workload.project.cluster,
-            "projectId": workload.project.id,
             "createdAt": workload.created,
-            "nodeName": f"node-{number + 1}",
-            "k8sPhase": "Running" if code is None else "Succeeded" if code == 0 else "Failed",
+            "updatedAt": workload.changed,
+            "tenantId": _TENANT,
+            "priorityClassName": "train",
+            "containers": [],
+            "nodeName": f"node-{number}",
+            "k8sPhase": "Running",
+            "k8sPhaseUpdatedAt": workload.changed,
         }
-        for number, code in enumerate(codes)
+        for number in range(1, pods_of(workload.kind, workload.body) + 1)
     ]
 
 

@@ -27,6 +27,7 @@ from llmb_installer.answers import (
     to_yaml,
     with_layer,
 )
+from llmb_installer.answers.layers import parts_of
 from llmb_installer.detect.site import site_of
 
 KNOWN = load_plugins(builtin_plugins()).workloads()
@@ -295,6 +296,26 @@ def test_an_unknown_key_of_slurm() -> None:
     assert [fault.place for fault in caught.value.faults] == ["a.yaml:10"]
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("slurm: {contaner: none}", "key-unknown"),
+        ("slurm: {container: non}", "value-not-allowed"),
+        ("slurm: [container]", "value-type"),
+        ("slrum: {container: none}", "key-unknown"),
+        ("slurm: {container: none}\ngpu_types: {h99: {lik: h100}}", "key-unknown"),
+        ("slurm: {container: none}\nrunai: {base_ur: x}", "section-misplaced"),
+        ("slurm: {container: none}\nimages: {compression: lz, level: 22}", "value-not-allowed"),
+    ],
+)
+def test_a_fault_has_no_followers(more: str, code: str) -> None:
+    """What could not be read has its default, from which nothing follows: not that there are no images for cpu."""
+    gpu = "h99" if "h99" in more else "cpu"
+    with pytest.raises(InputFaults) as caught:
+        read(f"cluster_type: slurm\ninstall: /x\ngpu_type: {gpu}\n{more}\n")
+    assert [fault.code for fault in caught.value.faults] == [code]
+
+
 @pytest.mark.parametrize("name", ["llama3.1_8b", "pretrain_llama31-405B", "llama3.1"])
 def test_a_workload_with_a_size(name: str) -> None:
     assert read(START + f"workloads: [{name}]\n").workloads == ("pretrain_llama3.1",)
@@ -372,3 +393,20 @@ def test_answers_have_no_secrets(wording: Callable[..., None]) -> None:
     assert [fault.place for fault in caught.value.faults] == ["a.yaml:3"]
     assert "hf_abc" not in describe(caught.value)
     wording("answers.yaml", describe(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("slurm.gpu.partition", ("slurm", "gpu", "partition")),
+        ('plugins."zope.bench".x', ("plugins", "zope.bench", "x")),
+        ("plugins.file:a.b.py.x", ("plugins", "file:a.b.py", "x")),
+        ("plugins.file:a.py", ("plugins", "file:a.py")),
+        ("plugins.file:a", ("plugins", "file:a")),
+        ('a."b', ("a", '"b')),
+        ("a..b", ("a", "", "b")),
+        ("", ("",)),
+    ],
+)
+def test_the_parts_of_a_key(key: str, parts: tuple[str, ...]) -> None:
+    assert parts_of(key) == parts

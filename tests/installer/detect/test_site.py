@@ -226,3 +226,25 @@ def test_plugins_read_the_framework_and_its_release(workloads: dict[str, Workloa
     assert (settings["framework"], "bridge_release" in settings) == ("auto", False)
     settings = site_of(asked(f'{text}framework: both\nbridge_release: "26.02.01"\n', workloads), "h100").settings
     assert (settings["framework"], settings["bridge_release"]) == ("both", "26.02.01")
+
+
+@pytest.mark.parametrize(
+    ("gres", "proposed"), [("(null)", "cpu"), ("gpu:8", "h100"), ("gpu:h200:8", "h200")], ids=["none", "no type", "two"]
+)
+def test_a_gpu_type_is_proposed(
+    monkeypatch: pytest.MonkeyPatch,
+    workloads: dict[str, Workload],
+    gres: str,
+    proposed: str,
+    wording: Callable[..., None],
+) -> None:
+    """cpu where Slurm shows no GPUs, a type of the partition where it has several."""
+    lines = [f"a*|up|infinite|1-infinite|4|idle|{gres}|n[1-4]|none"]
+    lines += ["a*|up|infinite|1-infinite|4|idle|gpu:a100:4|m[1-4]|none"] if proposed == "h200" else []
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: SlurmFound(partitions=read("\n".join(lines))))
+    with pytest.raises(InputFaults) as caught:
+        settle(asked("cluster_type: slurm\nnode_architecture: x86_64\n", workloads))
+    assert [(fault.key, fault.code, fault.value) for fault in caught.value.faults] == [
+        ("gpu_type", GPU_UNDETECTED, proposed)
+    ]
+    wording("llmb-install", describe(caught.value))

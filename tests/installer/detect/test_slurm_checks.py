@@ -71,8 +71,20 @@ def test_unknown_partitions(workloads: dict[str, Workload]) -> None:
         ("slurm: {container: none, account: team, mpi: pmi2}", 0),
         ("slurm: {container: none, mpi: none}", 0),
         ("slurm: {container: none, mpi: pmix}", 1),
+        ("slurm: {container: none, partition: login}", 1),
     ],
-    ids=["pyxis", "no pyxis", "a misspelt account", "an unknown account", "all known", "no MPI", "an unknown MPI type"],
+    ids=[
+        *(
+            "pyxis",
+            "no pyxis",
+            "a misspelt account",
+            "an unknown account",
+            "all known",
+            "no MPI",
+            "an unknown MPI type",
+        ),
+        "a partition without GPUs",
+    ],
 )
 def test_notes_on_what_llmb_run_would_refuse(
     workloads: dict[str, Workload], section: str, notes: int, wording: Callable[..., None]

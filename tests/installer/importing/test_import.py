@@ -32,7 +32,8 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
     return found
 
 
-@pytest.mark.parametrize("release", ["25.05", "25.07", "25.12", "26.02", "26.08"])
+# One of each form that its 22 tagged releases from 25.05 to 26.08.00 write.
+@pytest.mark.parametrize("release", ["25.05", "25.05.04", "25.07", "25.08", "25.08.01", "25.12", "26.02", "26.08"])
 def test_settings_of_every_release(release: str, tmp_path: Path, do_import: DoImport) -> None:
     """The values that its installer asked for are in llmb's keys; the secret is not."""
     folder = tmp_path / "theirs"
@@ -40,19 +41,34 @@ def test_settings_of_every_release(release: str, tmp_path: Path, do_import: DoIm
     plan = do_import(folder)
     config, _ = load_config(plan.target, {})
     assert (config.cluster_type, config.gpu_type) == ("slurm", "h100")
-    assert config.cluster_name == ("cluster" if release == "25.05" else "alpha")
+    assert config.cluster_name == ("cluster" if release < "25.05.04" else "alpha")
     assert config.slurm is not None
     assert (config.slurm.account, config.slurm.container) == ("team", "pyxis")
     assert (config.slurm.option("partition"), config.slurm.option("gres")) == ("batch", 8)
     assert (config.slurm.option("partition", "cpu"), config.slurm.option("gres", "cpu")) == ("cpu", None)
     assert dict(config.environment) == {"NCCL_DEBUG": "WARN"}
-    assert config.install.method == ("slurm" if release >= "25.12" else "local")
+    assert config.install.method == ("slurm" if release >= "25.08.01" else "local")
     assert config.workloads.installed == ()
     assert plan.workloads == exemplar.KEYS[:2]
-    codes = {(item.kind, item.name): item.code for item in plan.items if item.action == "leave"}
-    assert codes[("workload", "pretrain_deepseek-v3")] == "workload-not-offered"
-    assert codes[("secret", "HF_TOKEN")] == "secret-consent"
-    assert codes[("environment", "pretrain_llama3.1")] == "venv-not-used"
+    left = [(item.kind, item.code) for item in plan.items if item.action == "leave"]
+    assert sorted(left) == [
+        *[("environment", "venv-not-used")] * 3,
+        ("secret", "secret-consent"),
+        ("workload", "workload-not-offered"),
+    ]
+
+
+def test_a_gres_that_was_lost_is_not_taken_for_none(tmp_path: Path, do_import: DoImport) -> None:
+    """Releases of 2026 write null where they update a file of 2025, whose key gpu_gres they do not read."""
+    folder = tmp_path / "theirs"
+    slurm = {"account": "team", "gpu": {"partition": "batch", "gres": None}, "cpu": {"partition": "cpu", "gres": None}}
+    exemplar.write_config(folder, "26.02", slurm=slurm)
+    plan = do_import(folder)
+    config, _ = load_config(plan.target, {})
+    assert config.slurm is not None
+    assert config.slurm.leaves_gpus_open
+    assert config.slurm.option("partition") == "batch"
+    assert [item.name for item in plan.items if item.code == "gres-missing"] == ["slurm.gpu.gres"]
 
 
 def test_grace_nodes_are_arm_and_unusual_variables_are_named(tmp_path: Path, do_import: DoImport) -> None:

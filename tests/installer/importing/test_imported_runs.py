@@ -177,3 +177,29 @@ def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
 )
 def test_the_window_of_a_release(release: str | None, steps: int, window: tuple[int, int] | None) -> None:
     assert window_of(release, steps) == window
+
+
+@pytest.mark.parametrize(("release", "key"), [("25.05", "pretraining_nemotron"), ("25.05.04", "pretrain_nemotron")])
+def test_nemotron4_by_its_first_name(release: str, key: str, tmp_path: Path, do_import: DoImport) -> None:
+    """Until release 25.07 its workload is called nemotron; the first releases write no file beside a run."""
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, release)
+    config = exemplar.run_config(8, release, "nemotron", "15b", "fp8", 64) if release > "25.05" else None
+    exemplar.write_run(folder, key, exemplar.NEMO, 8, exemplar.nemo_log(2.0), config=config)
+    (run,) = do_import(folder).runs
+    assert (run.record.job.workload, run.record.job.model_size) == ("pretrain_nemotron4", "15b")
+    assert run.record.origin is not None
+    assert run.record.origin.release == (release if config else None)
+
+
+def test_arguments_of_megatron_bridge_are_settings_of_the_run(tmp_path: Path, do_import: DoImport) -> None:
+    """Release 26.08 passes --mbridge-arg through, and writes them beside the run."""
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "26.08")
+    own = ["--micro_batch_size=2", "model.hidden_size=4096", "--record_memory", "token=" + exemplar.TOKEN]
+    config = exemplar.run_config(9, "26.08.00", "llama3.1", "70b", "fp8", 64, gpu="gb300", mbridge_args=own)
+    name = "pretrain_llama3_70b_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_ep1_mbs2_gbs256"
+    exemplar.write_run(folder, exemplar.KEYS[0], name, 9, exemplar.bridge_log(3, 256), config=config)
+    (run,) = do_import(folder).runs
+    wanted = {"micro_batch_size": "2", "model.hidden_size": "4096", "record_memory": "true"}
+    assert dict(run.record.job.dotted) == wanted

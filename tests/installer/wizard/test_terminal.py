@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_nothing_and_keeps_the_answers(terminal: Open, home: Path)
     assert [*user.folder.iterdir()] == []
     assert not Path(f"{user.folder}-elsewhere").exists()
     again = terminal(program)
-    again.reads(TYPE, ENTER).reads(f"{user.folder}-elsewhere", CTRL_C)
+    again.reads("your answers of last time").reads(TYPE, ENTER).reads(f"{user.folder}-elsewhere", CTRL_C)
     assert again.ends() == 130
 
 

@@ -52,7 +52,7 @@ def test_escape_and_the_choice_go_back_and_keep_the_answers(talk: Open) -> None:
 
 def test_how_to_find_out_and_why_a_text_is_refused(terminal: Open) -> None:
     user = terminal(PROGRAM)
-    user.chooses(TYPE, "I don't know").reads("sinfo").chooses(TYPE, "runai")
+    user.chooses(TYPE, "I don't know").reads("sinfo").reads(TYPE, "?").reads("sinfo").chooses(TYPE, "runai")
     user.reads(FOLDER, "?").reads("df -hT").reads(FOLDER, ENTER).reads(URL, "http:/")
     user.reads("a URL starts with", CLEAR, "https://ho_st").reads("'ho_st' cannot be", ENTER)
     user.child.send("\x7f" * 5 + "host" + ENTER)
@@ -74,7 +74,7 @@ def test_nothing_is_cut(terminal: Open, columns: str, tmp_path: Path) -> None:
     text = " ".join(" ".join(lines).split())
     shown = ["Press Enter to accept the default, Esc to go back, Ctrl-C to stop.", "until you confirm the plan."]
     shown += [question.text for question in own_types()["runai"].questions]
-    shown += ["local: only this machine, without a scheduler", "I don't know: show how to find out"]
+    shown += ["local: only this machine, without a scheduler", "I don't know: show how to find out (?)"]
     shown += ["Back to the previous question (Esc)", "host_to_device, launch, storage on h100"]
     shown += ["'?' shows how to find out; Esc or 'back' goes back", "pretrain_nemotron4, pretrain_nemotronh"]
     assert [words for words in shown if words not in text] == []

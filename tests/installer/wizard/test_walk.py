@@ -147,7 +147,7 @@ def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dic
     plain = SlurmFound(
         cluster="p", partitions=read("work*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\n"), mpi=("pmi2",)
     )
-    prompt = Prompt()
+    prompt = Prompt(gpu_type="h100")
     answers = run(detected_in(tmp_path, slurm=plain), workloads, prompt)
     assert prompt.asked == [
         "cluster_type",
@@ -161,8 +161,41 @@ def test_a_cluster_without_gres_accounts_or_pyxis(tmp_path: Path, workloads: dic
         "workloads",
     ]
     assert answers.slurm is not None
-    assert answers.slurm.gpu.given == {"partition": "work", "gres": None}
+    assert (answers.slurm.partition, answers.slurm.gpu.given) == ("work", {"gres": None})
     assert (answers.slurm.account, answers.slurm.container) == (None, "none")
+
+
+def test_a_cluster_of_cpus_alone(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    """Without GPUs as GRES, cpu is proposed, and its jobs use the chosen partition."""
+    sinfo = "a*|up|infinite|1-infinite|4|idle|(null)|n[1-4]|none\nb|up|infinite|1-infinite|2|idle|(null)|m[1-2]|none\n"
+    prompt = Prompt(slurm__partition="b")
+    answers = run(detected_in(tmp_path, slurm=SlurmFound(cluster="p", partitions=read(sinfo))), workloads, prompt)
+    assert prompt.asked[:4] == ["cluster_type", "install", "slurm.partition", "gpu_type"]
+    assert answers.gpu_type == "cpu"
+    assert answers.slurm is not None
+    assert [answers.slurm.option("partition", kind) for kind in ("gpu", "cpu")] == ["b", "b"]
+    assert answers.slurm.container == "none"
+
+
+def test_a_partition_without_gpus_beside_others(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+    """The partition was given: its nodes decide what is proposed, not those of other partitions."""
+    given = Document(name="f", data={"cluster_type": "slurm", "slurm": {"partition": "cpu"}})
+    answers = run(detected_in(tmp_path, slurm=BIG), workloads, Prompt(), given)
+    assert answers.gpu_type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "words"),
+    [
+        (SINFO, "big, 6 partitions"),
+        ("a*|up|infinite|1|4|idle|(null)|n[1-4]|none\n", "big, 1 partition, no GPUs as GRES"),
+    ],
+)
+def test_what_was_found_of_slurm_is_shown(
+    tmp_path: Path, workloads: dict[str, Workload], sinfo: str, words: str
+) -> None:
+    view = View(detected=detected_in(tmp_path, slurm=replace(BIG, partitions=read(sinfo))), workloads=workloads)
+    assert words in next(one.title for one in common.CLUSTER_TYPE.options(view) if one.value == "slurm")
 
 
 @pytest.mark.parametrize(("kinds", "mpi"), [(("pmix_v5", "pmi2"), "pmix_v5"), (("pmi2",), "pmi2"), ((), None)])

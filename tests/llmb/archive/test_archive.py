@@ -307,6 +307,24 @@ def test_an_archive_in_the_first_place(archive: Path, llmb_here: Run, monkeypatc
     assert llmb_here("jobs", "cancel", "--all").returncode == 2
 
 
+def test_a_baseline_in_an_archive(install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    install.measured("good1", 2.70)
+    run("baseline", "accept", "april")
+    install.measured("later", 3.0)
+    run("archive", "-o", tmp_path / "a.tar.zst")
+    shutil.rmtree(install.folder)
+    for words in (["compare", tmp_path / "a.tar.zst"], ["report", tmp_path / "a.tar.zst"]):
+        done = llmb_here(*words, "--baseline", "april")
+        assert done.returncode == 3
+        assert "0.900" in done.stdout
+
+
+def test_an_archive_is_no_command(archive: Path, llmb_here: Run) -> None:
+    done = llmb_here("jobs", archive)
+    assert done.returncode == 2
+    assert f"llmb-run jobs --install {archive}" in done.stderr
+
+
 def test_hints_name_the_archive(archive: Path, llmb_here: Run) -> None:
     done = llmb_here("jobs", "show", archive, "good1")
     assert f"llmb-run explain --install {archive} good1" in done.stdout

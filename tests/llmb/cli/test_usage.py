@@ -197,6 +197,14 @@ def test_list_takes_an_install_directory_that_is_there(
     wording("list", done.stderr)
 
 
+def test_list_names_a_configuration_that_cannot_be_used(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
+    """The table is shown all the same, without the columns about this cluster."""
+    done = llmb_here("list", "--install", cluster(schema_version=3, future={"a": 1}))
+    assert done.returncode == 0
+    assert "pretrain_nemotron4" in done.stdout
+    wording("list", done.stderr)
+
+
 def test_list_marks_installed_workloads(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
     place = cluster(workloads={"installed": ["Nemotron-4", "pretrain_gone"]})
     rows = json.loads((done := llmb_here("list", "--format", "json", "--install", place)).stdout)

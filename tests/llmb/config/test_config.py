@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from llmb.config import ClusterConfig, find_install, load_config
+from llmb.config.reading import NEWER, read_config
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.config.schema import GpuTypeConfig, InstallConfig, WorkloadConfig, WorkloadsConfig
 from llmb.config.slurm import SlurmConfig, SlurmOptions
@@ -129,6 +130,23 @@ def test_a_fault_has_line_code_and_key(lines: str) -> None:
     (found,) = faults_of(f"cluster_type: slurm\ngpu_type: h100\n{lines}\n")
     line, code, key = WRONG[lines]
     assert (found.place, found.code, found.key) == (f"c.yaml:{line}", code, key)
+
+
+def test_a_file_of_a_later_release_has_no_other_fault() -> None:
+    """Its unknown keys are no mistakes, and nothing may be done to it but to update llmb."""
+    with pytest.raises(UsageError) as caught:
+        read_config(yamlfile.parse("schema_version: 3\ngpu_type: x9\nfuture: {a: 1}\n", name="c.yaml"))
+    assert (caught.value.code, caught.value.key, caught.value.value) == (NEWER, "schema_version", 3)
+    assert caught.value.message.startswith("c.yaml:1: ")
+    assert caught.value.hint
+
+
+def test_missing_keys_have_a_fix() -> None:
+    with pytest.raises(InputFaults) as caught:
+        read_config(yamlfile.parse("cluster_name: x\n", name="c.yaml"))
+    faults = caught.value.faults
+    assert [(one.code, one.value) for one in faults] == [("key-missing", "cluster_type"), ("key-missing", "gpu_type")]
+    assert all(one.hint for one in faults)
 
 
 def test_wording_of_faults(wording: Callable[..., None]) -> None:

@@ -131,6 +131,9 @@ TABLE = {
     "a wrapper of a hook that has nothing to wrap": Bad(
         code=HOOK + "@hookimpl(wrapper=True)\ndef llmb_commands():\n    return (yield)\n", kind="wrapper-misplaced"
     ),
+    "a wrapper of pluggy's older form": Bad(
+        code=HOOK + "@hookimpl(hookwrapper=True)\ndef llmb_launch(job):\n    yield\n", kind="wrapper-invalid"
+    ),
     "a launch for the workloads of others": Bad(
         code=HOOK + "@hookimpl\ndef llmb_launch(job): ...\n", kind="workload-missing"
     ),
@@ -227,3 +230,18 @@ def test_a_plugin_that_prints_does_not_touch_the_data(
     assert done.returncode == 0
     assert {row["workload"] for row in json.loads(done.stdout)} >= {*OURS, "pretrain_loud"}
     assert [done.stderr.count(f"LOUD {kind}") for kind in ("python", "shell", "number", "kept")] == [2, 2, 2, 2]
+
+
+def test_a_launch_that_fails_says_how_to_submit_the_other_jobs(
+    install: Install, folder: Path, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    """Nothing of a list is submitted where a fault is found before; the others are, if that is asked for."""
+    install("bad", LAUNCH + "raise KeyError('x')\n", key="pretrain_bad")
+    jobs = tmp_path / "jobs.txt"
+    jobs.write_text("pretrain_nemotron4_tiny:\n(['fp32'], [1], 2)\n\npretrain_bad_tiny:\n(['fp32'], [1], 1)\n")
+    command = ("submit-all", jobs, "--dry-run", "--format", "json", "--install", folder)
+    done = llmb_here(*command)
+    assert (done.returncode, done.stdout) == (1, "")
+    wording("submit-all", done.stderr)
+    rest = llmb_here(*command, "--keep-going")
+    assert (rest.returncode, len(json.loads(rest.stdout)["jobs"])) == (1, 2)

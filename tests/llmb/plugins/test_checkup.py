@@ -63,6 +63,7 @@ def test_a_new_plugin_has_no_faults(kind: str, faults: Faults) -> None:
         ("program", "workload.yaml", "sample_log.txt}", "sample_log.txt, size: wrte}", "size-unknown", "sample_log"),
         ("metric", "__init__.py", "best of 5", "best of 3", "headline-missing", "sample_log"),
         ("metric", "__init__.py", 'needle="usec per loop"', 'needle=""', "needle-empty", "needle"),
+        ("metric", "workload.yaml", "unit: us,", "unit: ms,", "log-unreadable", "sample_log"),
         ("workload", "sample_log.txt", "train_step_timing in s", "train_step in s", "headline-missing", "sample_log"),
     ],
 )

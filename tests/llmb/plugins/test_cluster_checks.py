@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmb.config.cluster_type import ClusterQuestion, ClusterType
-from llmb.config.layers import load_config
+from llmb.config.layers import load_config, with_slurm_args
 from llmb.config.own_types import own_types
 from llmb.config.reading import read_config
 from llmb.config.schema import ClusterConfig
@@ -95,6 +95,18 @@ def test_its_section_is_read_by_its_schema() -> None:
     config = read("moon:\n  base: tranquility\n")
     assert config.section == MoonConfig(base="tranquility")
     assert (config.of_type, config.traits) == (MOON, ClusterTraits())
+
+
+def test_its_traits_say_what_to_do_instead_of_an_option_of_sbatch() -> None:
+    own = ClusterTraits(instead={"partition": "name a crater", "others": "ask the base"})
+    for traits, hints in ((own, ["name a crater", "ask the base"]), (ClusterTraits(), ["remove it", "remove it"])):
+        config = read("moon: {base: x}\n", {"moon": with_source(replace(MOON, traits=traits), SOURCE)})
+        with pytest.raises(InputFaults) as caught:
+            with_slurm_args(config, {"partition": "a", "qos": "b"})
+        assert [(fault.key, fault.hint) for fault in caught.value.faults] == [
+            ("--partition", hints[0]),
+            ("--qos", hints[1]),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from llmb.cli import app
-from llmb.errors import PluginError, UsageError
+from llmb.config.reading import no_type
+from llmb.errors import KeyFaultError, PluginError, UsageError
 from llmb.system import guard
+from llmb_installer.answers.schema import check_cluster_type
 
 Install = Callable[..., str]
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -248,3 +250,55 @@ def test_files_of_a_folder_are_plugins(tmp_path: Path, llmb_here: Command, monke
     assert f"{first / 'broken.py'}:2" in rows["file:broken.py"]["reason"]
     assert llmb_here("hello").stdout.strip() == str(first / "hello.py")
     assert llmb_here("bye").stdout.strip() == str(second / "bye.py")
+
+
+TYPES = """
+{first}
+from llmb.api import hookimpl
+
+@hookimpl
+def llmb_clusters():
+    from llmb.api import ClusterType
+    return [ClusterType(name="moon", create="moon:create"{more})]
+"""
+SKIPPED = {
+    "broken": {"first": "import no_such_module", "more": ""},
+    "of a newer contract": {"first": "LLMB_CONTRACT = '99.0'\nfrom llmb.api import no_such_name", "more": ""},
+    "of types that cannot be": {"first": "", "more": ", schema=dict"},
+}
+
+
+@pytest.mark.parametrize("why", SKIPPED)
+def test_the_cluster_of_a_skipped_plugin_is_not_called_unknown(
+    why: str, install: Install, llmb_here: Command, cluster: Callable[..., Path], wording: Callable[..., None]
+) -> None:
+    source = install("moon", TYPES.format(**SKIPPED[why]))
+    folder = cluster("local", "cpu")
+    file = folder / "cluster_config.yaml"
+    file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
+    done = llmb_here("results", "--install", folder)
+    assert (done.returncode, source in done.stderr) == (2, True)
+    wording("bad plugins", "\n".join(line for line in done.stderr.splitlines() if not line.startswith("warning:")))
+    with pytest.raises(KeyFaultError) as caught:
+        check_cluster_type("moon")
+    assert (caught.value.code, source in str(caught.value)) == ("cluster-type-skipped", True)
+
+
+def test_a_type_that_two_plugins_claim_names_both(
+    install: Install, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    for name in ("moon", "moon2"):
+        install(name, TYPES.format(first="", more=""))
+    folder = cluster("local", "cpu")
+    file = folder / "cluster_config.yaml"
+    file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
+    done = llmb_here("jobs", "--install", folder)
+    assert (done.returncode, "moon:entry" in done.stderr, "moon2:entry" in done.stderr) == (2, True, True)
+
+
+def test_a_skipped_plugin_may_offer_an_unknown_type(install: Install) -> None:
+    """Its module does not have the name as a text, so that only its users know."""
+    source = install("moon", "import no_such_module\n")
+    error = no_type("mars", app.load().cluster_types())
+    assert (error.code, source in (error.hint or "")) == ("cluster-type-unknown", True)
+    assert source not in (no_type("slrum", app.load().cluster_types()).hint or "")

@@ -20,6 +20,7 @@ from llmb.runs.launch import Site
 from llmb.text import yamlfile
 from llmb_installer.answers import read_answers, to_yaml
 from llmb_installer.detect.site import site_of
+from llmb_installer.gather import layers
 from llmb_installer.planning.config import own_part
 from llmb_installer.planning.plan import load_offered
 
@@ -189,3 +190,118 @@ def test_the_settings_are_answers_of_the_installer_too(fabric: str, tmp_path: Pa
     with pytest.raises(InputFaults) as caught:
         offered.check_settings(bad, read_answers(bad, known=offered.workloads))
     assert (caught.value.faults[0].place, caught.value.key) == ("a.yaml:5", f"plugins.{fabric}.log")
+
+
+OWN_SETTINGS = """
+@hookimpl
+def llmb_settings():
+    from dataclasses import dataclass
+    @dataclass
+    class Settings:
+        rails: int = 1
+    return Settings
+"""
+RAIL = {"rail": 2}
+READING = (
+    ("results",),
+    ("results", "--format", "json"),
+    ("jobs",),
+    ("jobs", "show", "a1"),
+    ("jobs", "logs", "a1"),
+    ("list",),
+    ("config",),
+    ("compare", "a1", "--scaling"),
+    ("report",),
+    ("explain", "a1"),
+    ("archive", "-o", "FILE"),
+    ("jobs", "wait", "a1"),
+    ("jobs", "reconcile"),
+)
+
+
+@pytest.mark.parametrize("section", [RAIL, {"rails": "many"}, 5], ids=str)
+def test_a_wrong_setting_costs_the_launches_of_its_plugin_alone(
+    section: object,
+    install: Install,
+    llmb_here: Command,
+    make_install: Callable[..., Any],
+    tmp_path: Path,
+    wording: Callable[..., None],
+) -> None:
+    install("own", OWN + OWN_SETTINGS, key="pretrain_own")
+    made = make_install()
+    made.measured("a1", 2.75)
+    file = made.folder / "cluster_config.yaml"
+    file.write_text(f"{file.read_text()}\nplugins: {{own: {json.dumps(section)}}}\n")
+    for words in READING if section == RAIL else (("results",),):
+        command = [str(tmp_path / "runs.tar.zst") if word == "FILE" else word for word in words]
+        done = llmb_here(*command, "--install", made.folder)
+        assert done.returncode == 0, (command, done.stderr)
+        of_it = [line for line in done.stderr.splitlines() if "plugins.own" in line]
+        assert len(of_it) == (0 if command[0] == "list" else 1), (command, done.stderr)
+    assert set(app.load().faults_of_settings(yamlfile.load(file))) == {"own:entry"}
+    refused = llmb_here(*PLANNED, "-w", "own", "--install", made.folder)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    wording("plugin settings", refused.stderr)
+    other = llmb_here("single", "-w", "nemotron4", "-s", "15b", "--scale", "16", "--dry-run", "--install", made.folder)
+    assert other.returncode == 0, other.stderr
+
+
+@pytest.mark.parametrize("where", ["nowhere", "an install directory"])
+def test_the_check_tries_the_plugins_for_a_whole_cluster_with_their_settings(
+    where: str,
+    tmp_path: Path,
+    llmb_here: Command,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
+) -> None:
+    """The example fails for a setting that only this configuration has, on the launch of another's workload."""
+    text = (EXAMPLES / "fabric.py").read_text()
+    broken = "    assert not site.own(Settings).log, job.workload\n    own = site"
+    (tmp_path / "fabric.py").write_text(
+        text.replace("    own = site", broken).replace("llmb_launch(", "llmb_launch(job, ")
+    )
+    monkeypatch.setenv("LLMB_PLUGINS", str(tmp_path))
+    folder = cluster("local", "cpu", plugins={FABRIC: {"log": True}})
+    if where == "an install directory":
+        monkeypatch.chdir(folder)
+    done = llmb_here("plugins", "check")
+    assert done.returncode == (0 if where == "nowhere" else 1), done.stderr
+    assert (f"from {folder / 'cluster_config.yaml'}" in done.stderr) == (where != "nowhere")
+    assert ("pretrain_nemotron4" in done.stderr) == (where != "nowhere")
+    wording("plugins check", done.stderr)
+
+
+def test_the_check_reports_wrong_settings_at_file_and_line(fabric: str, llmb_here: Command, cluster: Cluster) -> None:
+    folder = cluster("local", "cpu", plugins={fabric: {"adapter": []}, "llmb-nemotron5": {}})
+    done = llmb_here("plugins", "check", "--install", folder)
+    assert done.returncode == 1
+    for key in ("plugins.file:fabric.py.adapter", "plugins.llmb-nemotron5"):
+        assert f"{folder / 'cluster_config.yaml'}:" in next(line for line in done.stderr.splitlines() if key in line)
+
+
+def test_a_format_before_the_subcommand_is_refused_with_its_place(llmb_here: Command) -> None:
+    assert json.loads(llmb_here("plugins", "--format", "json").stdout)
+    done = llmb_here("plugins", "--format", "json", "list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "llmb-run plugins list --format json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "key", ["plugins.file:fabric.py.log", 'plugins."file:fabric.py".log', 'plugins."file:fabric.py"."log"']
+)
+def test_a_setting_of_a_file_is_an_option_of_the_installer(key: str, fabric: str) -> None:
+    offered = load_offered()
+    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
+    answers = read_answers(document, known=offered.workloads)
+    offered.check_settings(document, answers)
+    assert answers.plugins == {fabric: {"log": True}}
+
+
+def test_the_place_of_a_wrong_setting_of_a_file_is_the_option(fabric: str) -> None:
+    offered, key = load_offered(), f"plugins.{FABRIC}.lock"
+    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
+    with pytest.raises(InputFaults) as caught:
+        offered.check_settings(document, read_answers(document, known=offered.workloads))
+    assert (caught.value.faults[0].place, caught.value.key) == (f"--set {key}", key)

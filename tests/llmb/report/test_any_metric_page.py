@@ -15,8 +15,9 @@ from llmb.report.markdown import to_markdown
 from llmb.report.page import to_html
 from llmb.report.svg.steps import steps_picture
 from llmb.report.value import Report, Run
+from llmb.results.configuration import Configuration
 from llmb.results.json_form import from_json
-from llmb.results.result import SUCCESS, Configuration, Result
+from llmb.results.result import SUCCESS, Result
 from llmb.runs.job import Job
 from llmb.stats.metrics import Measured, MetricSpec
 from llmb.stats.window import Window

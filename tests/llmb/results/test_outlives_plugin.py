@@ -92,7 +92,7 @@ def test_what_only_its_plugin_could_read_is_unknown_and_not_retried(
     found = one(run)
     assert found["status"] == "Unknown"
     wording("results", found["reason"])
-    assert run("results").returncode == 0
+    assert run("results").returncode == 1
     wording("results", run("jobs", "retry", "--failed").stderr)
     named = run("jobs", "retry", done.id)
     assert (named.returncode, "nothing was submitted" in named.stdout + named.stderr) == (2, False)
@@ -104,3 +104,39 @@ def test_a_run_that_its_scheduler_calls_failed_has_failed_whatever_its_plugin(
     install.run("a1", install.job("nemotron4_15b", "bf16", 16), "nothing\n", JobState(state=FAILED, exit_code=1))
     say(fail)
     assert one(run)["status"] == "Failed"
+
+
+@pytest.mark.parametrize("words", [("results",), ("report",), ("compare",), ("compare", "--scaling")], ids=" ".join)
+def test_results_that_cannot_be_read_end_with_1(
+    words: tuple[str, ...], done: RunRecord, run: Callable[..., Any], say: Callable[[Parse], None]
+) -> None:
+    """The exit code of the documentation: 1 where a plugin fails, 3 where a run failed too; 0 if it was read before."""
+    say(fail)
+    assert run(*words).returncode == 1
+    say(lambda *_: OWN)
+    assert run(*words).returncode == 0
+    say(fail)
+    assert run(*words).returncode == 0
+
+
+def test_a_failed_run_matters_more_than_a_log_that_cannot_be_read(
+    done: RunRecord, install: Any, run: Callable[..., Any], say: Callable[[Parse], None]
+) -> None:
+    install.run("b2", install.job("nemotron4_15b", "fp8", 16), LOG, JobState(state=FAILED))
+    say(fail)
+    assert run("results").returncode == 3
+    assert run("results", "a1").returncode == 1
+
+
+def test_a_log_in_another_unit_cannot_be_read(
+    done: RunRecord, run: Callable[..., Any], say: Callable[[Parse], None]
+) -> None:
+    done.log.write_text(LOG.replace("\n", " ms\n"))
+    say(lambda *_: replace(OWN, source="x:y"))
+    found = run("results", "--format", "json")
+    (result,) = json.loads(found.stdout)["results"]
+    assert (found.returncode, result["status"]) == (1, "Unknown")
+    for word in ("x:y", "step_time", "ms"):
+        assert word in result["reason"]
+    say(lambda *_: replace(OWN, units={"step_time": "ms"}))
+    assert one(run)["time_mean_seconds"] == pytest.approx(2.5e-3)

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,27 @@ def test_the_records_lie_in_the_order_of_the_list(
     assert [run.job.repeat for run in outcome.submitted] == list(range(1, 31))
     assert [run.id for run in store.all_runs(config)[0]] == [run.id for run in outcome.submitted]
     assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in outcome.submitted)
+
+
+def test_runs_are_reported_in_the_order_of_the_list(
+    items: Items, fake: FakeCluster, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the first submission ends last."""
+    others, reported = threading.Semaphore(0), list[int]()
+
+    def late(self: FakeCluster, run: RunRecord) -> str:
+        if run.job.repeat == 1:
+            for _ in range(3):
+                others.acquire()
+        else:
+            others.release()
+        return str(run.job.repeat)
+
+    monkeypatch.setattr(FakeCluster, "submit", late)
+    many = replace(fake, pace=Pace(parallel=4))
+    outcome = submit(items(4), many, config, "1", on_result=lambda one: reported.append(one.run.job.repeat))
+    assert reported == [1, 2, 3, 4]
+    assert [run.job.repeat for run in outcome.submitted] == [1, 2, 3, 4]
 
 
 def test_a_record_belongs_to_its_submitter_until_it_is_submitted(
@@ -114,9 +136,11 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
     parallel: int, items: Items, fake: FakeCluster, scheduler: Scheduler, config: ClusterConfig
 ) -> None:
     reported: list[str] = []
+    begun: list[int] = []
 
     def interrupt(result: SubmitResult) -> None:
         if not reported:
+            begun[:] = [len([*config.llmb_install.glob("workloads/*/experiments/*/*")])]
             os.kill(os.getpid(), signal.SIGINT)
 
     outcome = submit(
@@ -129,7 +153,7 @@ def test_ctrl_c_finishes_what_is_under_way_and_begins_no_more(
     )
     assert outcome.interrupted
     assert reported == ["interrupted"]
-    assert 1 <= len(outcome.submitted) <= parallel
+    assert [len(outcome.submitted)] == begun
     assert len(outcome.submitted) + len(outcome.left) == 20
     assert {run.id for run in store.all_runs(config)[0]} == {job.name for job in scheduler.jobs()}
     assert all(record.load(run.directory).scheduler_id for run in outcome.submitted)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from llmb.results.columns import report
+from llmb.results.configuration import Configuration
 from llmb.results.json_form import from_json
-from llmb.results.result import SUCCESS, Configuration, Result
+from llmb.results.result import SUCCESS, Result
 from llmb.results.table import table_of
 from llmb.runs.job import Job
 from llmb.stats.metrics import TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, Better, Measured, MetricSpec, shown

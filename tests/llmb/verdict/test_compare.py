@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from llmb.planning.estimate import alike, describe, estimate
+from llmb.results.configuration import Configuration
 from llmb.results.facts import LOSS_NAN, PROFILED, LogFacts
 from llmb.results.json_form import from_json
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.job import Job, Training
 from llmb.stats.window import Window
-from llmb.verdict.compare import Comparison, is_bad, summary, with_measured, with_published
+from llmb.verdict.compare import Comparison, is_bad, judged_against, summary, with_measured, with_published
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 from llmb.verdict.scaling import STRONG, WEAK, columns, scaling_points
 from llmb.workload.model import ModelShape
@@ -75,6 +76,38 @@ def test_repeats_on_both_sides_are_pooled(wording: Wording) -> None:
     assert row.reference is not None
     assert row.reference.source == "c, d"
     assert row.reference.step_time_s == pytest.approx(2.02)
+
+
+@pytest.mark.parametrize("ours", [1, 3])
+def test_a_single_run_beside_repeats_has_no_spread_of_its_own(ours: int, wording: Wording) -> None:
+    several = [result(f"a{number}", 2.0 + number / 100) for number in range(3)]
+    row = only(several, [result("b", 2.0)]) if ours == 3 else only([result("b", 2.0)], several)
+    assert row.ratio_interval is not None
+    wording("compare", str(row.verdict_reason))
+
+
+def test_verdicts_of_results_are_those_of_their_rows() -> None:
+    ours = [result("a", 2.2), result("b", 2.22), result("c", 2.0, change={"scale": 32}), result("d", None)]
+    theirs = [result("e"), result("f", 2.01)]
+    rows = with_measured(ours, theirs, "B")
+    judged = judged_against(ours, theirs, "B")
+    assert [one.identity.run for one in judged] == ["a", "b", "c", "d"]
+    of = {run: row for row in rows for run in row.runs}
+    for one in judged:
+        row = of[str(one.identity.run)]
+        verdict = one.verdict
+        assert (verdict.word, verdict.pooled_ratio, verdict.ratio_interval) == (
+            row.verdict,
+            row.ratio,
+            row.ratio_interval,
+        )
+        assert (verdict.reference, verdict.repeats) == (row.reference, row.repeats)
+    assert [one.verdict.ratio for one in judged] == [
+        pytest.approx(2.005 / 2.2),
+        pytest.approx(2.005 / 2.22),
+        None,
+        None,
+    ]
 
 
 def test_both_sides_of_a_line_have_the_same_mean() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from llmb.logs.samples import Environment, Node, Samples
 from llmb.results.columns import csv_rows, report
+from llmb.results.configuration import Configuration
 from llmb.results.deviations import DRIVER, NETWORK, NODE, POWER_LIMIT, SM_CLOCK, uneven_nodes
 from llmb.results.facts import LogFacts, facts_of
 from llmb.results.json_form import from_json
-from llmb.results.result import SUCCESS, Configuration, Result
+from llmb.results.result import SUCCESS, Result
 from llmb.results.table import table_of
 from llmb.stats.window import Window
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, judge

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from llmb.results.configuration import Configuration
 from llmb.results.json_form import from_json
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Configuration, Result
+from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
 from llmb.stats.statistics import Spread, spread
 from llmb.stats.window import LAST, Window

@@ -2,7 +2,6 @@
 """python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]: a Megatron-Bridge run from a frozen recipe."""
 
 import contextlib
-import io
 import json
 import os
 import sys
@@ -12,9 +11,9 @@ from typing import Any
 from llmb_workloads.bridge_pretrain.hub_cache import fill_cache
 from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, read_recipe
 from llmb_workloads.bridge_pretrain.settings import BRIDGE, build
+from llmb_workloads.command import begin_log, recipe_path
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.library import plain
-from llmb_workloads.node import node_line
 from llmb_workloads.world import rank_from
 
 USAGE = "usage: python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]"
@@ -23,12 +22,11 @@ CONFIGURATION = "configuration.json"  # written beside the log
 
 def main(arguments: list[str]) -> int:
     """Run the recipe that the argument names, or print its configuration; the exit code is 2 when it is refused."""
-    paths = [argument for argument in arguments if argument != "--print"]
-    if len(paths) != 1 or paths[0].startswith("-"):
-        print(USAGE, file=sys.stderr)
+    path = recipe_path(arguments, USAGE)
+    if path is None:
         return 2
     try:
-        recipe = read_recipe(Path(paths[0]))
+        recipe = read_recipe(path)
         check_libraries(recipe)
         # Before anything imports torch, which reads some of them only then. What is set already, stays.
         for name, value in recipe.environment.items():
@@ -48,9 +46,7 @@ def main(arguments: list[str]) -> int:
         return 2
     if place.rank == 0:
         Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")
-        print(opening_line(recipe), flush=True)
-    if place.local_rank == 0 and (line := node_line()) is not None:
-        print(line, flush=True)
+    begin_log(place, lambda: opening_line(recipe))
     train(config)
     return 0
 
@@ -62,8 +58,6 @@ def train(config: Any) -> None:
     step = find("megatron.bridge.training.gpt_step", "forward_step")
     import torch.distributed
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
     pretrain(config=config, forward_step_func=step)
     if torch.distributed.is_initialized():
         torch.distributed.barrier()

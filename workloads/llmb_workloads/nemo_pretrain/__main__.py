@@ -2,18 +2,16 @@
 """python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]: a NeMo 2 training run from a frozen recipe."""
 
 import contextlib
-import io
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
+from llmb_workloads.command import begin_log, recipe_path
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.library import plain
 from llmb_workloads.nemo_pretrain.build import NEMO, build
 from llmb_workloads.nemo_pretrain.recipe import Recipe, check_world, read_recipe
-from llmb_workloads.node import node_line
 from llmb_workloads.world import rank_from
 
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
@@ -21,12 +19,11 @@ USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]"
 
 def main(arguments: list[str]) -> int:
     """Run the recipe that the argument names, or print its configuration; the exit code is 2 when it is refused."""
-    paths = [argument for argument in arguments if argument != "--print"]
-    if len(paths) != 1 or paths[0].startswith("-"):
-        print(USAGE, file=sys.stderr)
+    path = recipe_path(arguments, USAGE)
+    if path is None:
         return 2
     try:
-        recipe = read_recipe(Path(paths[0]))
+        recipe = read_recipe(path)
         if "--print" in arguments:
             return _print(recipe)
         place = rank_from(os.environ)
@@ -35,10 +32,7 @@ def main(arguments: list[str]) -> int:
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if place.rank == 0:
-        print(opening_line(recipe), flush=True)
-    if place.local_rank == 0 and (line := node_line()) is not None:
-        print(line, flush=True)
+    begin_log(place, lambda: opening_line(recipe))
     execute(partial)
     return 0
 
@@ -47,9 +41,6 @@ def execute(partial: Any) -> None:
     """Run a configured nemo_run.Partial to its end in this process, without a launcher."""
     import nemo_run
 
-    # NeMo prints its steps to stdout and the end to stderr: one file would have them late and in the wrong order.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
     nemo_run.run(partial, direct=True)
 
 

@@ -2,6 +2,7 @@
 """Tests of the direct method: `llmb-run single` configured by the variables of the older launch scripts."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -147,7 +148,6 @@ def test_the_option_of_sbatch_for_nodes_names_what_to_write(
 
 # Variables of the launch scripts that no option replaces, or that are replaced in another way.
 UNREAD = (
-    "ADDITIONAL_SLURM_PARAMS",
     "CHECKPOINT_INTERVAL",
     "HIDDEN_SIZE",
     "FSDP",
@@ -164,6 +164,62 @@ def test_a_variable_without_effect_is_named(name: str, direct: Direct, wording: 
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("note: not used: "))
     assert f"{name} (" in line
     wording("single", line)
+
+
+@pytest.mark.parametrize("command", ["single", "submit", "submit-all"])
+def test_additional_slurm_params(
+    command: str, llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+) -> None:
+    """Its pages: ADDITIONAL_SLURM_PARAMS="nodelist=node001;..." before any command; here options override it."""
+    monkeypatch.setenv("ADDITIONAL_SLURM_PARAMS", "nodelist=node001,node002; --exclude=bad ;contiguous;")
+    words = ("-w", "nemotron4", "-s", "15b") if command == "single" else ("--workloads", "nemotron4_15b")
+    given = (*words, "--scale", 64, "--dtype", "fp8", "--exclude", "n9", "-d", "--format", "json")
+    done = llmb_here(command, *given, "--install", cluster())
+    script = job_of(done)["script"]
+    assert [line for line in script.splitlines() if re.search("nodelist|exclude|contiguous", line)] == [
+        "#SBATCH --nodelist=node001,node002",
+        "#SBATCH --exclude=n9",
+        "#SBATCH --contiguous",
+    ]
+    notes = [line for line in done.stderr.splitlines() if "ADDITIONAL" in line]
+    assert len(notes) == 2
+    wording("single", "\n".join(notes))
+
+
+@pytest.mark.parametrize(("text", "cluster_type"), [("array=1-4", "slurm"), ("nodelist=n1", "local")])
+def test_slurm_params_that_cannot_be(
+    text: str, cluster_type: str, direct: Direct, cluster: Cluster, wording: Callable[..., None]
+) -> None:
+    install = cluster(cluster_type, name=cluster_type)
+    done = direct("nemotron4", "--install", install, JOB_TOTAL_GPUS="64", ADDITIONAL_SLURM_PARAMS=text)
+    assert (done.returncode, done.stdout) == (2, "")
+    wording("single", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("variables", "dtype"),
+    [
+        ({"FP8_RECIPE": "mx"}, "fp8_mx"),
+        ({"FP8_RECIPE": "CS"}, "fp8_cs"),
+        ({"FP8_RECIPE": "mx", "DTYPE": "fp8"}, "fp8_mx"),
+        ({"FP8_RECIPE": "mx", "DTYPE": "bf16"}, "bf16"),
+        ({"FP8_RECIPE": "mx", "DTYPE": "nvfp4"}, "nvfp4"),
+    ],
+)
+def test_the_recipe_of_fp8(variables: dict[str, str], dtype: str, direct: Direct, cluster: Cluster) -> None:
+    """As its launch.sh joins DTYPE and FP8_RECIPE, which matters for fp8 alone."""
+    install = cluster(gpu_type="gb300", name="gb300")
+    job = job_of(direct("llama3.1", "-s", "70b", "--install", install, JOB_TOTAL_GPUS="64", **variables))
+    assert job["dtype"] == dtype
+
+
+def test_the_recipe_of_fp8_with_nemo(direct: Direct, wording: Callable[..., None]) -> None:
+    job = job_of(direct("llama3.1", "-s", "70b", JOB_TOTAL_GPUS="64", FP8_RECIPE="ds"))
+    assert (job["dtype"], job["switches"]["fp8"]) == ("fp8", "delayed")
+    for recipe in ("cs", "ss"):  # what NeMo's rows do not have, and what nothing here has
+        done = direct("llama3.1", "-s", "70b", JOB_TOTAL_GPUS="64", FP8_RECIPE=recipe)
+        assert (done.returncode, done.stdout) == (2, "")
+        wording("single", done.stderr)
 
 
 def test_the_ranks_of_a_profile(direct: Direct, wording: Callable[..., None]) -> None:

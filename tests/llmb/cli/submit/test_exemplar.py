@@ -152,11 +152,11 @@ def test_each_row_is_of_theirs_alone_and_ours_exists(program: str, name: str, ro
 
 
 def test_every_option_of_theirs_is_known() -> None:
-    """The options of NVIDIA's llmb-run 26.06 and llmb-install 26.06, and those that only older releases had."""
+    """The options of NVIDIA's llmb-run 26.08 and llmb-install 26.06, and those that only older releases had."""
     theirs: Mapping[str, str] = {
         "submit": "-w --workload -s --model-size --dtype --scale --max-scale --min-scale --exact-scales -f --file -r "
         "--repeats -p --profile --dump-env --proxy --dry-run --force --nice --nodelist --exclude --reservation "
-        "--segment --slurm-arg --env",
+        "--segment --slurm-arg --env --mbridge-arg",
         "single": "-w --workload -s --model_size --dtype --scale -p --profile -d --dryrun -v --verbose",
         "submit-all": "--max-scale --repeats -p --profile -d --dryrun -v --verbose",
         "list": "-w --workload",

@@ -92,6 +92,7 @@ ANSWERS = {
     ("GET", r"/workloads"): "GetWorkloads200Response",
     ("GET", r"/workloads/[^/]+"): "WorkloadDetailed",
     ("GET", r"/workloads/[^/]+/events"): "GetWorkloadEvents200Response",
+    ("GET", r"/workloads/[^/]+/pods"): "ListPods200Response",
     ("POST", r"/workloads/trainings"): "Training1",
     ("POST", r"/workloads/distributed"): "DistributedWorkload",
     ("POST", r"/v1/token"): "TokenResponse",
@@ -233,6 +234,7 @@ def test_every_exchange_of_a_run_is_as_documented(
     last: RunRecord = site.submit()
     waits = {"nodePool": "a", "phaseReason": "OverLimit", "reason": "no", "orgType": "PROJECT", "userMessage": "full"}
     paper.workloads[0].waits = [waits]
+    (last.place / "scheduler_id").write_text("job\nstarted 1\n")
     paper.workloads[-1].events = [{"type": "Warning", "reason": "ErrImagePull", "message": "no"}]
     for _ in range(3):
         cluster.poll([*runs, last])

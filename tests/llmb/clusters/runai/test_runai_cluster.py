@@ -12,8 +12,9 @@ from llmb.clusters.base import UnclearError
 from llmb.clusters.runai import runai_cluster as module
 from llmb.clusters.runai.rest_errors import RefusedError
 from llmb.errors import Fault, LlmbError, PreflightError, describe
-from llmb.runs import record
+from llmb.runs import record, store
 from llmb.runs.launch import Launch
+from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, JobState
 from llmb_testing.runai import Cluster, ControlPlane, Project, Trouble
@@ -149,6 +150,21 @@ def test_kubernetes_says_why_a_pod_does_not_begin(
     wording("jobs show", found.fix)
     paper.trouble(Trouble(path=".*/events", answer=500))
     assert state(paper_site, run).reason == ""
+
+
+def test_the_nodes_are_those_of_the_pods(paper_site: Site, paper: ControlPlane) -> None:
+    paper.phases = ("Running",)
+    runs = [paper_site.submit(nodes=nodes) for nodes in (1, 3, 2)]
+    for run in runs[:2]:
+        (run.place / "scheduler_id").write_text("job\nhost job-master-0\nstarted 1\n")
+    states = paper_site.cluster().poll(runs)
+    assert [states[run.id].nodes for run in runs] == ["node-1", "node-[1-3]", ""]  # the last has not started
+    assert nodes_of(runs[1], states[runs[1].id]) == ("node-1", "node-2", "node-3")
+    assert nodes_of(runs[1]) == ()  # the name of a pod is no node
+    for run in runs:
+        store.save_state(run, states[run.id])
+    paper.trouble(Trouble(path=".*/pods", answer=500, times=9))
+    assert store.save_state(runs[1], paper_site.cluster().poll(runs)[runs[1].id]).nodes == "node-[1-3]"
 
 
 def test_cancelled_runs_are_stopped_and_stay_known(paper_site: Site, paper: ControlPlane) -> None:

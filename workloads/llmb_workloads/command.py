@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs that run a training library share: the recipe on their command line, and how a log begins."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from llmb_workloads.node import node_line
+from llmb_workloads.world import Place
+
+
+def recipe_path(arguments: list[str], usage: str) -> Path | None:
+    """The recipe that the arguments name, beside ``--print``; for other arguments None, with ``usage`` on stderr."""
+    paths = [argument for argument in arguments if argument != "--print"]
+    if len(paths) != 1 or paths[0].startswith("-"):
+        print(usage, file=sys.stderr)
+        return None
+    return Path(paths[0])
+
+
+def begin_log(place: Place, opening: Callable[[], str]) -> None:
+    """Print the ``opening`` line on rank 0, and a line about each node; from here on each line is written at once.
+
+    A library prints steps to stdout and the end to stderr: one file would have them late and in the wrong order.
+    """
+    if place.rank == 0:
+        print(opening(), flush=True)
+    if place.local_rank == 0 and (line := node_line()) is not None:
+        print(line, flush=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)

@@ -142,3 +142,22 @@ def test_a_report(filled: HandMade, run: Run) -> None:
         text = run("report", "--format", fmt).stdout
         assert "40.00 us" in text
         assert [word for word in OF_TRAINING if word in text.lower().replace("sequence", "")] == []
+
+
+@pytest.mark.parametrize("command", [("results",), ("compare",), ("report",), ("jobs", "list"), ("explain", "c1")])
+def test_a_pattern_that_finds_no_number_costs_its_own_runs_alone(
+    command: tuple[str, ...], filled: HandMade, plugin: Path, run: Run
+) -> None:
+    other = filled.job("nemotron4_15b", "bf16", 16)
+    filled.run("n1", other, "".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
+    (module,) = (path for path in plugin.rglob("*.py") if "llmb_workload" in path.read_text())
+    module.write_text(
+        module.read_text() + "\nfrom llmb.api import ParseSpec, hookimpl\n\n@hookimpl\ndef llmb_parse(run):\n"
+        "    return ParseSpec(needle='busbw', iteration=r'step (?:(?P<i>\\d)x|\\d/)', keys={'busbw': 'busbw'})\n"
+    )
+    done = run(*command, *(() if command[0] == "jobs" else ("--window", "4-18")))
+    assert done.returncode in (0, 3), done.stderr
+    if command == ("results",):
+        assert "'iteration' of plugin" in done.stderr
+        assert "llmb step 0/19" in done.stderr
+        assert "n1" in done.stdout

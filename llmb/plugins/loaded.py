@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -116,16 +116,21 @@ class Plugins:
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
         from llmb.plugins.complete import completed, memory_of
+        from llmb.runs.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
         answer: api.Launch | None = self._ask("llmb_launch", (api.Launch,), arguments)
         if answer is None:
             return None
+        self._accept(
+            self.offers[workload.key].source, "llmb_launch", partial(check_launch, answer, job.experiment_name)
+        )
         if answer.gpu_memory_gb is None:
             answer = replace(answer, gpu_memory_gb=memory_of(workload, job, site))
         answer = completed(answer, workload, job, site)
         for source in self._site_wide(site.plugins) if site.plugins else ():
             answer = self.calls.wrapped(source, answer, arguments)
+            self._accept(source, "llmb_launch", partial(check_launch, answer, job.experiment_name))
         return answer
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
@@ -145,14 +150,18 @@ class Plugins:
         if answer is None:
             return None
         source = self.offers[workload.key].source
-        try:
-            check_parse(workload, answer)
-        except KeyFaultError as error:
-            raise rejected(source, "llmb_parse", error) from error
+        self._accept(source, "llmb_parse", partial(check_parse, workload, answer))
         if isinstance(answer, api.Samples):
             return api.ParseSpec(samples=answer)
         wanted = "" if answer.is_default else source
         return answer if answer.source == wanted else replace(answer, source=wanted)
+
+    def _accept(self, source: str, hook: str, check: Callable[[], None]) -> None:
+        """Raise PluginError where ``check`` rejects what the ``hook`` of ``source`` returned."""
+        try:
+            check()
+        except KeyFaultError as error:
+            raise rejected(source, hook, error, self.calls.owner(source)) from error
 
     def reads_logs(self, workload: api.Workload) -> bool:
         """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""

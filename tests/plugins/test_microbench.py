@@ -166,7 +166,7 @@ def test_a_case_has_only_its_own_parameters_and_metrics(microbench: Workload) ->
 @pytest.mark.parametrize("cluster_type", CLUSTERS)
 def test_every_case_has_a_launch_on_every_cluster(cluster_type: str, microbench: Workload) -> None:
     for size in microbench.sizes:
-        launch = llmb_launch(job_of(microbench, size), site(cluster_type, venv=Path("/v")))
+        launch = llmb_launch(microbench, job_of(microbench, size), site(cluster_type, venv=Path("/v")))
         given = dict(word.removeprefix("--").split("=", 1) for word in launch.args)
         read = settings.read_settings(launch.args)
         assert (read.case, read.dtype, read.steps) == (size, "fp32", 20)
@@ -174,8 +174,31 @@ def test_every_case_has_a_launch_on_every_cluster(cluster_type: str, microbench:
         assert launch.venv == "/v"
 
 
+@pytest.mark.parametrize(
+    ("size", "scale", "message", "larger"),
+    [  # fp32: 4 bytes for each rank
+        ("all_gather", 512, "1K", "2K"),
+        ("all_to_all", 1024, "2K", "4K"),
+        ("all_gather", 256, "1K", None),
+        ("all_reduce", 1024, "1K", None),
+        ("send_recv", 1024, "1K", None),
+    ],
+)
+def test_a_message_without_an_element_for_each_rank_is_refused_before_submission(
+    size: str, scale: int, message: str, larger: str | None, microbench: Workload
+) -> None:
+    job = job_of(microbench, size, scale, message_size=message)
+    if larger is None:
+        assert f"--message_size={message}" in llmb_launch(microbench, job, site()).args
+        return
+    with pytest.raises(api.UsageError) as caught:
+        llmb_launch(microbench, job, site())
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("message-too-small", "message_size", message)
+    assert f"message_size={larger} " in (caught.value.hint or "")
+
+
 def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(microbench: Workload, tmp_path: Path) -> None:
-    launch = llmb_launch(job_of(microbench, "gemm"), site())
+    launch = llmb_launch(microbench, job_of(microbench, "gemm"), site())
     names = {PurePosixPath(file.name).name for file in launch.files}
     assert {"__main__.py", "collectives.py", "storage.py"} <= names
     assert launch.program.module == "llmb_microbench.program"
@@ -184,7 +207,7 @@ def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(microbench:
 
 def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> None:
     job = job_of(microbench, "gemm")
-    in_image = llmb_launch(job, site(container=True, venv=Path("/v")))
+    in_image = llmb_launch(microbench, job, site(container=True, venv=Path("/v")))
     assert (in_image.venv, in_image.image) == (None, microbench.image)
     for one in (site(container=True), site("runai")):
         assert [type(need).__name__ for need in llmb_setup(microbench, one).needs] == ["Image"]

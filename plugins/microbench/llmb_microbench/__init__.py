@@ -7,11 +7,14 @@ Nothing of this distribution is installed on compute nodes, which need only torc
 from pathlib import Path
 
 from llmb import api
+from llmb_microbench.program.formulas import smallest_message
+from llmb_microbench.program.settings import read_size
 
 _HERE = Path(__file__).parent
 PROGRAM = "llmb_microbench.program"
 _TORCH = "torch>=2.4"
 _VENV = "torch"
+_ITEM_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @api.hookimpl
@@ -31,8 +34,9 @@ def llmb_setup(workload: "api.Workload", site: "api.Site") -> "api.Needs":
 
 
 @api.hookimpl
-def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
+def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "api.Launch":
     """One process for each GPU, or CPU rank, with the program staged in the run's folder."""
+    _check_message(workload, job)
     in_pod, in_container = site.runs.pulls_images, site.runs.runs_in == "image-file" and site.container
     venv = site.venvs.get(_VENV, site.venv) if not in_container else None  # an image has its own Python
     given = {"case": job.model_size, "dtype": job.dtype, "steps": str(job.max_steps), **job.parameters}
@@ -50,6 +54,19 @@ def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
         environment={**hidden, **job.env},
         files=tuple(staged_files()),
     )
+
+
+def _check_message(workload: "api.Workload", job: "api.Job") -> None:
+    """Raise UsageError for a message without an element for each rank, which the program would refuse when it runs."""
+    if "message_size" not in job.parameters:
+        return
+    text, ranks = job.parameters["message_size"], job.nodes * job.gpus_per_node
+    least = smallest_message(job.model_size, _ITEM_BYTES[job.dtype], ranks)
+    if read_size(text) < least:
+        large = next(size for size in workload.parameters["message_size"].choices if read_size(size) >= least)
+        message = f"{job.experiment_name}: a message of {text} has no element of {job.dtype} for each of {ranks} ranks"
+        hint = f"--set message_size={large} or more, or a smaller scale"
+        raise api.UsageError(message, hint=hint, code="message-too-small", key="message_size", value=text)
 
 
 def staged_files() -> "list[api.StagedFile]":

@@ -357,7 +357,9 @@ LAUNCH = """
 @hookimpl
 def llmb_launch(job, site):
     from llmb.api import Launch, Program, Server, StagedFile, Wrapper
-    given = dict(name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)))
+    given = dict(
+        name=job.experiment_name, nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",))
+    )
     return Launch(**{{**given, {wrong}}})
 """
 WRONG_LAUNCHES = [
@@ -386,7 +388,25 @@ WRONG_LAUNCHES = [
     ('"files": (StagedFile(name="./state.json", text=""),)', "file-reserved", "name"),
     ('"files": (StagedFile(name="a", text=""), StagedFile(name="./a", text=""))', "file-duplicate", "files"),
     ('"files": (StagedFile(name="a/b", text=""), StagedFile(name="a", text=""))', "file-duplicate", "files"),
-    ('"files": (StagedFile(name="launch_x", text=""),)', "file-duplicate", "files"),
+    ('"files": (StagedFile(name="launch_" + given["name"], text=""),)', "file-duplicate", "files"),
+    ('"name": "other"', "name-differs", "name"),
+    ('"args": ("a" + chr(0),)', "text-invalid", "args"),
+    ('"environment": {{"A": chr(0)}}', "text-invalid", "environment"),
+    ('"environment": {{"A B": "1"}}', "value-invalid", "environment"),
+    ('"environment": {{"": "1"}}', "value-invalid", "environment"),
+    ('"environment": {{"A=B": "1"}}', "value-invalid", "environment"),
+    ('"secrets": ("1TOKEN",)', "value-invalid", "secrets"),
+    ('"image": ""', "value-invalid", "image"),
+    ('"venv": " "', "value-invalid", "venv"),
+    ('"mounts": ("a",)', "value-invalid", "mounts"),
+    ('"mounts": ("/a:b",)', "value-invalid", "mounts"),
+    ('"program": Program(argv=("",))', "value-invalid", "argv"),
+    ('"program": Program(module="a b")', "value-invalid", "module"),
+    ('"program": Program(shell="echo " + chr(0))', "text-invalid", "program.shell"),
+    ('"after": Program(module="a..b")', "value-invalid", "module"),
+    ('"files": (StagedFile(name="a" + chr(0), text=""),)', "text-invalid", "files.name"),
+    ('"files": (StagedFile(name="a", text=chr(0xD800)),)', "text-invalid", "files.text"),
+    ('"files": (StagedFile(name="a" + chr(10), text=""),)', "value-invalid", "files"),
 ]
 
 

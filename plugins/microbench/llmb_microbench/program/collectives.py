@@ -36,9 +36,9 @@ class _Buffers:
     def __init__(self, settings: Settings, ranks: Ranks) -> None:
         self.case, self.world, self.rank = settings.case, ranks.place.world, ranks.place.rank
         dtype, message = dtype_of(settings.dtype), settings.size("message_size")
-        whole = self.case in ("all_reduce", "send_recv")
+        whole = self.case in formulas.WHOLE
         self.share = message // dtype.itemsize // (1 if whole else self.world)
-        if self.share == 0:
+        if message < formulas.smallest_message(self.case, dtype.itemsize, self.world):
             raise RefusedError(f"a message of {message} bytes has no element for each of {self.world} ranks")
         sizes = {"all_gather": (1, self.world), "reduce_scatter": (self.world, 1)}
         default = (1, 1) if whole else (self.world, self.world)

@@ -16,6 +16,13 @@ BUS_FACTORS: dict[str, Callable[[int], float]] = {
     "send_recv": lambda ranks: 1.0,
 }
 
+WHOLE = ("all_reduce", "send_recv")  # the message of a rank is one part; of the other cases, a part for each rank
+
+
+def smallest_message(case: str, item: int, ranks: int) -> int:
+    """The bytes of the smallest message, with one item of ``item`` bytes in each part."""
+    return item if case in WHOLE else item * ranks
+
 
 def bandwidth(moved: int, seconds: float) -> float:
     """GB/s of ``moved`` bytes."""

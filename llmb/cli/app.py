@@ -97,7 +97,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
         from llmb.cli.usage import as_error
 
         given = sys.argv[1:] if args is None else args
-        console.echo(describe(as_error(error, given)), err=True)
+        console.echo(describe(as_error(error, given, plugins.skipped_commands)), err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)
@@ -116,7 +116,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
         console.give_up_output()
         return LlmbError.exit_code
     except Exception as error:
-        failure = _of_plugin(error, plugins)
+        failure = _of_plugin(error, plugins, _name_in(words))
         if failure is None:
             raise
         console.echo(describe(failure), err=True)
@@ -126,14 +126,21 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
 
 def _without_debug(words: list[str], group: click.Command) -> list[str]:
     """A command line without ``--debug`` behind a command of llmb, which need not have that option itself."""
-    name = next((word for word in words if not word.startswith("-")), "")
+    name = _name_in(words)
     if not (isinstance(group, click.Group) and isinstance(group.commands.get(name), commands.Deferred)):
         return words
     end = words.index("--") if "--" in words else len(words)
     return [word for word in words[:end] if word != DEBUG_OPTION] + words[end:]
 
 
-def _of_plugin(error: Exception, plugins: Plugins) -> PluginError | None:
-    """The error that names the plugin in whose code ``error`` was raised, such as its own command; None for a bug."""
+def _name_in(words: list[str]) -> str:
+    """The name of the command in a command line; empty without one."""
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _of_plugin(error: Exception, plugins: Plugins, name: str) -> PluginError | None:
+    """The error that names the plugin in whose code the command ``name`` raised ``error``; None for a bug of llmb."""
     source = plugins.source_of(error)
-    return as_plugin_error(error, source, "code", plugins.calls.owner(source)) if source is not None else None
+    if source is None:
+        return None
+    return as_plugin_error(error, source, f"llmb-run {name}", plugins.calls.owner(source))

@@ -15,6 +15,7 @@ from llmb.text.typed import to_data
 @pass_context
 def command(context: Context) -> None:
     """Show the configuration in effect, as YAML."""
+    context.need_type()
     config = context.config
     own = {} if config.own_section is None else {config.of_type.key: to_data(config.own_section)}
     console.echo(yaml.safe_dump({**to_data(config), **own}, sort_keys=False), nl=False)

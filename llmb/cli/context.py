@@ -21,7 +21,6 @@ from llmb.system import console, files
 
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
-    from llmb.config.cluster_type import ClusterType
     from llmb.plugins.loaded import Plugins
     from llmb.results.log_reader import LogReader
     from llmb.runs.record import RunRecord
@@ -157,7 +156,10 @@ class Context:
 
     @cached_property
     def config(self) -> configuration.ClusterConfig:
-        """The configuration of the install directory with all layers. Prints a note for each layer above the file."""
+        """The configuration of the install directory with all layers. Prints a note for each layer above the file.
+
+        ``kind`` is None for a cluster type that is not known here: runs can be shown, and ``need_type`` raises.
+        """
         environ: Mapping[str, str] = os.environ
         given = self.install_option
         if self.archive is not None:
@@ -168,7 +170,7 @@ class Context:
         install = configuration.find_install(given, environ, console.current_folder())
         kinds = self.plugins.cluster_types()  # always, so that a plugin whose types are wrong is reported
         config, notes = configuration.load_config(
-            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds
+            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds, any_type=True
         )
         if self.archive is not None:
             return replace(config, experiments_root=None)
@@ -177,13 +179,11 @@ class Context:
         if config.plugins:
             self._warn_of_settings(install)
         self._warn_of_plugins()
-        if config.kind is None:
-            raise _unknown_type(install, config.cluster_type, kinds)
         return configuration.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster; None for a type that this version can plan for but not submit to, and for an archive."""
+        """The cluster; None for a type that is not known here, and for an archive. Raises PluginError."""
         from llmb.clusters.guarded import create
 
         if self.archive is not None:
@@ -191,13 +191,21 @@ class Context:
         kind = self.plugins.cluster_types().get(self.config.cluster_type)
         return create(kind, self.config) if kind is not None else None
 
+    def need_type(self) -> None:
+        """Raise InputFaults for a cluster type that is not known here, with what failed where its plugin is skipped."""
+        if self.config.kind is None:
+            from llmb.config.reading import unknown_type
+            from llmb.text import yamlfile
+
+            document = yamlfile.load(self.config.llmb_install / configuration.CONFIG_FILE)
+            raise InputFaults([unknown_type(document, self.config.cluster_type, self.plugins.cluster_types())])
+
     def need_cluster(self) -> Cluster:
-        """The cluster. Raises UsageError for a type that this version cannot submit to."""
+        """The cluster. Raises UsageError for a type that is not known here, and for an archive."""
+        self.need_type()
         if self.cluster is None:
-            kind = self.config.cluster_type
-            message = f"this version of llmb cannot run jobs on cluster type {kind}"
-            hint = "--dry-run shows the jobs; a plugin can add the cluster type"
-            raise UsageError(message, hint=hint, code="cluster-type-unsupported", key="cluster_type", value=kind)
+            message, hint = "an archive has no cluster", "run the command in the install directory"
+            raise UsageError(message, hint=hint, code="cluster-missing", key="cluster_type")
         return self.cluster
 
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
@@ -209,13 +217,6 @@ class Context:
         for one in self.unreadable:
             console.warn_once(one.reason)
         return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
-
-
-def _unknown_type(install: Path, name: str, types: Mapping[str, ClusterType]) -> UsageError:
-    from llmb.config.reading import unknown_type
-    from llmb.text import yamlfile
-
-    return InputFaults([unknown_type(yamlfile.load(install / configuration.CONFIG_FILE), name, types)])
 
 
 pass_context = click.make_pass_decorator(Context)

@@ -98,6 +98,8 @@ def _here(
     except LlmbError as error:
         say(f"warning: which of them run here is unknown\n{describe(error)}")
         return None
+    if config.kind is None:
+        return None
     most = _most_gpus(config)
     asked = (context.workloads[key] for key in keys)
     found = list(runnable(asked, context.plugins, config, most, framework=framework, release=release))

@@ -14,6 +14,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
+from llmb.cli.log_settings import with_settings
 from llmb.cli.reading import own_flops, reader_for, result_of
 from llmb.cli.results import judged, print_report
 from llmb.errors import LlmbError, UsageError
@@ -50,6 +51,7 @@ _OPTION_OF = {
 @click.option("--dtype", metavar="D", help="Dtype of logs without a record.")
 @click.option("--scale", type=_COUNT, metavar="N", help="Number of GPUs of logs without a record.")
 @click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of logs without a record.")
 @click.option("--framework", metavar="NAME", help="Framework of logs without a record: nemo or bridge.")
 @click.option("--release", metavar="RELEASE", help="Image release of Megatron-Bridge that they are of.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
@@ -66,6 +68,7 @@ def command(
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
+    settings: tuple[str, ...],
     framework: str | None,
     release: str | None,
     full_names: bool,
@@ -83,6 +86,7 @@ def command(
         message, hint = "--release is of Megatron-Bridge's image", "omit it, or --framework bridge"
         raise UsageError(message, hint=hint, code="release-without-bridge", key="--release", value=release)
     given = replace(given, framework=BRIDGE if release is not None else framework, release=release)
+    given = with_settings(context, given, settings)
     logs = paths or (Path("experiments"),)
     return print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
 
@@ -137,10 +141,11 @@ def print_logs(
         results = _results(context, logs, chosen, given)
     results = [_without_copy(result, Path(folder)) for result in results]
     # Print what the options override, each difference once.
-    found = Counter(one for result in results for one in result.identity.overridden if one.setting in _OPTION_OF)
+    found = Counter(one for result in results for one in result.identity.overridden)
     for one, count in found.items():
         which = "1 log" if count == 1 else f"{count} logs"
-        say(f"note: {_OPTION_OF[one.setting]} sets {one.setting} {one.given} for {which}, overriding {one.logged}")
+        option = _OPTION_OF.get(one.setting, "--set")
+        say(f"note: {option} sets {one.setting} {one.given} for {which}, overriding {one.logged}")
     code = print_report(judged(context, results, reference), fmt, full_names=full_names)
     for error in unreadable:
         say(f"warning: cannot read {error.filename}, so its logs are skipped: {error.strerror}")

@@ -218,8 +218,10 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     """
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
-    key = scaffold.Names(plain=plain, kind=kind).key
+    names = scaffold.Names(plain=plain, kind=kind)
+    key = names.key
     _check_free(context, name, key, kind)
+    scaffold.check_new(names)
     if folder.exists():
         hint = f"choose another folder: llmb-run plugins new {name} FOLDER"
         raise UsageError(f"{folder} already exists", hint=hint, code="folder-exists", value=folder)

@@ -2,12 +2,13 @@
 """Reads what runs measured: from their kept summaries where these are current, else from their logs."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from llmb.cli.context import Context
 from llmb.errors import LlmbError
 from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import PatternError
 from llmb.results import find, summary
 from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
@@ -68,17 +69,20 @@ def result_of(
         return kept.result_of(run)
     log = find.log_of(run)
     stamps = summary.stamps_of(run, log, state) if window is None else None
+    asked = reader
     try:
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
-    except SlowPatternError as error:
+    except PatternError as error:
         console.warn_once(error.message)
         reader, missing = LogReader(), error.message
         result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
     before = kept.log_reader if kept is not None else _earlier_reader(run)
-    if state.is_end and result.status != SUCCESS and before not in (None, reader):
+    if state.is_end and result.status != SUCCESS and before not in (None, reader, asked):
         assert before is not None
-        earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
-        if earlier.status == SUCCESS:
+        earlier = None
+        with suppress(PatternError):  # of an earlier version of the plugin
+            earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
+        if earlier is not None and earlier.status == SUCCESS:
             note = "read with an earlier version of its plugin: the current one finds no step"
             return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
     nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
@@ -106,9 +110,19 @@ def reader_for(context: Context, run: RunRecord) -> LogReader:
 
 
 def _earlier_reader(run: RunRecord) -> LogReader | None:
-    """The reader that releases before 0.2 kept in a file of its own."""
+    """The reader of the run when it was submitted; releases before 0.2 kept it in a file of its own."""
+    if (reader := summary.kept_reader(run)) is not None:
+        return reader
     spec = store.saved_parse_spec(run)
     return None if spec is None else LogReader(spec=spec)
+
+
+def keep_reader(context: Context, run: RunRecord) -> None:
+    """Keep how the log of a new run is read; a plugin that cannot say so yet is asked when there is a log."""
+    workload = context.workloads.get(run.job.workload)
+    if workload is not None:
+        with suppress(LlmbError):
+            summary.keep_reader(run, context.log_reader(workload, run))
 
 
 def _reader(context: Context, run: RunRecord, kept: summary.Summary | None) -> tuple[LogReader, str]:

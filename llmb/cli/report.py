@@ -19,7 +19,7 @@ from llmb.cli.reading import peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.cli.sides import find_baseline, refuse_reference
 from llmb.config.images import recorded_digest
-from llmb.errors import UsageError
+from llmb.errors import LlmbError, UsageError
 from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
@@ -236,7 +236,11 @@ def _run(
 def _samples(context: Context, record: RunRecord) -> Samples | None:
     path = log_of(record)
     spec = spec_of(context, record)
-    return read_log(path, spec) if path.exists() else spec.samples
+    try:
+        return read_log(path, spec) if path.exists() else spec.samples
+    except LlmbError as error:  # this run alone has no chart
+        console.warn_once(error.message)
+        return None
 
 
 def _digests(context: Context, references: set[str | None]) -> dict[str, str]:

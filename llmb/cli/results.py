@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context, say
+from llmb.cli.context import Context, completed, pass_context, say
 from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.peers import kept_results
@@ -166,20 +166,34 @@ def workload_test(
 
 
 def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """The current state of each run by its id, or the last known one where the cluster does not answer."""
-    if context.cluster is None:
-        states, trouble = {run.id: last_seen(run) for run in runs}, None
-    else:
-        states, trouble = look(context.cluster, runs)
+    """The current state of each run by its id, or the last known one where the cluster does not answer.
+
+    Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
+    """
+    states = {run.id: last_seen(run) for run in runs}
+    trouble: LlmbError | None = None
+    if context.archive is None:
+        try:
+            states, trouble = look(context.need_cluster(), runs)
+        except LlmbError as error:
+            trouble = error
     context.states |= states
-    if trouble is not None:
-        hint = f" ({trouble.hint})" if trouble.hint else ""
-        say(f"note: these are the last known states: {trouble.message}{hint}")
+    if trouble is not None and not all(state.is_final for state in states.values()):
+        console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
         console.warn_once(f"{count} on another cluster: {away[0].detail} ({HINT_ELSEWHERE})")
     return states
+
+
+def _why(context: Context, trouble: LlmbError) -> str:
+    """Why the cluster cannot be asked; what is wrong with a skipped plugin is printed already."""
+    name = context.config.cluster_type
+    if context.config.kind is None:
+        known = "no plugin that works" if context.plugins.cluster_types().skipped(name) else "no installed plugin"
+        return f"{known} offers the cluster type {name}"
+    return f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message
 
 
 def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:

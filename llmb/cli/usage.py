@@ -2,7 +2,7 @@
 """Turns click's usage errors into llmb's own: the message, and a hint with the fix."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -10,17 +10,26 @@ from llmb.config.locate import is_archive
 from llmb.errors import LlmbError, UsageError
 from llmb.text.names import is_pair, nearest
 
+Skipped = Callable[[str], tuple[Sequence[str], Sequence[str]]]
+_SAME = 0.75  # likeness from which on a command is taken for another one, although a plugin that may have it is skipped
 
-def as_error(error: click.ClickException, arguments: Sequence[str] = ()) -> LlmbError:
+
+def as_error(
+    error: click.ClickException, arguments: Sequence[str] = (), skipped: Skipped = lambda name: ((), ())
+) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
     ``arguments``: of the command line. The hint for a command or an option of NVIDIA's programs has them in our words.
+    ``skipped``: why nobody has the command of a name, which plugins offer; and the plugins that may offer it.
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     found = _usage_error(error, arguments)
     if (hint := _foreign(error, arguments)) is not None:
         found.hint = hint
+        return found
+    if isinstance(error, click.NoSuchCommand) and (reasons := _skipped_command(error, skipped)):
+        found.hint = "; ".join(reasons)
         return found
     more = f"{error.ctx.command_path} --help" if error.ctx is not None else None
     found.hint = "  ".join(filter(None, (found.hint, more))) or None
@@ -104,6 +113,18 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
         return _meant(error.possibilities)
     close = nearest(error.command_name, error.ctx.command.list_commands(error.ctx))
     return _meant([close] if close else None)
+
+
+def _skipped_command(error: click.NoSuchCommand, skipped: Skipped) -> Sequence[str]:
+    """Why the command may be missing: its plugin is skipped; a command with nearly the same name comes first."""
+    context = error.ctx
+    if context is None or context.parent is not None or not isinstance(context.command, click.Group):
+        return []
+    own, others = skipped(error.command_name)
+    if own or not others:
+        return own
+    close = nearest(error.command_name, context.command.list_commands(context), likeness=_SAME)
+    return [*filter(None, [_meant([close] if close else None)]), *others]
 
 
 def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:

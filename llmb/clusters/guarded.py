@@ -16,7 +16,7 @@ from llmb.errors import Fault, KeyFaultError, PluginError
 from llmb.runs.state import KNOWN, UNKNOWN, JobState, check_time
 from llmb.system.guard import REPORT, guarded
 from llmb.text.checked import check_types
-from llmb.text.names import suggest
+from llmb.text.names import nearest
 
 if TYPE_CHECKING:
     from llmb.config import ClusterConfig
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 METHODS = ("preflight", "render", "submit", "find", "poll", "cancel")
 _CHEAP = ("create", "pace", "render")  # methods that ask nothing of the scheduler
+_STATES = "llmb-run docs cluster-types lists the states"
 _SHOWN = 120  # characters of an answer in a message
 
 
@@ -63,12 +64,18 @@ class _Plugin:
     owner: str
 
     def fail(
-        self, method: str, reason: str, *, code: str = "plugin-failed", kind: type[PluginError] = ClusterPluginError
+        self,
+        method: str,
+        reason: str,
+        *,
+        code: str = "plugin-failed",
+        kind: type[PluginError] = ClusterPluginError,
+        hint: str = REPORT,
     ) -> NoReturn:
         """Raise the error about ``method``."""
         text = f"{method} of cluster type {self.name} {reason}"
         message, fix = f"plugin {self.source}: {text}", f"correct {method} of the cluster"
-        raise kind(message, reason=text, hint=REPORT, fix=fix, code=code, key=method, value=self.source)
+        raise kind(message, reason=text, hint=hint, fix=fix, code=code, key=method, value=self.source)
 
     def nonsense(
         self, method: str, reason: str, answer: object, *, kind: type[PluginError] = ClusterPluginError
@@ -186,8 +193,10 @@ class GuardedCluster:
             self.plugin.nonsense("poll", f"the state of {run.id} must be a JobState", state)
         self._checked("poll", state)
         if state.state not in KNOWN and state.state != UNKNOWN:
-            hint = suggest(state.state, sorted(KNOWN))
-            self.plugin.nonsense("poll", f"run {run.id} has the unknown state '{state.state}' ({hint})", state)
+            close = nearest(state.state, sorted(KNOWN))
+            meant = f"; did you mean '{close}'?" if close is not None else ""
+            reason = f"returned the unknown state {_shown(state.state)} for run {run.id}{meant}"
+            self.plugin.fail("poll", reason, code="answer-invalid", hint=f"{_STATES}; {REPORT}")
         for seconds in (state.started, state.ended, state.missing_since):
             try:
                 check_time(seconds or 0.0)

@@ -72,7 +72,8 @@ class ClusterType:
 
     ``traits``: how workloads run there, or a function of the section for a type whose section decides that.
     ``questions``: what llmb-install asks. ``secrets``: names of secrets that every submission needs, from the
-    environment or the user's file. ``folder_variable``: a variable with the folder in which to install. ``detect``:
+    environment or the user's file. ``folder_variable``: a variable with the folder in which to install.
+    ``writes_defaults``: whether llmb-install writes all keys of the section, not only those that differ. ``detect``:
     what was found of such a cluster here, given the environment; None where there is none. ``check``: notes on what
     would not work, for a section and the environment; called while an install is planned.
 
@@ -89,6 +90,7 @@ class ClusterType:
     questions: tuple[ClusterQuestion, ...] = ()
     secrets: tuple[str, ...] = ()
     folder_variable: str = ""
+    writes_defaults: bool = False
     detect: Callable[[Mapping[str, str]], str | None] = lambda environ: None
     check: Callable[[Any, Mapping[str, str]], Sequence[str]] = lambda section, environ: ()
     source: str = ""

@@ -43,16 +43,19 @@ def load_config(
     slurm_args: Mapping[str, object] = NO_ARGS,
     types: Callable[[], GpuTypes] = known_types,
     cluster_types: Callable[[], ClusterTypes] = own_types,
+    *,
+    any_type: bool = False,
 ) -> tuple[ClusterConfig, list[str]]:
     """The configuration of ``install`` with all layers, and a note for each layer above the file.
 
     ``slurm_args``: the sbatch options of the command line, only for the notes; ``with_slurm_args`` adds them.
     ``types``: every known GPU type, called where the file names one that llmb does not know; ``cluster_types``: the
-    same for cluster types. Raises InputFaults with file, line and the nearest valid key.
+    same for cluster types; ``any_type``: as of ``read_config``. Raises InputFaults with file, line and the nearest
+    valid key.
     """
     document = yamlfile.load(install / CONFIG_FILE)
     known = known_types() if _named_types(document.data) <= known_types().keys() else types()
-    config = read_config(document, types=known, cluster_types=cluster_types)
+    config = read_config(document, types=known, cluster_types=cluster_types, any_type=any_type)
     notes: list[str] = []
     named = config.llmb_install
     if named not in (Path(), install) and not (named.is_dir() and named.samefile(install)):

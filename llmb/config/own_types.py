@@ -59,6 +59,7 @@ SLURM = ClusterType(
     label="Slurm",
     schema=SlurmConfig,
     traits=_slurm,
+    writes_defaults=True,
 )
 
 

@@ -42,17 +42,22 @@ def kind_in(data: Any, types: Callable[[], ClusterTypes]) -> ClusterType | None:
 
 
 def read_config(
-    document: Document, *, types: GpuTypes | None = None, cluster_types: Callable[[], ClusterTypes] = own_types
+    document: Document,
+    *,
+    types: GpuTypes | None = None,
+    cluster_types: Callable[[], ClusterTypes] = own_types,
+    any_type: bool = False,
 ) -> ClusterConfig:
     """The configuration in ``document``, without the layers above it.
 
     ``types``: every known GPU type; ``cluster_types``: every known cluster type, called for one that is not llmb's own.
-    Raises InputFaults with every fault at file and line; UsageError with the code NEWER for a file of a later release,
-    which alone is its fault. A cluster type that no plugin offers is no fault by itself.
+    ``any_type``: read it without the section of a type that no plugin offers here. Raises InputFaults with every fault
+    at file and line; UsageError with the code NEWER for a file of a later release, which alone is its fault. A cluster
+    type that no plugin offers is no fault by itself.
     """
     _check_version(document)
     kind = kind_in(document.data, cluster_types)
-    section = read_section(document, kind)
+    section = read_section(_without_unknown(document) if any_type and kind is None else document, kind)
     try:
         known = known_types() if types is None else types
         config = typed.read(ClusterConfig, section.rest, types=known, kind=kind, own_section=section.value)
@@ -66,6 +71,15 @@ def read_config(
     if section.faults:
         raise InputFaults([*section.faults])
     return config
+
+
+def _without_unknown(document: Document) -> Document:
+    """``document`` without mappings under unknown keys: one may be the section of a type that is not known here."""
+    if not isinstance(document.data, dict):
+        return document
+    own = {field.name for field in fields(ClusterConfig)}
+    kept = {key: value for key, value in document.data.items() if key in own or not isinstance(value, dict)}
+    return replace(document, data=kept)
 
 
 def _check_version(document: Document) -> None:

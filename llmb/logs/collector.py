@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from llmb.logs import conditions, lines
 from llmb.logs.conditions import LOAD, MEGATRON_CHECKPOINTS, NOTHING, PLACES, SAVE, merged
 from llmb.logs.formats import BRIDGE_NAME, MEANS, MEGATRON_NAME, MEGATRONS, TRAINER_NAME, Format, ParseSpec, formats_of
+from llmb.logs.lines import NoNumberError
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.logs.scan import Hit, Line, Needle, needle
 
@@ -56,6 +57,7 @@ class Collector:
         self.gbs, self.peak_memory, self.environment = samples.gbs, samples.peak_memory, samples.environment
         self.opening, self.loads, self.from_list = state.opening, [*state.loads], state.from_list
         self.unnumbered, self.rank = [*state.unnumbered], state.rank
+        self.misread: NoNumberError | None = None
         self.step_times = list(zip(state.step_times[::2], state.step_times[1::2], strict=True))
 
     def freeze(self, offset: int) -> ReadState:
@@ -124,12 +126,20 @@ class Collector:
         at = hit.offset - len(line.before)
         for form in self.formats:
             if form.needle.text == hit.text:
-                found = lines.read_step(line, form, with_batch=self.gbs is None)
+                found = self._read_step(line, form)
                 if found is not None:
                     self._add_step(found, line, at, form)
                     return
         if not self.steps or self.from_list:
             self._add_list(lines.read_list(hit.block.behind(hit.at), hit.text), at)
+
+    def _read_step(self, line: Line, form: Format) -> lines.StepLine | None:
+        """The step of a line; None where it has none, or where what a plugin's pattern takes for its number is none."""
+        try:
+            return lines.read_step(line, form, with_batch=self.gbs is None)
+        except NoNumberError as error:
+            self.misread = self.misread or error
+            return None
 
     def _add_list(self, times: Sequence[float], at: int) -> None:
         if times:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from llmb.errors import LlmbError, PluginError
 from llmb.logs.formats import NO_KEYS, Format, Keys
 from llmb.logs.samples import Step
-from llmb.logs.scan import Line, needle, strip_escapes
-from llmb.logs.spec_checks import TRAINING_KEYS
+from llmb.logs.scan import Line, needle, plain, strip_escapes
+from llmb.logs.spec_checks import PATTERN_HINT, TRAINING_KEYS
 from llmb.system.process import OverdueError, time_limit
 from llmb.text.units import factor_between, unit_after
 
@@ -24,6 +24,7 @@ PATTERN_SECONDS = 5.0
 # No pattern here matches characters in more than one way, so that its time is linear in the length of the line.
 _NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_INTEGER = re.compile(rb"\s*[-+]?\d{1,12}\s*")
 _GROUP = re.compile(rb",\d")
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _LIST = re.compile(rb"\s*[:=]\s*\[")
@@ -44,8 +45,16 @@ _RANK = re.compile(
 )
 
 
-class SlowPatternError(PluginError):
+class PatternError(PluginError):
+    """A plugin's pattern cannot read a log; ``key`` is the field of its ParseSpec, ``value`` the plugin."""
+
+
+class SlowPatternError(PatternError):
     """A plugin's pattern takes too long for one line."""
+
+
+class NoNumberError(PatternError):
+    """A group of a plugin's pattern matches something that is no number."""
 
 
 class UnitMismatchError(LlmbError):
@@ -64,7 +73,7 @@ class StepLine(NamedTuple):
 def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
     """The step whose needle begins ``line.after``; None where the line is incomplete.
 
-    Raises SlowPatternError for a pattern of a plugin, UnitMismatchError for a value in another unit.
+    Raises SlowPatternError and NoNumberError for a pattern of a plugin, UnitMismatchError for a value in another unit.
     """
     if not form.source:
         return _read_step(line, form, with_batch)
@@ -96,11 +105,9 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
         _check_units(text, form, cut)
     if step_time is None and rate is None and not values and (cut or not (form.declared or form.patterns)):
         return None
-    try:
-        iteration, last = int(header["i"]) - form.first_iteration, header.groupdict().get("last")
-        last = None if last is None else int(last) - form.first_iteration
-    except ValueError:  # a plugin's pattern takes something else for a number
-        return None
+    announced = header.groupdict().get("last") is not None
+    last = _number(header, "last", form, line) - form.first_iteration if announced else None
+    iteration = _number(header, "i", form, line) - form.first_iteration
     if iteration < 0:
         return None
     seconds = math.nan if step_time is None else step_time
@@ -115,6 +122,22 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
     )
     gbs = _batch(text, form, iteration, cut) if with_batch else None
     return StepLine(step, last, gbs, memory)
+
+
+def _number(header: re.Match[bytes], group: str, form: Format, line: Line) -> int:
+    """The number that a ``group`` of the iteration's pattern matched. Raises NoNumberError."""
+    text = header[group]
+    if text is not None and _INTEGER.fullmatch(text):
+        return int(text)
+    matched = "nothing" if text is None else repr(plain(text, 40))
+    raise NoNumberError(
+        f"'iteration' of plugin {form.source or 'unknown'}: group '{group}' matches {matched}, which is no number, in "
+        f"the line {plain(line.before + line.after, 160)!r}",
+        hint=PATTERN_HINT,
+        code="pattern-no-number",
+        key="iteration",
+        value=form.source,
+    )
 
 
 _NOTHING: Mapping[str, float] = {}

@@ -21,6 +21,8 @@ class Reading(NamedTuple):
 def read_log(path: Path, spec: ParseSpec = NEMO2) -> Samples:
     """The samples of the last attempt in a log, compressed with gzip or not. Raises LlmbError if it cannot be read.
 
+    PatternError where the pattern of a plugin takes too long, or where none of the steps that it finds has a number.
+
     The spec of NeMo 2 also reads the lines of every other format that llmb knows.
     """
     if spec.samples is not None:
@@ -74,7 +76,10 @@ def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:
             for hit in hits:
                 if hit.at >= complete:
                     collector.add(hit)
-    return Reading(collector.samples(), frozen)
+    samples = collector.samples()
+    if collector.misread is not None and not samples.steps:
+        raise collector.misread
+    return Reading(samples, frozen)
 
 
 def _complete(block: Block) -> int:

@@ -26,6 +26,11 @@ _OF_A_STEP = ("step_time", "tokens_rate")
 _GROUPS = ("i", "last")
 _VALUE_GROUPS = ("value", "unit")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+PATTERN_HINT = r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})"
+# What a group of numbers matches at least one of.
+_DIGITS = [digit * count for digit in "0123456789" for count in range(1, 13)] + ["10", "000000000001"]
+_NUMBERS = [f"{before}{digits}".encode() for digits in _DIGITS for before in ("", " ")]
+_CONTEXT = re.compile(rb"\(\?(?:<?[=!]|P=|\()")  # what depends on the text around a group
 
 
 def check_needle(needle: str) -> None:
@@ -39,8 +44,18 @@ def check_needle(needle: str) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raise KeyFaultError for a pattern of the iteration that is none, lacks a group, or matches the empty text."""
-    _check_regex(pattern, ("iteration",), _GROUPS, r"write it as in step (?P<i>\d{1,9})/(?P<last>\d{1,9})")
+    """Raise KeyFaultError for a pattern of the iteration that is none, or that can never be right.
+
+    It lacks the group ``i``, matches the empty text, or its groups match no number.
+    """
+    compiled = _check_regex(pattern, ("iteration",), _GROUPS, PATTERN_HINT)
+    for name in compiled.groupindex if not compiled.flags & re.VERBOSE else ():
+        own = _group(pattern, name, compiled.flags)
+        if own is None or _CONTEXT.search(own.pattern):
+            continue
+        if not any(own.fullmatch(number) for number in _NUMBERS):
+            message, code = f"group '{name}' matches no number", "group-no-number"
+            raise KeyFaultError(message, "iteration", hint=PATTERN_HINT, code=code, value=pattern)
 
 
 def check_patterns(patterns: Mapping[str, str], keys: Collection[str]) -> None:
@@ -53,8 +68,11 @@ def check_patterns(patterns: Mapping[str, str], keys: Collection[str]) -> None:
         _check_regex(pattern, ("patterns", name), _VALUE_GROUPS, r"write it as in busbw (?P<value>\S+) (?P<unit>\S+)")
 
 
-def _check_regex(pattern: str, path: tuple[str, ...], groups: tuple[str, ...], hint: str) -> None:
-    """Raise KeyFaultError unless ``pattern`` has the first of ``groups``, no unknown one, and needs some text."""
+def _check_regex(pattern: str, path: tuple[str, ...], groups: tuple[str, ...], hint: str) -> re.Pattern[bytes]:
+    """The compiled ``pattern``. Raises KeyFaultError.
+
+    It must have the first of ``groups``, which is not optional or empty, no unknown one, and need some text.
+    """
     try:
         compiled = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
@@ -70,6 +88,50 @@ def _check_regex(pattern: str, path: tuple[str, ...], groups: tuple[str, ...], h
     if compiled.search(b"") is not None:
         message = "matches the empty text, so it is found everywhere"
         raise KeyFaultError(message, *path, hint=hint, code="pattern-empty", value=pattern)
+    if not compiled.flags & re.VERBOSE:
+        _check_first_group(pattern, path, groups[0], hint, compiled.flags)
+    return compiled
+
+
+def _check_first_group(pattern: str, path: tuple[str, ...], name: str, hint: str, flags: int) -> None:
+    """Raise KeyFaultError for a group ``name`` that a match may lack, or that may be empty."""
+    own = _group(pattern, name, flags)
+    if re.match(r"[?*]|\{0*[,}]", _group_of(pattern, name)[1]):
+        message, code = f"group '{name}' is optional, so that a line may have no number", "group-optional"
+    elif own is not None and own.fullmatch(b"") is not None and not _CONTEXT.search(own.pattern):
+        message, code = f"group '{name}' matches the empty text, which is no number", "group-no-number"
+    else:
+        return
+    raise KeyFaultError(message, *path, hint=hint, code=code, value=pattern)
+
+
+def _group(pattern: str, name: str, flags: int) -> re.Pattern[bytes] | None:
+    """The pattern of one group alone; None where it refers to another group."""
+    try:
+        return re.compile(_group_of(pattern, name)[0].encode(), flags & re.IGNORECASE)
+    except re.error:
+        return None
+
+
+def _group_of(pattern: str, name: str) -> tuple[str, str]:
+    """The pattern within the group ``name`` of ``pattern``, and the rest of it behind the group."""
+    rest = pattern.partition(f"(?P<{name}>")[2]
+    depth, at, in_set = 1, 0, False
+    while at < len(rest):
+        char = rest[at]
+        if char == "\\":
+            at += 1
+        elif in_set:
+            in_set = char != "]"
+        elif char == "[":
+            in_set = True
+            at += len(re.match(r"\^?\]?", rest[at + 1 :])[0])  # type: ignore[index] # matches the empty text
+        else:
+            depth += {"(": 1, ")": -1}.get(char, 0)
+            if not depth:
+                return rest[:at], rest[at + 1 :]
+        at += 1
+    return rest, ""
 
 
 def check_keys(keys: Mapping[str, str]) -> None:

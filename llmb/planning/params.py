@@ -43,12 +43,12 @@ def applicable(
 
 
 def faults_of_training(
-    workload: Workload, params: Iterable[str], switches: Switches, *, profile: bool
+    workload: Workload, size: str, params: Iterable[str], switches: Switches, *, profile: bool
 ) -> Iterator[Fault]:
     """A fault for each parameter and switch that only training has, if ``workload`` trains no model."""
     if workload.is_training:
         return
-    hint = f"omit it; {workload.key} takes {', '.join(known_names(workload))}"
+    hint = f"omit it; {workload.key} {size} takes {', '.join(known_names(workload, size))}"
     for name in params:
         if name not in OF_ALL:
             yield _refused(name, f"'{name}' is for training, and {workload.key} trains no model", hint)
@@ -80,7 +80,7 @@ def faults_of_parameters(workload: Workload, size: str, given: Mapping[str, tupl
             continue
         for value in values:
             try:
-                own.check(value)
+                own.check(value, name)
             except KeyFaultError as error:
                 message = f"'{name}' of {workload.key}: {error}"
                 yield Fault(message=message, hint=error.hint, code=error.code, key=name, value=value)

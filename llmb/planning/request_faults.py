@@ -27,6 +27,7 @@ def wrong_settings(request: JobRequest, workload: Workload, size: str, overrides
         *params.faults_of_parameters(workload, size, listed),
         *params.faults_of_training(
             workload,
+            size,
             dict.fromkeys([*request.params, *overrides.params]),
             merged((request.switches, overrides.switches)),
             profile=request.profile or request.add_profile,

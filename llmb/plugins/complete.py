@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from llmb import api
 from llmb.errors import UsageError
+from llmb.workload.bridge import usual_image
 
 Wrapping = Generator[None, "api.Launch", "api.Launch"]
 
 
-def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
+def completed(launch: api.Launch, workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch:
     """``launch`` with the job's workload, GPU type and mounts. Raises UsageError for switches without effect."""
     switches = job.switches
     if switches.mounts and launch.image is None:
@@ -26,9 +27,9 @@ def completed(launch: api.Launch, job: api.Job, site: api.Site) -> api.Launch:
         message = f"{job.experiment_name}: '{key}' {reason}"
         raise UsageError(message, hint="remove it", code="switch-without-effect", key=key, value=site.cluster_type)
     fixes = dict(launch.fixes)
-    if switches.image is not None and launch.image is not None:
+    if launch.image is not None and launch.image == job.image != usual_image(workload, job.release):
         chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"
-        fixes.setdefault(launch.image, f"llmb-install image {chosen}")
+        fixes[launch.image] = f"llmb-install image {chosen}"
     own = [mount for mount in switches.mounts or () if mount not in launch.mounts]
     return replace(
         launch,

@@ -10,6 +10,7 @@ from typing import Any
 
 from llmb import __version__, hookspecs
 from llmb.hookspecs import CONTRACT
+from llmb.plugins.sources import FILE
 from llmb.text.names import suggest
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
@@ -38,7 +39,8 @@ def contract_problem(stated: object, distribution: str) -> Reason | None:
     if wanted > own:
         return "contract-newer", f"{both}: upgrade llmb (pip install --upgrade llmb)"
     if wanted[0] < own[0]:
-        return "contract-older", f"{both}: upgrade {distribution} (pip install --upgrade {distribution})"
+        fix = f"{distribution} (pip install --upgrade {distribution})" if distribution != FILE else "the file"
+        return "contract-older", f"{both}: upgrade {fix}"
     return None
 
 

@@ -15,7 +15,7 @@ from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginErro
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
-from llmb.system.guard import is_from, rejected
+from llmb.system.guard import guarded, is_from, rejected
 from llmb.text.names import squash_workload
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ class Plugins:
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
         return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
+
+    def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
+        """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
+        from llmb.plugins.missing import skipped_commands
+
+        return skipped_commands(name, self.problems, self.calls)
 
     def source_of_cluster(self, name: str) -> str:
         """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""
@@ -121,7 +127,7 @@ class Plugins:
         )
         if answer.gpu_memory_gb is None:
             answer = replace(answer, gpu_memory_gb=memory_of(workload, job, site))
-        answer = completed(answer, job, site)
+        answer = completed(answer, workload, job, site)
         for source in self._site_wide(site.plugins) if site.plugins else ():
             answer = self.calls.wrapped(source, answer, arguments)
             self._accept(source, "llmb_launch", partial(check_launch, answer, job.experiment_name))
@@ -257,17 +263,33 @@ class Plugins:
             return []
         try:
             answer = self.calls.call(source, hook, implementation)
-            given: list[Any] = list(answer) if isinstance(answer, (list, tuple)) else [None]
-            if not all(isinstance(getattr(item, "name", None), str) for item in given):
+            if not isinstance(answer, (list, tuple)):
                 raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
-            if hook == "llmb_clusters":
-                from llmb.plugins.cluster_checks import with_source
-
-                given = self.calls.call(source, hook, lambda: [with_source(item, source) for item in given])
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
             return []
-        return [Claim(source=source, name=item.name, form=item.name, item=item) for item in given]
+        return [claim for item in answer if (claim := self._claim(source, hook, item)) is not None]
+
+    def _claim(self, source: str, hook: str, item: Any) -> Claim[Any] | None:
+        """The claim of one item of what a hook returns; None where it cannot be used, which costs that item alone."""
+        kind, part = _KINDS[hook], f"a {_KINDS[hook]}"
+        try:
+            if not isinstance(getattr(item, "name", None), str):
+                raise self.calls.wrong(source, hook, item, f"a {kind}")
+            part = f"{kind} '{item.name}'"
+            if hook == "llmb_clusters":
+                from llmb.plugins.cluster_checks import with_source
+
+                with guarded(source, hook, owner=self.calls.owner(source)):
+                    item = with_source(item, source)
+            else:
+                import click
+
+                self.calls.require(source, hook, item, (click.Command,))
+        except LlmbError as error:
+            self._refuse(replace(problem_of_error(source, error), part=part))
+            return None
+        return Claim(source=source, name=item.name, form=item.name, item=item)
 
     def _is_own(self, source: str) -> bool:
         return source not in self.calls.found or self.calls.found[source].is_own

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the skipped plugin that would offer a cluster type: its install directory must not look like a mistake."""
+"""Finds the skipped plugin that would offer a cluster type or a command, which is then no mistake of the user."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from llmb.config.cluster_type import SkippedType
 from llmb.plugins.calls import Calls
 from llmb.plugins.owners import Problem
 
-_ALL_TYPES = "cluster types"  # the part of a problem of llmb_clusters
+_ALL_TYPES, _ALL_COMMANDS = "cluster types", "commands"  # the parts of problems of llmb_clusters, llmb_commands
 
 
 def skipped_types(name: str, problems: Iterable[Problem], calls: Calls) -> list[SkippedType]:
@@ -16,11 +16,26 @@ def skipped_types(name: str, problems: Iterable[Problem], calls: Calls) -> list[
     found = []
     for one in problems:
         is_type = one.part == f"cluster type '{name}'"
-        if is_type or one.part == _ALL_TYPES or (not one.part and not calls.manager.has_plugin(one.source)):
+        if is_type or _may_offer(one, _ALL_TYPES, calls):
             found.append(
                 SkippedType(source=one.source, reason=one.reason, offers=is_type or _mentions(one.source, name, calls))
             )
     return found
+
+
+def skipped_commands(name: str, problems: Sequence[Problem], calls: Calls) -> tuple[list[str], list[str]]:
+    """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
+    own = [one for one in problems if one.part == f"command '{name}'"]
+    others = [str(one) for one in problems if _may_offer(one, _ALL_COMMANDS, calls)]
+    if len(own) > 1 and all(one.code == "name-duplicate" for one in own):
+        sources = " and ".join(one.source for one in own)
+        return [f"plugins {sources} offer it, so none of them is used: uninstall one"], others
+    return [str(one) for one in own], others
+
+
+def _may_offer(problem: Problem, part: str, calls: Calls) -> bool:
+    """Whether all of a plugin is skipped, or ``part`` of it."""
+    return problem.part == part or (not problem.part and not calls.manager.has_plugin(problem.source))
 
 
 def _mentions(source: str, name: str, calls: Calls) -> bool:

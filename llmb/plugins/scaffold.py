@@ -4,17 +4,22 @@
 ``templates/common`` is part of every kind of plugin, ``templates/<kind>`` of one.
 """
 
+import importlib.util
 import re
 from dataclasses import dataclass
-from importlib import resources
+from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from string import Template
 
 from llmb.errors import UsageError
+from llmb.plugins.sources import OWN_DISTRIBUTIONS
 
 WORKLOAD, PROGRAM, METRIC, CLUSTER, COMMAND = "workload", "program", "metric", "cluster", "command"
 KINDS = (WORKLOAD, PROGRAM, METRIC, CLUSTER, COMMAND)
 WITH_WORKLOAD = (WORKLOAD, PROGRAM, METRIC)
+LONGEST = 60  # characters of a name: with more before and after, it is part of names of files, keys and packages
+# llmb's distributions without a plugin; their modules have the same names.
+PARTS = frozenset({"llmb-installer", "llmb-testing", "llmb-workloads"})
 _SUFFIX = ".tmpl"
 
 
@@ -29,6 +34,11 @@ class Names:
     def entry(self) -> str:
         """The plain name as a Python identifier."""
         return re.sub("[-.]", "_", self.plain)
+
+    @property
+    def distribution(self) -> str:
+        """The name of the plugin's distribution."""
+        return f"llmb-{self.plain}"
 
     @property
     def module(self) -> str:
@@ -50,13 +60,46 @@ def plain_name(name: str) -> str:
         message = f"'{name}' is not a valid name of a plugin"
         hint = "begin with a letter; then letters, digits and single - _ . between them, as in acme-2b"
         raise UsageError(message, hint=hint, code="name-invalid", value=name)
+    if len(plain) > LONGEST:
+        message = f"the name of a plugin has at most {LONGEST} characters, and this one has {len(plain)}"
+        raise UsageError(message, hint="choose a shorter name", code="name-too-long", value=name)
     return plain
+
+
+def check_new(names: Names) -> None:
+    """Raise UsageError if the distribution or the module of a new plugin is llmb's or is installed.
+
+    Installed beside the other one, each would hide or replace files of the other.
+    """
+    other = re.sub(r"[-_.]+", "-", names.distribution)
+    is_own = other in OWN_DISTRIBUTIONS | PARTS
+    what = f"the distribution {names.distribution}" if is_own or _is_installed(names.distribution) else ""
+    if not what and importlib.util.find_spec(names.module) is not None:
+        what = f"the module {names.module}"
+    if what:
+        message = f"{what} is {'a part of llmb' if is_own else 'already installed'}"
+        hint = "choose another name" if is_own else "choose another name, or uninstall the other one first"
+        raise UsageError(message, hint=hint, code="name-duplicate", value=names.plain)
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def scaffold(plain: str, kind: str = WORKLOAD) -> dict[str, str]:
     """The files of a plugin of one of KINDS: text by path."""
     names = Names(plain=plain, kind=kind)
-    words = {"name": plain, "entry": names.entry, "module": names.module, "key": names.key}
+    words = {
+        "name": plain,
+        "distribution": names.distribution,
+        "entry": names.entry,
+        "module": names.module,
+        "key": names.key,
+    }
     root = resources.files("llmb.plugins") / "templates"
     texts = {path: text for part in ("common", kind) for path, text in _texts(root / part)}
     written = {

@@ -99,11 +99,14 @@ def require_named(document: Document, sections: Sections, sources: Sequence[str]
 
 
 def _nearest_hint(key: str, sources: Sequence[str]) -> str:
-    """The fix for a section of an unknown plugin: the nearest one, or how to get it."""
+    """The fix for a section of an unknown plugin: the nearest one, or which are known.
+
+    No command that installs it: a name with a typing error may be a stranger's package.
+    """
     is_file = key.startswith(f"{FILE}:")
-    names = [source if is_file else source.partition(":")[0] for source in sources]
+    names = dict.fromkeys(source if source.startswith(f"{FILE}:") else source.partition(":")[0] for source in sources)
     close = nearest(key, names)
     if close is not None:
         return f"did you mean '{close}'?"
-    fix = f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"pip install {key}"
-    return f"{fix}, or remove '{key}'"
+    known = f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"installed are {', '.join(names)}"
+    return f"{known}; remove '{key}' to run without it"

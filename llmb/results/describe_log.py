@@ -16,7 +16,7 @@ from llmb.results.result import Override
 from llmb.text.names import find_size
 from llmb.workload.bridge import BRIDGE, DTYPES, spelled, table_of, with_bridge
 from llmb.workload.model import ModelShape
-from llmb.workload.parameters import values_of
+from llmb.workload.parameters import Parameter, unsaid
 from llmb.workload.rows import Row
 from llmb.workload.spec import Size, Workload
 
@@ -65,7 +65,10 @@ def _is_of_bridge(samples: Samples, workload: Workload | None) -> bool:
 
 def overridden_by(given: Description, logged: Description) -> tuple[Override, ...]:
     """What is ``given`` where the log itself says something else."""
-    pairs = ((own.name, getattr(given, own.name), getattr(logged, own.name)) for own in fields(Description))
+    names = [own.name for own in fields(Description) if own.name not in ("parameters", "unsaid")]
+    pairs = [(name, getattr(given, name), getattr(logged, name)) for name in names]
+    theirs = logged.parameters or {}
+    pairs += [(name, value, theirs.get(name)) for name, value in (given.parameters or {}).items()]
     return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])
 
 
@@ -99,8 +102,11 @@ def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
 def _completed(found: Description, workloads: Mapping[str, Workload]) -> Description:
     """With the model's shape, and the batch and parallelism where the workload's table allows only one."""
     workload = workloads.get(found.workload or "")
-    size = workload.sizes.get(found.size or "") if workload else None
-    if workload is None or size is None:
+    if workload is None:
+        return found
+    found = replace(found, untrained=not workload.is_training or None)
+    size = workload.sizes.get(found.size or "")
+    if size is None:
         return found
     size = _of_bridge(workload, found.size or "", size, found.release) if found.framework == BRIDGE else size
     rows = [row for row in size.rows if found.gpus in row.scales.counts and found.dtype in row.dtype]
@@ -118,9 +124,18 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
         seq_length=found.seq_length or length,
         gbs=found.gbs or batch,
     )
-    if size.model is None and workload is not None:
-        return replace(found, untrained=True, parameters=values_of(workload.parameters, found.parameters or {}))
+    found = replace(found, **_parameters_of(found, workload.parameters_of(found.size or "")))
+    if found.untrained:
+        return found
     return replace(found, **_split_of(found, rows))
+
+
+def _parameters_of(found: Description, known: Mapping[str, Parameter]) -> dict[str, Any]:
+    """The values of the size's own parameters, as far as something says them, and the names of the others."""
+    given = {name: value for name, value in (found.parameters or {}).items() if name in known}
+    missing = unsaid(known, given)
+    single = {name: own.default for name, own in known.items() if name not in (*given, *missing)}
+    return {"parameters": {**single, **given}, "unsaid": missing}
 
 
 def _of_bridge(workload: Workload, name: str, size: Size, release: str | None) -> Size:
@@ -134,12 +149,20 @@ def _of_bridge(workload: Workload, name: str, size: Size, release: str | None) -
 def _split_of(found: Description, rows: Sequence[Row]) -> dict[str, Any]:
     """The unknown settings of parallelism in which all matching rows agree."""
     known = {name: value for name in SPLIT if (value := getattr(found, name)) is not None}
+    has_experts = found.model is not None and found.model.moe is not None
+    if "ep" in known and "tp" in known:
+        known.setdefault("etp", known["tp"] if has_experts else 1)  # a name has it only where it is not tp
+    if not has_experts:
+        known |= {"ep": 1, "etp": 1}
     rows = [row for row in rows if found.gpus is not None and row.batch(found.gpus) == found.gbs]
-    rows = [row for row in rows if all(getattr(row, name) == value for name, value in known.items())]
+    own = [{name: getattr(row, name) for name in SPLIT} for row in rows]
+    own = [one | {"etp": one["etp"] or (one["tp"] if has_experts else 1)} for one in own]
+    own = [one for one in own if all(one[name] == value for name, value in known.items())]
     # A name with any setting of parallelism has all of them: a missing `vp` is none.
-    missing = [name for name in SPLIT if name not in known and not (name == "vp" and known)]
-    values = {name: {getattr(row, name) for row in rows} for name in missing}
-    return {name: own.pop() for name, own in values.items() if len(own) == 1}
+    named = any(getattr(found, name) is not None for name in SPLIT)
+    missing = [name for name in SPLIT if name not in known and not (name == "vp" and named)]
+    values = {name: {one[name] for one in own} for name in missing}
+    return known | {name: found.pop() for name, found in values.items() if len(found) == 1}
 
 
 def _with_layers(model: ModelShape, layers: int | None) -> ModelShape:

@@ -10,7 +10,7 @@ from llmb.workload.bridge import NEMO
 from llmb.workload.flops import Flops
 from llmb.workload.model import ModelShape
 
-SPLIT = ("tp", "pp", "cp", "vp", "ep", "mbs")  # settings of parallelism
+SPLIT = ("tp", "pp", "cp", "vp", "ep", "etp", "mbs")  # settings of parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Description:
     ``profiled``, ``traced``: with Nsight Systems or an NCCL trace, which cost time; ``saves``, ``loads``: a checkpoint;
     ``fp8``: how it scales, unless delayed; ``release``: of Megatron-Bridge's image. ``model`` has the run's own layer
     count; ``flops``: of one sample of it by its plugin's own formula, None for llmb's. ``untrained``: of a size that
-    trains no model; ``parameters``: of the workload's own, by name.
+    trains no model; ``parameters``: of the workload's own, by name; ``unsaid``: those of which nothing says the value.
     """
 
     workload: str | None = None
@@ -36,6 +36,7 @@ class Description:
     cp: int | None = None
     vp: int | None = None
     ep: int | None = None
+    etp: int | None = None
     mbs: int | None = None
     layers: int | None = None
     profiled: bool | None = None
@@ -47,10 +48,11 @@ class Description:
     release: str | None = None
     untrained: bool | None = None
     parameters: Mapping[str, str] | None = None
+    unsaid: tuple[str, ...] = ()
     flops: Flops | None = None
 
     def missing(self) -> tuple[str, ...]:
-        """What a comparison needs and is unknown: the names in ``Identity.missing``."""
+        """What a comparison needs and is unknown: the names in ``Identity.missing``, the workload's own included."""
         needed = {
             "workload": (self.model or self.untrained) and self.workload and self.size,
             "dtype": self.dtype,
@@ -58,11 +60,11 @@ class Description:
             "gbs": self.gbs if not self.untrained else 0,
             "gpu_type": self.gpu_type,
         }
-        return tuple(name for name, value in needed.items() if value is None)
+        return (*(name for name, value in needed.items() if value is None), *self.unsaid)
 
     def configuration(self) -> Configuration | None:
         """The configuration, None where too little is known to compare it."""
-        if self.workload is None or self.size is None or self.dtype is None or self.gpus is None:
+        if self.workload is None or self.size is None or self.dtype is None or self.gpus is None or self.unsaid:
             return None
         if self.untrained:
             return Configuration(
@@ -89,6 +91,7 @@ class Description:
             loads=bool(self.loads),
             framework=self.framework or NEMO,
             release=self.release,
+            parameters=self.parameters or {},
         )
 
 
@@ -100,4 +103,5 @@ def or_else(first: Description, second: Description) -> Description:
     if NOTHING in (first, second):
         return second if first == NOTHING else first
     missing = {own.name: getattr(second, own.name) for own in fields(first) if getattr(first, own.name) is None}
-    return replace(first, **missing)
+    both = {**(second.parameters or {}), **(first.parameters or {})}
+    return replace(first, **missing | {"parameters": both or None})

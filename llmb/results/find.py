@@ -94,14 +94,21 @@ def run_directory(log: Path) -> Path | None:
 
 
 def log_of(record: RunRecord) -> Path:
-    """The training log of a run's last attempt, whether or not it exists yet.
+    """The training log of a run's last attempt, whether or not it exists yet; compressed if only that exists.
 
     An attempt after that of the record is of a scheduler that requeued the job.
     """
     if record.attempt > 1:
-        return record.log
-    attempts = [path for path in record.directory.glob("attempt-*") if _is_file(path / record.log.name)]
-    return max(attempts, key=_number_of) / record.log.name if attempts else record.log
+        return _as_kept(record.log)
+    logs = [_as_kept(path / record.log.name) for path in record.directory.glob("attempt-*")]
+    attempts = [log for log in logs if _is_file(log)]
+    return max(attempts, key=lambda log: _number_of(log.parent)) if attempts else _as_kept(record.log)
+
+
+def _as_kept(log: Path) -> Path:
+    """The log, or what ``gzip`` made of it in place."""
+    packed = log.with_name(f"{log.name}.gz")
+    return packed if not _is_file(log) and _is_file(packed) else log
 
 
 def _is_file(path: Path) -> bool:
@@ -114,8 +121,10 @@ def _is_file(path: Path) -> bool:
 def logs_of(record: RunRecord) -> list[Path]:
     """The logs that may say why a run failed: of training, of the script, and others in the same folder."""
     log = log_of(record)
-    folder = log.parent
-    others = [path for path in folder.iterdir() if path.suffix in _LOGS and path.is_file()] if folder.is_dir() else []
+    try:
+        others = [path for path in log.parent.iterdir() if path.suffix in _LOGS and path.is_file()]
+    except OSError:  # there is no folder, or this user may not read it: reading the log says so
+        others = []
     return list(dict.fromkeys((log, record.batch_log, *sorted(others))))
 
 

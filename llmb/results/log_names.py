@@ -8,7 +8,7 @@ from typing import Any
 from llmb.results.description import NOTHING, SPLIT, Description
 from llmb.text.names import squash, squash_workload
 from llmb.workload.bridge import BRIDGE
-from llmb.workload.parameters import Parameter
+from llmb.workload.parameters import in_name
 from llmb.workload.spec import Workload
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older releases.
@@ -26,16 +26,20 @@ def dtypes_of(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
     rows = (row for workload in workloads.values() for size in workload.sizes.values() for row in size.rows)
     words = {*ALL_DTYPES, *(dtype for row in rows for dtype in row.dtype)}
     longest = sorted(words, key=lambda word: (-len(word), word))  # fp8_cs before fp8
-    return re.compile(rf"(.+?)_({'|'.join(map(re.escape, longest))})((?:_.*)?)", re.DOTALL)
+    return re.compile(rf"(.+?)_({'|'.join(map(re.escape, longest))})((?:_.*)?)", re.DOTALL | re.IGNORECASE)
 
 
 def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:
     """The settings in an experiment's name; none where it does not begin with a workload."""
-    parts = dtypes.fullmatch(re.sub(r"^.*?(?=pretrain)", "", name.lower()))
+    parts = dtypes.fullmatch(name)
     key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
-    if parts is None or key is None:
+    if key is None:  # launchers write an account before it
+        parts = dtypes.fullmatch(re.sub(r"^.*?(?=pretrain)", "", name, flags=re.IGNORECASE))
+        key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
+    if parts is None or key is None or size is None:
         return NOTHING
-    dtype, tail = parts[2], parts[3]
+    parameters, tail = in_name(parts[3], workloads[key].parameters_of(size))
+    dtype, tail = parts[2].lower(), tail.lower()
     numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
     split: dict[str, Any] = {name: numbers.get(name) for name in SPLIT}
     bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
@@ -53,18 +57,8 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
         fp8="current" if _CURRENT.search(tail) else None,
         framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else None,
         release=bridge[1] if bridge else None,
-        parameters=_parameters(tail, workloads[key].parameters) or None,
+        parameters=parameters or None,
     )
-
-
-def _parameters(tail: str, known: Mapping[str, Parameter]) -> dict[str, str]:
-    """The values of the workload's own parameters in the lower-case end of a name: ``_message_size16m``."""
-    found = {}
-    for name, own in known.items():
-        if match := re.search(rf"(?:^|_){re.escape(name.lower())}([^_]+)(?:_|$)", tail):
-            choices = {choice.lower(): choice for choice in (*own.choices, own.default)}
-            found[name] = choices.get(match[1], match[1])
-    return found
 
 
 def _workload_and_size(head: str, workloads: Mapping[str, Workload]) -> tuple[str, str] | tuple[None, None]:

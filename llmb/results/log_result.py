@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRONS, NEMOS
+from llmb.logs.lines import PatternError
 from llmb.logs.samples import Samples
 from llmb.results import facts, find, reason
 from llmb.results.checkpoints import checkpoints_of
@@ -53,7 +54,10 @@ def result_of_log(
         workload = workloads.get(named.workload or "")
         if workload is not None:
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
-    samples, unreadable = read_samples(path, reader.spec)
+    try:
+        samples, unreadable = read_samples(path, reader.spec)
+    except PatternError as error:  # this log alone
+        samples, unreadable = Samples(), error.message
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)

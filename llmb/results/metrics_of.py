@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import SlowPatternError, UnitMismatchError
+from llmb.logs.lines import PatternError, UnitMismatchError
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results import facts
@@ -121,10 +121,10 @@ def with_times(samples: Samples, found: Description) -> Samples:
 
 
 def read_samples(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
-    """The samples of a log, and why it cannot be read where it cannot. Raises SlowPatternError."""
+    """The samples of a log, and why it cannot be read where it cannot. Raises PatternError."""
     try:
         return read_log(path, spec), ""
-    except SlowPatternError:
+    except PatternError:
         raise
     except UnitMismatchError as error:
         return Samples(), f"{error.message}; {error.hint}"

@@ -40,10 +40,10 @@ class Override(NamedTuple):
 class Identity:
     """Which run a result is of.
 
-    ``path``: the training log; ``run``: the run's id, None for a log without a record; ``missing``: what a comparison
-    needs and such a log omits, of workload, dtype, scale, gbs and gpu_type. ``overridden``: settings that
-    the user overrides. ``framework``: nemo or bridge, which selects the window; None where it is unknown, and without
-    a model.
+    ``path``: the training log; ``run``: the run's id, None for a log without a record; ``missing``: what a
+    comparison needs and such a log omits, of workload, dtype, scale, gbs, gpu_type and the workload's own
+    parameters. ``overridden``: settings that the user overrides. ``framework``: nemo or bridge, which selects the
+    window; None where it is unknown, and without a model.
     """
 
     experiment: str

@@ -33,7 +33,7 @@ from llmb.system import files
 from llmb.text import typed
 from llmb.workload.flops import Flops, flops_of
 
-SUMMARY = "summary.json"
+SUMMARY, READER = "summary.json", "reader.json"
 SCHEMA_VERSION = 1
 _VERSION = "schema_version"
 _DEFAULT = LogReader()
@@ -112,7 +112,7 @@ class Summary:
         path = f"{run.directory}/{self.result.path}"
         if run.origin is not None:  # its log is a link
             path = os.path.realpath(path)
-        return bool(self.made_from.get(self.result.path)) and not os.path.lexists(path)
+        return bool(self.made_from.get(self.result.path)) and not any(map(os.path.lexists, (path, f"{path}.gz")))
 
     def result_of(self, run: RunRecord) -> Result:
         """The result, whose log may have been moved with its folder."""
@@ -186,6 +186,28 @@ def keep(
     with contextlib.suppress(LlmbError):
         text = json.dumps(_compact(summary), ensure_ascii=False) + "\n"
         files.write_text(run.place / SUMMARY, text, durable=False)
+
+
+def keep_reader(run: RunRecord, reader: LogReader) -> None:
+    """Keep how the log of a new run is to be read, unless as llmb reads any log: its plugin may be gone by then.
+
+    A plugin that reads logs itself has read nothing yet, so that nothing is kept.
+    """
+    if reader == _DEFAULT or reader.spec.samples is not None:
+        return
+    with contextlib.suppress(LlmbError):
+        text = json.dumps(_compact({_VERSION: SCHEMA_VERSION, "reader": reader}), ensure_ascii=False) + "\n"
+        files.write_text(run.directory / READER, text, durable=False)
+
+
+def kept_reader(run: RunRecord) -> LogReader | None:
+    """The reader that was kept when the run was made; None without one, or where it cannot be read."""
+    path = run.directory / READER
+    with contextlib.suppress(LlmbError):
+        data = files.read_json(path)
+        if isinstance(data, dict) and data.get(_VERSION) == SCHEMA_VERSION:
+            return typed.read_own(LogReader, path, data["reader"])
+    return None
 
 
 def _compact(value: Any) -> Any:

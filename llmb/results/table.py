@@ -146,8 +146,12 @@ def legend(results: Iterable[Result], baseline: str = "") -> list[str]:
     ]
     if unknown:
         missing = {word for identity in unknown for word in identity.missing}
-        options = " ".join(option for word, option in _OPTIONS.items() if word in missing)
-        lines.append(f"no verdict where a log does not say what it is of; describe it with {options}")
+        own = sorted(word for word in missing if word not in _OPTIONS)
+        options = [
+            *(option for word, option in _OPTIONS.items() if word in missing),
+            *(f"--set {word}=V" for word in own),
+        ]
+        lines.append(f"no verdict where a log does not say what it is of; describe it with {' '.join(options)}")
     if results and not lines and all(verdict.word == _NOT_COMPARED for verdict in verdicts):
         lines.append(f"no verdicts: {baseline} has nothing comparable" if baseline else _no_verdicts(results))
     return lines

@@ -78,11 +78,14 @@ TRAINING_BY_NAME = {spec.name: spec for spec in TRAINING}
 
 def check_metrics(metrics: Sequence[MetricSpec]) -> None:
     """Raise KeyFaultError for two metrics of one name, or one with a name that llmb derives for training."""
-    names = [spec.name for spec in metrics]
-    for number, name in enumerate(names):
-        if name in TRAINING_BY_NAME:
+    known: dict[str, str] = {}
+    for number, name in enumerate([spec.name for spec in metrics]):
+        if name.lower() in TRAINING_BY_NAME:
             message = f"'{name}' is a metric that llmb derives for training"
             raise KeyFaultError(message, number, "name", hint="choose another name", code="name-reserved", value=name)
-        if name in names[:number]:
-            message = f"two metrics are called '{name}'"
+        if name.lower() in known:
+            other = known[name.lower()]
+            same = f"two metrics are called '{name}'"
+            message = same if name == other else f"'{name}' differs from '{other}' only in upper and lower case"
             raise KeyFaultError(message, number, "name", hint="rename one", code="name-duplicate", value=name)
+        known[name.lower()] = name

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from llmb.clusters import checks
+from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
 from llmb.errors import Fault, LlmbError, as_fault
@@ -130,6 +131,30 @@ def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> F
 
 def faults_here(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     """What a launch lacks that this machine can see: its environment or image, memory of the GPUs, files, tokens."""
+    yield from _faults_of_files(launch, config)
+    if not config.traits.pulls_images:  # else the cluster has them
+        yield from checks.faults_of_secrets([launch], os.environ)
+
+
+def faults_seen(launches: Iterable[Launch], cluster: Cluster | None, config: ClusterConfig) -> Iterable[Fault]:
+    """What these launches lack as far as this machine shows it, without their secrets; like launches are judged once.
+
+    A cluster with a method ``faults_here(launches)`` answers for itself; it must not ask its scheduler.
+    """
+    kinds: dict[object, Launch] = {}
+    for one in launches:
+        image = (one.image, one.mounts, one.container_writable, one.start)
+        kinds.setdefault(
+            (one.workload, one.programs, one.venv, one.packages, one.inputs, one.gpu_memory_gb, image), one
+        )
+    ask = getattr(cluster, "faults_here", None)
+    if ask is None:
+        return dict.fromkeys(fault for one in kinds.values() for fault in _faults_of_files(one, config))
+    found: Iterable[Fault] = ask([*kinds.values()])
+    return found
+
+
+def _faults_of_files(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
     yield from checks.faults_of_launch(launch, config)
     if not config.traits.uses_images:
         yield from checks.faults_of_venv(launch, config)
@@ -139,5 +164,3 @@ def faults_here(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
             hint = launch.fixes.get(launch.image or "", checks.install_command(launch, config))
             missing = f"the image {path} does not exist" if path is not None else "it has no image"
             yield Fault(message=missing, hint=hint, code="image-missing", value=str(path))
-    if not config.traits.pulls_images:  # else the cluster has them
-        yield from checks.faults_of_secrets([launch], os.environ)

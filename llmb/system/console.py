@@ -214,13 +214,13 @@ def forget_warnings() -> None:
         _warned.clear()
 
 
-def warn_once(text: str, *, key: str = "") -> None:
+def warn_once(text: str, *, key: str = "", kind: str = "warning") -> None:
     """Print a warning on standard error, once in a command however often it occurs. Safe for threads.
 
-    Texts with the same ``key`` are one warning.
+    Texts with the same ``key`` are one warning. ``kind``: the word before it.
     """
     with _warning:
         if (key or text) in _warned:
             return
         _warned.add(key or text)
-    echo(f"warning: {text}", err=True)
+    echo(f"{kind}: {text}", err=True)

@@ -39,6 +39,11 @@ def releases() -> dict[str, Release]:
     return typed.read(dict[str, Release], yamlfile.load(RELEASES))
 
 
+def usual_image(workload: Workload, release: str | None) -> str | None:
+    """The image of a job that selects none: that of the ``release`` of Megatron-Bridge, None for the workload's own."""
+    return releases()[release].image if release is not None else workload.image
+
+
 def nvidia_release(image: str) -> str | None:
     """The release of one of NVIDIA's NeMo images, ``26.02.01`` for ``nvcr.io/nvidia/nemo:26.02.01``; None for others.
 

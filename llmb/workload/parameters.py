@@ -2,7 +2,7 @@
 """Parameters that a workload declares: what a job list, ``--set`` and the experiment's name call them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmb.errors import KeyFaultError
@@ -10,13 +10,27 @@ from llmb.text.names import suggest
 from llmb.workload.switches import NAMES, PARAMS
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")  # it becomes part of the names of folders and jobs
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")  # it becomes part of the names of folders and jobs
+_CHOICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_RESERVED = {*PARAMS, *NAMES, "workload", "model_size", "dtype", "gpu_type", "scale", "gpus", "layers"}
+_RESERVED |= {"steps", "framework", "release", "bridge", "profile", "nsys", "nccltrace", "repeats", "env", "params"}
+# A word of an experiment's name that is a setting of llmb.
+_SETTING = re.compile(
+    r"(?:gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers|steps)\d+|[tpcv]pnone|bridge\d[\d.]*"
+    r"|nsys|profiled?|nccltrace|load|hub|fp8current",
+    re.IGNORECASE,
+)
+
+# The words of an experiment's name before those of parameters.
+_BEFORE = re.compile(r"(?:_gpus\d+)?(?:_(?:tp|pp|cp|vp|ep|etp|mbs|gbs)(?:\d+|none)(?=_|$))*", re.IGNORECASE)
 
 
-def _check_value(value: str, *path: str | int) -> None:
-    if not _VALUE.fullmatch(value):
-        message = f"'{value}' must consist of letters, digits and . _ + -"
+def _check_value(value: str, *path: str | int, is_choice: bool = False) -> None:
+    if not (_CHOICE if is_choice else _VALUE).fullmatch(value):
+        kinds = "letters, digits and . _ + -" if is_choice else "letters, digits and . + -"
+        message = f"'{value}' must begin with a letter or digit, and consist of {kinds}"
         hint = "it becomes part of the names of folders and jobs"
+        hint += "" if is_choice or "_" not in value else ", where _ separates words; only 'choices' may have it"
         raise KeyFaultError(message, *path, hint=hint, code="value-invalid", value=value)
 
 
@@ -28,31 +42,90 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_value(self.default, "default")
+        _check_value(self.default, "default", is_choice=bool(self.choices))
         for number, choice in enumerate(self.choices):
-            _check_value(choice, "choices", number)
+            _check_value(choice, "choices", number, is_choice=True)
         if self.choices and self.default not in self.choices:
             hint = suggest(self.default, self.choices)
             message = f"'{self.default}' is not one of the choices"
             raise KeyFaultError(message, "default", hint=hint, code="value-not-allowed", value=self.default)
 
-    def check(self, value: str) -> None:
-        """Raise KeyFaultError for a value that a job may not have."""
+    def check(self, value: str, name: str = "") -> None:
+        """Raise KeyFaultError for a value that a job may not have; ``name``: that of the parameter, if known."""
         if self.choices and value not in self.choices:
             message, hint = f"'{value}' is not one of its choices", suggest(value, self.choices)
             raise KeyFaultError(message, hint=hint, code="value-not-allowed", value=value)
-        _check_value(value)
+        _check_value(value, is_choice=bool(self.choices))
+        if name:
+            _check_word(name, value)
 
 
-def check_parameters(names: Iterable[str]) -> None:
-    """Raise KeyFaultError for the first name that is not valid, or that llmb uses itself."""
-    for name in names:
+def _check_word(name: str, value: str, *path: str | int) -> None:
+    """Raise KeyFaultError where a parameter and its value are a setting of llmb in an experiment's name."""
+    if _SETTING.fullmatch(f"{name}{value}"):
+        message = f"'{name}{value}' in the name of an experiment is a setting of llmb"
+        hint = "choose another name or value"
+        raise KeyFaultError(message, *path, hint=hint, code="value-reserved", value=value)
+
+
+def check_parameters(parameters: Mapping[str, Parameter]) -> None:
+    """Raise KeyFaultError for the first parameter whose name is not valid, is there twice, or is a setting of llmb."""
+    known: dict[str, str] = {}
+    for name, own in parameters.items():
         if not _NAME.fullmatch(name):
             message = f"'{name}' must begin with a letter, then letters, digits and _"
             raise KeyFaultError(message, name, hint="as in message_size", code="name-invalid", value=name)
-        if name in (*PARAMS, *NAMES):
+        if name.lower() in _RESERVED:
             message = f"'{name}' is a setting of llmb"
             raise KeyFaultError(message, name, hint="choose another name", code="name-reserved", value=name)
+        if (other := known.setdefault(name.lower(), name)) != name:
+            message = f"'{name}' differs from '{other}' only in upper and lower case"
+            raise KeyFaultError(message, name, hint="rename one", code="name-duplicate", value=name)
+        for path, value in (("default", own.default), *(("choices", choice) for choice in own.choices)):
+            _check_word(name, value, name, path)
+
+
+def in_name(text: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, str], str]:
+    """The values of ``parameters`` in an experiment's name, ``_message_size16M_algorithmring``, and the rest of it.
+
+    ``text``: the name behind the dtype. All in their order, as llmb writes them, else those that are found.
+    """
+    before = _BEFORE.match(text)
+    at = before.end() if before is not None else 0
+    begin, text = text[:at], text[at:]
+    whole = _found("".join(_word(name, own) for name, own in parameters.items()), text)
+    if whole is not None:
+        return _values(whole, parameters), begin + text[: whole.start()] + text[whole.end() :]
+    values: dict[str, str] = {}
+    for name in sorted(parameters, key=lambda name: (-len(name), name)):
+        if (found := _found(_word(name, parameters[name]), text)) is not None:
+            values |= _values(found, {name: parameters[name]})
+            text = text[: found.start()] + text[found.end() :]
+    return {name: values[name] for name in parameters if name in values}, begin + text
+
+
+def _word(name: str, own: Parameter) -> str:
+    longest = sorted(own.choices, key=lambda choice: (-len(choice), choice))
+    value = "|".join(map(re.escape, longest)) or _VALUE.pattern
+    return rf"_{re.escape(name)}(?P<{name}>{value})(?=_|$)"
+
+
+def _found(pattern: str, text: str) -> re.Match[str] | None:
+    return re.search(pattern, text, re.IGNORECASE) if pattern else None
+
+
+def _values(found: re.Match[str], parameters: Mapping[str, Parameter]) -> dict[str, str]:
+    """The values, a choice as it is declared, whatever the case of the name."""
+    values: dict[str, str] = {}
+    for name, own in parameters.items():
+        by_case = {choice.lower(): choice for choice in own.choices} | {choice: choice for choice in own.choices}
+        values[name] = by_case.get(found[name], by_case.get(found[name].lower(), found[name]))
+    return values
+
+
+def unsaid(parameters: Mapping[str, Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
+    """The parameters that are not ``given`` and may have several values."""
+    return tuple(name for name, own in parameters.items() if name not in given and len(own.choices) != 1)
 
 
 def values_of(parameters: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[str, str]:

@@ -217,7 +217,7 @@ def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
             yield KeyFaultError(message, "parameters", name, hint=hint, code="parameter-unknown", value=name)
             continue
         try:
-            own.check(value)
+            own.check(value, name)
         except KeyFaultError as error:
             yield KeyFaultError(str(error), "parameters", name, hint=error.hint, code=error.code, value=error.value)
 

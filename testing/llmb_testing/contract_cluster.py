@@ -2,14 +2,19 @@
 """Contract tests of cluster types: a vendor's test class inherits them and says which cluster to test.
 
     class TestSsh(ClusterTypeContract):
+        nodes = 1  # of a job there
+
         @pytest.fixture
-        def cluster_type(self) -> ClusterType:
+        def cluster_type(self) -> api.ClusterType:
             (kind,) = llmb_ssh.llmb_clusters()
             return kind
 
         @pytest.fixture
-        def cluster_config(self, tmp_path: Path) -> ClusterConfig:
-            return read_config(yamlfile.load(...), cluster_types=...)
+        def cluster_config(self, cluster_type: api.ClusterType, tmp_path: Path) -> api.ClusterConfig:
+            section = llmb_ssh.SshConfig(hosts=("gpu1",))
+            return api.ClusterConfig(
+                cluster_type="ssh", gpu_type="cpu", llmb_install=tmp_path, kind=cluster_type, own_section=section
+            )
 
 Each test submits small programs of bash to the real cluster, and waits for them. The cluster is checked like every
 plugin's cluster: an answer that llmb would refuse fails the test.
@@ -37,16 +42,27 @@ from llmb_testing.job import SMALLEST_JOB
 SECRET, VALUE = "CONTRACT_TOKEN", "s3cret-of-the-contract"
 AWKWARD = ("it's", 'a "b"', "$HOME `id`", "c\\d", "two\nlines", "-n", "", "é 日本", "*", "; exit 9 #")
 SLEEP = "echo started; exec sleep 600"
+# Each rank writes its place, and waits for the others.
+MEET = """\
+place="$RANK $LOCAL_RANK $WORLD_SIZE $LLMB_RANK $LLMB_NODE_RANK $LLMB_LOCAL_RANK $MASTER_ADDR:$MASTER_PORT"
+echo "$place" > ".place$RANK"
+mv ".place$RANK" "place$RANK"
+for (( other = 0; other < WORLD_SIZE; other++ )); do
+    until [[ -e place$other ]]; do sleep 0.1; done
+done"""
 
 
 class ClusterTypeContract:
-    """What llmb relies on. ``patience``: seconds until a job must have ended; ``ranks``: of the job of several.
+    """What llmb relies on. ``patience``: seconds until a job must have ended; ``ranks``: of each node of a larger job.
 
-    ``passes_secrets``: whether the values of secrets come from the shell that submits, as on most clusters.
+    ``nodes``: of the job of several nodes; 1 where a job has one, which ``preflight`` then says. A type with the trait
+    ``one_machine`` is asked for one. ``passes_secrets``: whether the values of secrets come from the shell that
+    submits, as on most clusters.
     """
 
     patience = 120.0
     ranks = 2
+    nodes = 2
     passes_secrets = True
 
     @pytest.fixture
@@ -259,21 +275,30 @@ class ClusterTypeContract:
         assert [path for path in written if VALUE.encode() in path.read_bytes()] == []
 
     def test_ranks_know_their_place(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
-        """torch's variables, and llmb's own for wrappers."""
-        names = "$RANK $LOCAL_RANK $WORLD_SIZE $LLMB_RANK $LLMB_NODE_RANK $LLMB_LOCAL_RANK"
-        launch = self.launch(f'echo {names} > "place$RANK"', ranks_per_node=self.ranks)
-        run = self.submitted(cluster, cluster_config, launch)
+        """torch's variables, and llmb's own for wrappers, on one node."""
+        self._check_places(cluster, cluster_config, 1)
+
+    def test_the_ranks_of_several_nodes_meet(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """They run at the same time, each knows its node, and all have one address of the first node.
+
+        Where a job has one node, ``preflight`` refuses two.
+        """
+        nodes = 1 if cluster_config.traits.one_machine else self.nodes
+        if nodes == 1 and not cluster_config.traits.one_machine:
+            assert cluster.preflight([self.launch("exit 0", nodes=2)]), "preflight must refuse a job of two nodes"
+        self._check_places(cluster, cluster_config, nodes)
+
+    def _check_places(self, cluster: Cluster, config: ClusterConfig, nodes: int) -> None:
+        run = self.submitted(cluster, config, self.launch(MEET, nodes=nodes, ranks_per_node=self.ranks))
         state = self.until(cluster, [run])[run.id]
         assert state.state == COMPLETED, (state, _text(run.batch_log), _text(run.log))
-        for rank in range(self.ranks):
-            assert _text(run.work / f"place{rank}").split() == [
-                str(rank),
-                str(rank),
-                str(self.ranks),
-                str(rank),
-                "0",
-                str(rank),
-            ]
+        world, addresses = nodes * self.ranks, set()
+        for rank in range(world):
+            *place, address = _text(run.work / f"place{rank}").split()
+            node, local = divmod(rank, self.ranks)
+            assert place == [str(number) for number in (rank, local, world, rank, node, local)]
+            addresses.add(address)
+        assert len(addresses) == 1, f"each rank must see the same MASTER_ADDR:MASTER_PORT: {addresses}"
 
 
 def _is_foreign(kind: ClusterType) -> bool:

@@ -120,10 +120,17 @@ def test_ctrl_c_stops_waiting_and_cancel_ends_running_and_pending_jobs(machine: 
 
 
 def test_two_install_directories_share_the_machine(machine_at: Callable[[str], Any]) -> None:
-    """Each has its own runs. The jobs of both run one after another."""
+    """Each has its own runs. The jobs of both run one after another; `jobs logs -f` prints the log until its end."""
     one, other = machine_at("one"), machine_at("other")
     assert one.llmb(*SHORT, 1, "--set", "max_steps=30").returncode == 0
     assert other.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
+    name = other.job(0)["id"][:4]
+    followed = other.llmb("jobs", "logs", name, "-f")
+    assert followed.returncode == 0
+    assert "iteration 4/4" in followed.stdout
+    assert "max_steps=5` reached" in followed.stdout
+    shown = other.llmb("jobs", "show", name, "--format", "json")
+    assert json.loads(shown.stdout)["state"] == "COMPLETED"
     assert (done := one.llmb("jobs", "wait")).returncode == 0, done.stderr
     assert (done := other.llmb("jobs", "wait")).returncode == 0, done.stderr
     assert len(one.jobs()) == len(other.jobs()) == 1
@@ -143,15 +150,3 @@ def test_a_faulty_list_submits_nothing(machine: Any, tmp_path: Path) -> None:
     places = re.findall(rf"^error: {re.escape(str(jobs))}:(\d+): ", done.stderr, re.MULTILINE)
     assert places == ["1", "3", "4", "5", "6"]
     assert machine.jobs() == []
-
-
-def test_logs_show_and_follow(machine: Any) -> None:
-    """`jobs logs -f` prints the log until its end."""
-    assert machine.llmb(*SHORT, 1, "--set", "max_steps=5").returncode == 0
-    name = machine.job(0)["id"][:4]
-    followed = machine.llmb("jobs", "logs", name, "-f")
-    assert followed.returncode == 0
-    assert "iteration 4/4" in followed.stdout
-    assert "max_steps=5` reached" in followed.stdout
-    shown = machine.llmb("jobs", "show", name, "--format", "json")
-    assert json.loads(shown.stdout)["state"] == "COMPLETED"

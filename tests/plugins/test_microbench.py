@@ -13,6 +13,7 @@ from llmb.logs.reader import read_log
 from llmb.planning.plan import make_plan
 from llmb.results.log_reader import reader_of
 from llmb.runs.job import Job, JobRequest
+from llmb.stats.window import default_window
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload
 from llmb_microbench import llmb_launch, llmb_setup, llmb_workload
@@ -228,3 +229,24 @@ def test_what_is_published(microbench: Workload) -> None:
     assert figures["all_reduce", 8].value == 480
     assert {dict(one.parameters)["message_size"] for one in figures.values()} == {"8G"}
     assert {one.metric.name for one in figures.values()} == {"busbw"}
+
+
+def test_runs_measure_the_iterations_of_the_published_figures(microbench: Workload) -> None:
+    figures = read_published(microbench)
+    assert {str(figure.window.of(figure.steps, 0)) for figure in figures} == {str(default_window(microbench.max_steps))}
+
+
+def test_storage_warms_up_once_and_other_cases_five_times() -> None:
+    ranks: Any = SimpleNamespace(barrier=lambda: None, clock=lambda: 0.0, max=lambda values: values)
+    for repeats, turns in ((True, 5), (False, 1)):
+        done: list[int] = []
+        case = timing.Case(
+            operations=(lambda done=done: done.append(1),),  # type: ignore[misc]
+            values=lambda _: {},
+            check=lambda: True,
+            about="",
+            repeats=repeats,
+        )
+        counts = timing.warm_up(ranks, case)
+        assert (len(done) - 1) // timing.MOST + 1 == turns
+        assert counts == [timing.MOST if repeats else 1]

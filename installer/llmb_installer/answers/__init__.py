@@ -15,7 +15,7 @@ from llmb_installer.answers.schema import (
     Version,
     Versions,
 )
-from llmb_installer.answers.write import foreign_section, lean, to_yaml, without_nulls
+from llmb_installer.answers.write import sections_of, to_yaml, without_nulls
 
 __all__ = [
     "ARCHITECTURES",
@@ -28,14 +28,13 @@ __all__ = [
     "Interpreter",
     "Version",
     "Versions",
-    "foreign_section",
     "given",
     "joined",
-    "lean",
     "missing",
     "nested",
     "read_answers",
     "require_valid",
+    "sections_of",
     "to_yaml",
     "unusable_in",
     "value_at",

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from llmb.config import ClusterConfig
+from llmb.config.own_types import own_types
 from llmb.text import typed
 from llmb_installer.answers.schema import Answers
 
@@ -18,21 +19,28 @@ def to_yaml(answers: Answers) -> str:
     """The text of an answers file: the answers that differ from the defaults."""
     data, defaults = typed.to_data(answers), typed.to_data(_DEFAULTS)
     kept = {"cluster_type", "install", "versions"}
-    data["runai"] = lean(answers.runai)
-    data |= foreign_section(answers)
+    data |= sections_of(answers)
     data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
     different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults.get(key)}
     text: str = yaml.safe_dump(different, sort_keys=False, allow_unicode=True)
     return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
 
 
-def foreign_section(answers: Answers | ClusterConfig) -> dict[str, Any]:
-    """The section of a plugin's cluster type by its key, with only what differs from its defaults."""
-    key = answers.of_type.key
-    return {key: lean(answers.own_section)} if key is not None and answers.own_section is not None else {}
+def sections_of(given: Answers | ClusterConfig) -> dict[str, Any]:
+    """The sections of cluster types by their keys, as the types want them written; without those that are unset."""
+    kinds = {kind.key: kind for kind in own_types().values() if kind.key is not None}
+    found = {key: (kind, getattr(given, key)) for key, kind in kinds.items()}
+    if (key := given.of_type.key) is not None and key not in found:
+        found[key] = given.of_type, given.own_section
+    data = {
+        key: without_nulls(typed.to_data(own)) if kind.writes_defaults else _lean(own)
+        for key, (kind, own) in found.items()
+        if own is not None
+    }
+    return {key: own for key, own in data.items() if own != {} or key not in kinds}
 
 
-def lean(value: Any) -> Any:
+def _lean(value: Any) -> Any:
     """A section as data with only the values that differ from the defaults, at every level."""
     if not dataclasses.is_dataclass(value) or hasattr(value, "unparse"):
         return typed.to_data(value)
@@ -41,7 +49,7 @@ def lean(value: Any) -> Any:
         own = getattr(value, field.name)
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         if own != default:
-            found[field.name] = lean(own)
+            found[field.name] = _lean(own)
     return found
 
 

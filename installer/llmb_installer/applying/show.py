@@ -232,7 +232,8 @@ def where_sentences(plan: Plan) -> list[str]:
     venvs = [step for step in plan.intent.steps if isinstance(step, VenvStep)]
     names = " and ".join(step.name for step in venvs)
     if site.runs.nodes == "this-machine" and not site.runs.uses_images:
-        return [f"Fetched, built and run on this machine, from the environment{'s' * (len(venvs) > 1)} {names}."]
+        source = f", from the environment{'s' * (len(venvs) > 1)} {names}" if venvs else ""
+        return [f"Fetched, built and run on this machine{source}."]
     found = [f"Fetched and built: {_BUILT[plan.intent.answers.method]}."]
     if site.runs.pulls_images:
         return [*found, f"Jobs run in pods, which pull their image{_with_nemo(site.gpu_type)}."]

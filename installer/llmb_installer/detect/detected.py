@@ -14,7 +14,7 @@ from llmb.config.own_types import read_mount
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.text import typed, yamlfile
-from llmb_installer.answers import AUTO, foreign_section, given, joined, lean, nested, with_layer, without_nulls
+from llmb_installer.answers import AUTO, given, joined, nested, sections_of, with_layer, without_nulls
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
@@ -56,9 +56,7 @@ class Installed:
             "environment": dict(config.environment),
             "pass_environment": list(config.pass_environment) or None,
             "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},
-            "slurm": without_nulls(typed.to_data(config.slurm)),
-            "runai": lean(config.runai),
-            **foreign_section(config),
+            **sections_of(config),
             "workloads": list(config.workloads.installed or ()) or None,
             "plugins": dict(config.plugins),
         }

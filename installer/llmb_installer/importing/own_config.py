@@ -97,7 +97,7 @@ def _slurm(source: Source) -> dict[str, Any]:
     return {**common, "container": "pyxis", **{name: own for name, own in sections.items() if own}}
 
 
-def _variables(given: Mapping[str, str], of: str) -> tuple[dict[str, str], list[Item]]:
+def _variables(given: Mapping[str, str | None], of: str) -> tuple[dict[str, str], list[Item]]:
     """The variables that a job may have, and what became of each."""
     taken, items = {}, []
     for name, value in given.items():
@@ -107,6 +107,9 @@ def _variables(given: Mapping[str, str], of: str) -> tuple[dict[str, str], list[
             check_name(name)
         except KeyFaultError as error:
             items.append(left("variable", f"{of}{name}", f"{error}; {error.hint}", "variable-refused"))
+            continue
+        if value is None:
+            items.append(left("variable", f"{of}{name}", "it has no value there", "variable-without-value"))
             continue
         if holds_secret(name, value):
             items.append(left("variable", f"{of}{name}", "its value looks like a token", "variable-secret"))

@@ -49,9 +49,9 @@ class Source:
     method: str | None = None
     venv_type: str | None = None
     image_folder: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
     workloads: tuple[str, ...] = ()
-    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    environments: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     venvs: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
@@ -112,12 +112,15 @@ def _text(value: object) -> str | None:
     return str(value).strip() or None if type(value) in (str, int) else None
 
 
-def _texts(data: Mapping[str, Any], name: str) -> dict[str, str]:
-    """The variables of a section; a boolean as the launch scripts compare it, ``true``."""
-    own = _section(data, name).items()
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in own if value is not None
-    }
+def _texts(data: Mapping[str, Any], name: str) -> dict[str, str | None]:
+    """The variables of a section, None for null; a boolean as the launch scripts compare it, ``true``."""
+    return {key: _variable(value) for key, value in _section(data, name).items()}
+
+
+def _variable(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _options(slurm: Mapping[str, Any], kind: str) -> dict[str, str | int | None]:

@@ -16,7 +16,7 @@ from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
-from llmb_installer.answers import AUTO, Answers, foreign_section, lean, without_nulls
+from llmb_installer.answers import AUTO, Answers, sections_of, without_nulls
 from llmb_installer.cluster_types import all_types
 from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
@@ -47,6 +47,7 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
     It omits sections of other cluster types and unset options of sbatch; keys that users often set are null or empty.
     """
     steps, installed = tuple(steps), list(workloads)
+    gpu_types = {name: without_nulls(typed.to_data(own)) for name, own in answers.gpu_types.items()}
     return {
         "schema_version": 2,
         "cluster_type": answers.cluster_type,
@@ -54,12 +55,10 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         "llmb_install": str(site.install),
         "experiments_root": typed.to_data(answers.experiments_root),
         "gpu_type": answers.gpu_type if answers.gpu_type != AUTO else site.gpu_type,
-        **_section(answers, "gpu_types"),
+        **({"gpu_types": gpu_types} if gpu_types else {}),
         "environment": dict(answers.environment),
         "pass_environment": list(answers.pass_environment),
-        **_section(answers, "slurm"),
-        **_section(answers, "runai"),
-        **foreign_section(answers),
+        **sections_of(answers),
         "install": {
             "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
             "method": "local" if answers.method == "here" else "slurm",
@@ -77,15 +76,6 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         },
         **({"plugins": dict(answers.plugins)} if answers.plugins else {}),
     }
-
-
-def _section(answers: Answers, key: str) -> dict[str, Any]:
-    """The key with its value in the answers; empty where that is unset."""
-    value = typed.to_data(getattr(answers, key))
-    if key == "gpu_types":
-        value = {name: without_nulls(own) for name, own in value.items()}
-    value = lean(answers.runai) if key == "runai" else without_nulls(value)
-    return {key: value} if value not in (None, {}, []) else {}
 
 
 def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:

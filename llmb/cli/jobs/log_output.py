@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TextIO
 
 from llmb.cli.context import Context, say
+from llmb.cli.results import states_of
 from llmb.errors import UsageError
 from llmb.logs.scan import strip_escapes
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, JobState
-from llmb.submission.follow import last_seen, poll
+from llmb.submission.follow import last_seen
 from llmb.system import console
 
 
@@ -46,10 +47,13 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
     found = context.runs((name,))[0]
     of, last = _attempt_of(found, choice.attempt), choice.attempt in (None, found.attempt)
     path = _path(of, choice)
+    follows = choice.follows and last and not last_seen(found).is_final
     start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
+    if follows and context.archive is None:
+        context.need_cluster()  # without one, nobody knows when to stop
 
     def ended() -> bool:
-        return not (choice.follows and last) or _state(context, found).is_end
+        return not follows or _state(context, found).is_end
 
     if tail(path, sys.stdout, ended=ended, start=start):
         return
@@ -64,7 +68,7 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
 def _state(context: Context, run: RunRecord) -> JobState:
     """The state of a run; of one in an archive, which may still run elsewhere, the last that was seen is its end."""
     if context.archive is None:
-        return poll(context.need_cluster(), [run])[run.id]
+        return states_of(context, [run])[run.id]
     seen = last_seen(run)
     return seen if seen.is_end else replace(seen, state=LOST, reason="it had not ended when it was archived")
 

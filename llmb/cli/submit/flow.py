@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from llmb import __version__
 from llmb.cli.context import Context, say
 from llmb.cli.progress import follow
+from llmb.cli.reading import keep_reader
 from llmb.cli.results import judged, print_report, results_of
 from llmb.cli.submit import announce, cost, preview, resume
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
@@ -18,7 +19,7 @@ from llmb.planning.plan import Plan, make_plan
 from llmb.runs.job import Job, JobList
 from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared, check, prepare
-from llmb.submission.submit import Outcome, submit
+from llmb.submission.submit import Outcome, SubmitResult, submit
 from llmb.system import console
 from llmb.workload.gpus import GpuType, nearest_type
 from llmb.workload.launch_variables import unread
@@ -50,6 +51,7 @@ def run(
 ) -> int:
     """Plan ``listed`` and show or submit the jobs; the exit code. Raises InputFaults with every fault of the list."""
     with refusing(dry_run=options.dry_run):
+        context.need_type()
         items, faults = _plan(context, listed, options, overrides, narrow)
         if faults and not options.keep_going:
             raise InputFaults(faults, hint=_others(len(items), dry_run=options.dry_run))
@@ -172,13 +174,20 @@ def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *
         if not (force or options.no_preflight):
             check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
+    announcer = announce.Announcer(verbose=context.verbose)
+
+    def done(result: SubmitResult) -> None:
+        if result.error is None:
+            keep_reader(context, result.run)
+        announcer(result)
+
     outcome = submit(
         items,
         cluster,
         context.config,
         __version__,
         keep_going=options.keep_going,
-        on_result=announce.Announcer(verbose=context.verbose),
+        on_result=done,
         on_interrupt=announce.announce_interrupt,
     )
     announce.sum_up(outcome, len(items))

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)  # a whole number from 1, written in another way
 
 
-def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverrides":
+def overrides_of(
+    given: SubmitOptions, parameters: Collection[str], usable: Collection[str] | None = None
+) -> "JobOverrides":
     """What the options set for every job; ``parameters``: names that workloads declare.
+
+    ``usable``: the names that the command's one workload has, which hints name; None where it may have several.
 
     Raises InputFaults with every fault.
     """
@@ -34,7 +38,8 @@ def overrides_of(given: SubmitOptions, parameters: Collection[str]) -> "JobOverr
 
     faults: list[Fault] = []
     dotted = _dotted(given.params, faults)
-    params, words, own = _parse_set([item for item in given.params if not _names_path(item)], parameters, faults)
+    pairs = [item for item in given.params if not _names_path(item)]
+    params, words, own = parse_set(pairs, parameters, faults, usable)
     env, used = _parse_env(given.env, faults)
     for name in ("max_steps", "gbs"):
         option = getattr(given, name)
@@ -161,12 +166,13 @@ def _parse_env(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, str]
     return env, used
 
 
-def _parse_set(
-    text: Sequence[str], parameters: Collection[str], faults: list[Fault]
+def parse_set(
+    text: Sequence[str], parameters: Collection[str], faults: list[Fault], usable: Collection[str] | None = None
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
     """The numbers and the words of ``--set KEY=VALUE``, and the values of the workload's own ``parameters``.
 
-    Unknown keys and invalid values go to ``faults``. Which parameters and values a workload has is checked later.
+    Unknown keys and invalid values go to ``faults``; hints name the ``usable`` keys, None: all. Which parameters and
+    values a workload has is checked later.
     """
     params, words, own = dict[str, int](), dict[str, str](), dict[str, str]()
     for name, value in _pairs(text, "--set", faults).items():
@@ -185,6 +191,7 @@ def _parse_set(
             hint = f"--set {name}={whole[1]}" if whole else _repeated(name, value) or "omit it for the workload's value"
             faults.append(Fault(message=message, hint=hint, code="param-invalid", key=name, value=value))
         else:
-            message, hint = f"--set has no parameter '{name}'", suggest(name, (*sw.PARAMS, *sw.CHOICES, *parameters))
+            names = (*sw.PARAMS, *sw.CHOICES, *parameters) if usable is None else usable
+            message, hint = f"--set has no parameter '{name}'", suggest(name, names)
             faults.append(Fault(message=message, hint=hint, code="param-unknown", key=name, value=value))
     return params, words, own

@@ -20,7 +20,8 @@ from llmb.submission.prepare import Prepared, launch_of, preview
 from llmb.system.secrets import is_secret_name
 from llmb.text.tables import Column, escape, shorten
 from llmb.text.times import clock
-from llmb.workload.bridge import BRIDGE, releases
+from llmb.workload.bridge import BRIDGE, usual_image
+from llmb.workload.spec import Workload
 from llmb.workload.switches import given_switches
 
 _VALUE_WIDTH = 60  # characters of a variable's value in a table; json, csv and md show all
@@ -62,7 +63,7 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
         swept = _swept(jobs) if fmt != "csv" else []
-        own = [[*_set_parameters(context, job, swept), *_words(job, _usual_image(context, job))] for job in jobs]
+        own = [[*_set_parameters(context, job, swept), *_words(job, context.workloads[job.workload])] for job in jobs]
         own = [[*words, *_slurm_words(item.launch)] for words, item in zip(own, items, strict=True)]
         shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
         if fmt != "table" or len(own) == 1:
@@ -128,16 +129,8 @@ def changed_by_plugins(items: Sequence[Prepared]) -> Iterator[str]:
         yield f"plugin {source} changes {', '.join(some)} of {'every' if len(items) > 1 else 'the'} job"
 
 
-def _usual_image(context: Context, job: Job) -> str | None:
-    """The image of a job without the switch ``image``."""
-    return releases()[job.release].image if job.release is not None else context.workloads[job.workload].image
-
-
-def _words(job: Job, image: str | None) -> list[str]:
-    """The words after the numbers in the job's name, except the profile's, and overrides that are not in the name.
-
-    ``image``: the usual one.
-    """
+def _words(job: Job, workload: Workload) -> list[str]:
+    """The words after the numbers in the job's name, except the profile's, and overrides that are not in the name."""
     numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
     numbers += "".join(f"_{name}{value}" for name, value in job.parameters.items())
     numbers += f"_{BRIDGE}{job.release}" if job.framework == BRIDGE else ""
@@ -145,7 +138,7 @@ def _words(job: Job, image: str | None) -> list[str]:
     words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
         words.append("vboost" if job.vboost else "no-vboost")
-    if job.image is not None and job.image != image:
+    if job.image is not None and job.image != usual_image(workload, job.release):
         words.append(f"image={escape(job.image)}")
     words += [f"{name}={value}" for name, value in job.dotted.items()]
     words += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]
@@ -235,8 +228,9 @@ def _above_one(value: int) -> str:
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
-    """What a submission would miss: a plugin that launches the job, secrets, and files that a job reads."""
+    """What a submission would miss, as far as this machine shows: images, environments, files, memory, secrets."""
     from llmb.clusters import checks
+    from llmb.submission.runnable import faults_seen
 
     config = context.config
     launches: list[Launch] = []
@@ -245,11 +239,9 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
             launches.append(launch_of(item, config))
         except LlmbError as error:
             yield f"a submission would fail: {error.message}" + (f" ({error.hint})" if error.hint else "")
-    for fault in checks.secrets_at(context.cluster, launches, os.environ):
+    seen = faults_seen(launches, context.cluster, config)
+    for fault in (*seen, *checks.secrets_at(context.cluster, launches, os.environ)):
         yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
-    for pattern in dict.fromkeys(pattern for launch in launches for pattern in launch.inputs):
-        if not checks.matches(pattern):
-            yield f"a submission would fail: no file matches {pattern}"
 
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:

@@ -75,10 +75,11 @@ def _settled(
     with collected(faults):
         options, used = shell.read_variables(options, _given() | set_words.keys(), os.environ)
     try:
-        overrides = overrides_of(options, context.parameters)
+        overrides = overrides_of(options, context.parameters, _usable(context, options))
     except InputFaults as error:
         faults += shell.place_at_variables(error, used, {}).faults
     with flow.refusing(dry_run=options.dry_run):
+        context.need_type()
         if faults:
             raise InputFaults(faults)
         if shell.NODES in used:
@@ -90,6 +91,22 @@ def _settled(
             raise UsageError("the GPU count is missing", hint=hint, code="scale-missing", key="scale")
         shell.check_cluster_type(os.environ, context.config.cluster_type)
     return options, overrides, used
+
+
+def _usable(context: Context, options: SingleOptions) -> list[str] | None:
+    """What ``--set`` takes for the workload and its size; None where these are unknown."""
+    from llmb.planning.params import known_names
+    from llmb.planning.select import split_name
+    from llmb.text.names import find_size
+    from llmb.workload.switches import CHOICES
+
+    try:
+        key, size = split_name(options.workload, context.workloads)
+    except UsageError:  # the plan reports it
+        return None
+    workload = context.workloads[key]
+    size = size or find_size(options.size or workload.default_size, workload.sizes)
+    return [*known_names(workload, size), *(CHOICES if workload.is_training else ())]
 
 
 def _given() -> set[str]:

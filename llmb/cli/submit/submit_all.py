@@ -131,6 +131,7 @@ def _run_discovered(context: Context, options: ListOptions, selection: "Selectio
     from llmb.runs.job import JobList
 
     with flow.refusing(dry_run=options.dry_run):
+        context.need_type()
         overrides = overrides_of(options, context.parameters)
         gpu_type = options.gpu_type or context.config.gpu_type
         found, skipped = discover(context.workloads, context.config, selection, gpu_type)

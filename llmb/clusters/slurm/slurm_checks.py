@@ -39,6 +39,13 @@ def check(
     return list(dict.fromkeys(faults))
 
 
+def faults_here(launches: Sequence[Launch], setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
+    """The faults that this machine shows by itself: images, mounts, environments, pyxis and MPI. Asks no controller."""
+    for launch in launches:
+        yield from _own_faults(launch, setting)
+    yield from _plugin_faults(setting, client, asks=False)
+
+
 def _own_faults(launch: Launch, setting: sbatch_script.Setting) -> Iterator[Fault]:
     """The faults of a launch that do not depend on the state of the cluster."""
     stamp = checks.preview_stamp(launch, setting.config)
@@ -101,7 +108,8 @@ def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str
     return [name for name, partition in found.items() if partition.is_default]
 
 
-def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[Fault]:
+def _plugin_faults(setting: sbatch_script.Setting, client: Client, *, asks: bool = True) -> Iterator[Fault]:
+    """Whether srun has pyxis and the MPI plugin; ``asks``: whether it may also ask the controller to load that."""
     shown = _plain(client, ["srun", "--help"]) if setting.container else None
     if shown is not None and "--container-image" not in shown:
         yield Fault(
@@ -109,7 +117,7 @@ def _plugin_faults(setting: sbatch_script.Setting, client: Client) -> Iterator[F
             hint="slurm.container: none in cluster_config.yaml runs jobs from a Python environment",
             code="pyxis-missing",
         )
-    if setting.mpi is not None and (fault := mpi_fault(client, setting.mpi)) is not None:
+    if setting.mpi is not None and (fault := mpi_fault(client, setting.mpi, asks=asks)) is not None:
         yield Fault(
             message=f"this Slurm {fault}",
             place=place_in_config(setting.config.llmb_install, "slurm", "mpi"),
@@ -220,12 +228,17 @@ def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
     return frozenset(found if kinds is None or PMIX in kinds else {*found, PMIX})
 
 
-def mpi_fault(client: Client, kind: str) -> str | None:
-    """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked."""
+def mpi_fault(client: Client, kind: str, *, asks: bool = True) -> str | None:
+    """Why srun cannot take ``kind`` for ``--mpi``; None where it can, or cannot be asked.
+
+    Only where it ``asks`` the controller does srun load the plugin, whose library may be missing.
+    """
     kinds = mpi_kinds(client)
     if kinds is not None and kind not in (*kinds, NO_MPI):
         return f"has no MPI plugin '{kind}'"
-    try:  # a listed plugin may lack its library
+    if not asks:
+        return None
+    try:
         done = client.run(["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"], timeout=client.ask_seconds)
     except LlmbError:
         return None

@@ -65,6 +65,10 @@ class SlurmCluster:
         """Every fault that prevents these launches; empty when there is none."""
         return slurm_checks.check(launches, self._setting, self.client, self.digest, self.patience)
 
+    def faults_here(self, launches: Sequence[Launch]) -> list[Fault]:
+        """The faults that a dry run can see: those that no controller need be asked for."""
+        return list(dict.fromkeys(slurm_checks.faults_here(launches, self._setting, self.client)))
+
     def render(self, launch: Launch, stamp: Stamp) -> str:
         """The batch script of ``launch``. Pure. Raises UsageError for what bash or Slurm cannot take."""
         return sbatch_script.render(launch, stamp, self._setting)

@@ -85,6 +85,7 @@ def test_grace_nodes_are_arm_and_unusual_variables_are_named(tmp_path: Path, do_
     codes = {item.name: item.code for item in plan.items if item.action == "leave"}
     assert (codes["PATH"], codes["SLURM_X"]) == ("variable-refused", "variable-refused")
     assert (codes["NOTE"], codes["slurm.switch"]) == ("variable-secret", "key-unknown")
+    assert codes["EMPTY"] == "variable-without-value"
 
 
 @pytest.mark.parametrize("consent", [False, True])

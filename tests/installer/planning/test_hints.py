@@ -17,6 +17,7 @@ from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
 from llmb.submission.prepare import prepare
 from llmb.submission.runnable import faults_here
+from llmb.workload.switches import Switches
 from llmb_installer import record
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning.plan import Plan, intent_of, load_offered, look, recorded_answers
@@ -116,6 +117,14 @@ def test_another_release_beside_that_of_the_install_is_one_image(cluster: Cluste
     folder = cluster(slurm=SLURM, install=how, workloads={"installed": ["pretrain_llama3.1"]})
     hint = missing(folder, release="26.02.01")["image-missing"]
     assert shlex.split(str(hint)) == ["llmb-install", "image", "nvcr.io/nvidia/nemo:26.02.01", "--install", str(folder)]
+
+
+@pytest.mark.parametrize("framework", ["nemo", "bridge"])
+def test_an_image_of_your_own_is_built_alone(framework: str, cluster: Cluster) -> None:
+    folder = cluster(slurm=SLURM, install={"node_architecture": "x86_64"}, workloads={"installed": ["llama3.1"]})
+    switches = Switches(image="registry.site/team/mine:1")
+    hint = missing(folder, framework=framework, switches=switches)["image-missing"]
+    assert shlex.split(str(hint)) == ["llmb-install", "image", "registry.site/team/mine:1", "--install", str(folder)]
 
 
 def test_the_environment_of_another_release_is_none(cluster: Cluster) -> None:

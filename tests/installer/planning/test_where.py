@@ -2,6 +2,7 @@
 """Tests of what the plan says of where things are built and run; with pyxis nothing of NeMo is installed here."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,21 @@ def test_with_pyxis_there_is_no_environment_at_all(tmp_path: Path, wording: Call
 
 @pytest.mark.parametrize(
     "text",
-    ["cluster_type: slurm\nmethod: srun\nslurm: {container: none, gpu: {gres: 8}}\n", "cluster_type: local\n"],
+    [
+        "cluster_type: slurm\nmethod: srun\nslurm: {container: none, gpu: {gres: 8}}\n",
+        "cluster_type: local\n",
+    ],
     ids=["srun", "local"],
 )
 def test_elsewhere(text: str, tmp_path: Path, wording: Callable[..., None]) -> None:
     wording("llmb-install", "\n".join(show.where_sentences(planned(text, tmp_path))))
+
+
+def test_workloads_that_need_nothing_have_no_environment(tmp_path: Path) -> None:
+    plan = planned("cluster_type: local\n", tmp_path)
+    bare = replace(plan, intent=replace(plan.intent, steps=()))
+    assert "environment" in show.where_sentences(plan)[0]
+    assert "environment" not in show.where_sentences(bare)[0]
 
 
 def test_the_plan_as_data_has_it_too(tmp_path: Path) -> None:

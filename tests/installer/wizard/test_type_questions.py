@@ -16,7 +16,7 @@ from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, foreign_section, layers, read_answers, require_valid, to_yaml, with_layer
+from llmb_installer.answers import NOTHING, layers, read_answers, require_valid, sections_of, to_yaml, with_layer
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
@@ -110,7 +110,7 @@ def test_its_questions_are_asked_and_become_its_section(
     assert (site.cluster_type, site.runs.pulls_images, site.container) == ("moon", True, True)
     again = read_answers(yamlfile.parse(to_yaml(answers), name="again"), known=workloads)
     assert again.section == answers.section
-    assert foreign_section(answers) == {"moon": {"base": "tranquility", "landers": 2, "fuel": "hydrogen"}}
+    assert sections_of(answers) == {"moon": {"base": "tranquility", "landers": 2, "fuel": "hydrogen"}}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin's cluster whose methods are missing, fail or answer nonsense: the plugin is named, the run's state stays."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,11 @@ from llmb.clusters.base import Cluster, Pace, UnclearError
 from llmb.clusters.guarded import METHODS, ClusterPluginError, NoAnswerError, create
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType
-from llmb.errors import Fault, LlmbError
+from llmb.errors import Fault, LlmbError, describe
 from llmb.runs import record, store
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, RUNNING, JobState
+from llmb.runs.state import COMPLETED, KNOWN, RUNNING, UNKNOWN, JobState
 from llmb.submission import follow
 from llmb.submission.submit import start_attempt, submission_lock
 from llmb.system.process import ProcessId
@@ -191,6 +192,19 @@ def test_nonsense_names_the_plugin(method: str, answer: object, run: RunRecord, 
     with pytest.raises(ClusterPluginError) as caught:
         CALLS[method](cluster, run)
     assert (caught.value.code, caught.value.key, caught.value.value) == ("answer-invalid", method, SOURCE)
+
+
+def test_the_error_of_an_unknown_state_is_short(run: RunRecord, tmp_path: Path, wording: Callable[..., None]) -> None:
+    moon = Moon(poll=lambda: {run.id: JobState(state="COMPLETE", reason="a long reason" * 20)})
+    with pytest.raises(ClusterPluginError) as caught:
+        cluster_of(moon, tmp_path).poll([run])
+    wording("bad plugins", describe(caught.value), {run.id: "<id>"})
+
+
+def test_the_documentation_has_every_state_of_a_poll() -> None:
+    page = (Path(__file__).parents[3] / "docs/cluster-types.md").read_text()
+    section = page.partition("### States")[2].partition("\n#")[0]
+    assert set(re.findall(r"`([A-Z_]+)`", section)) == KNOWN | {UNKNOWN}
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -3,16 +3,20 @@
 
 import importlib
 import sys
+import textwrap
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from llmb import api
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType
 from llmb.config.reading import read_config
 from llmb.plugins.cluster_checks import with_source
 from llmb.text import yamlfile
+from llmb_testing import contract_cluster
 from llmb_testing.contract_cluster import ClusterTypeContract
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "cluster-ssh"
@@ -35,7 +39,9 @@ def llmb_ssh(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 class TestSsh(ClusterTypeContract):
-    """Two machines that are this one."""
+    """Two machines that are this one; a job has one of them."""
+
+    nodes = 1
 
     @pytest.fixture
     def cluster_type(self, llmb_ssh: ModuleType) -> ClusterType:
@@ -58,3 +64,28 @@ class TestSsh(ClusterTypeContract):
         ssh: {{hosts: [one, two], command: [{connect}]}}
         """
         return read_config(yamlfile.parse(text, name="x"), cluster_types=lambda: {"ssh": cluster_type})
+
+
+def examples() -> dict[str, str]:
+    page = (EXAMPLE.parents[1] / "docs/cluster-types.md").read_text()
+    in_page = page.partition("## Test it")[2].partition("```python\n")[2].partition("```")[0]
+    in_docstring = textwrap.dedent(str(contract_cluster.__doc__).partition("class TestSsh")[2].partition("\nEach ")[0])
+    return {"the page": in_page, "the docstring": f"class TestSsh{in_docstring}"}
+
+
+@pytest.mark.parametrize("where", ["the page", "the docstring"])
+def test_the_documented_contract_needs_only_llmb_api(where: str, llmb_ssh: ModuleType, tmp_path: Path) -> None:
+    """What a vendor pastes gives a type and its configuration; fixtures are called as functions here."""
+    names: dict[str, Any] = {
+        "api": api,
+        "llmb_ssh": llmb_ssh,
+        "ClusterTypeContract": object,
+        "Path": Path,
+        "pytest": SimpleNamespace(fixture=lambda function: function),
+    }
+    exec(examples()[where], names)
+    test = names["TestSsh"]()
+    kind = test.cluster_type()
+    config = test.cluster_config(kind, tmp_path)
+    assert (config.of_type, config.section.hosts, test.nodes) == (kind, ("gpu1",), 1)
+    assert kind.make(config).identity() == "the machines gpu1"

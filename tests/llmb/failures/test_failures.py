@@ -59,6 +59,7 @@ LOGS = {
     "image": "pyxis: [ERROR] No such file or directory: /lustre/images/nvidia+nemo+25.04.01.sqsh",
     "userbuffers": "Exception: Tensor parallel overlap: userbuffer initialization failed with: CUDA Error",
     "missing package": "error: nemo_toolkit (not installed): module 'nemo' is not there; run in NeMo's image",
+    "program": "error: nosuchprog cannot be started: No such file or directory",
     "container mount": "slurmstepd: error: pyxis: --container-mounts: source path does not exist: /data",
     "image compression": "Filesystem uses zstd compression, this is unsupported by this version",
     "container": "slurmstepd: error: pyxis: [ERROR] Command not found: unsquashfs",
@@ -75,6 +76,18 @@ LOGS = {
     "Run:ai": "Warning Failed kubelet Error: ImagePullBackOff",
     "Python": "ModuleNotFoundError: No module named 'nemo'",
 }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [  # of bash 5.2 and Slurm 23.11
+        "_: line 1: exec: nosuchprog: not found",
+        "_: line 1: exec: ./x: cannot execute: Permission denied",
+        "slurmstepd: error: execve(): nosuchprog: No such file or directory",
+    ],
+)
+def test_a_program_that_is_not_there(line: str, tmp_path: Path) -> None:
+    assert kind_of(tmp_path, f"{line}\n{CONSEQUENCES}") == "program"
 
 
 def cause_of(folder: Path, text: str | bytes) -> Cause | None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from llmb.logs import lines
 from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import SlowPatternError
+from llmb.logs.lines import PatternError, SlowPatternError
 from llmb.logs.reader import read_log, read_on
 from llmb.logs.samples import Samples
 from llmb.logs.scan import REACH
@@ -187,6 +187,25 @@ def test_a_line_without_an_end_is_read_in_linear_time(tmp_path: Path, unit: byte
 def test_an_iteration_of_a_plugin_that_is_no_number(tmp_path: Path) -> None:
     spec = ParseSpec(needle="busbw", iteration=r"round (?P<i>\w+)", keys={"busbw": "busbw"}, metrics=("busbw",))
     assert values(read(tmp_path, "round one busbw=1\nround 2 busbw=2\n", spec)) == [(2, {"busbw": 2.0})]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"(?:round (?P<i>\d+)|all) ", "all busbw=1"),  # the group does not take part
+        (r"round (?P<i>\w+)", "round one busbw=1"),
+        (r"round (?P<i>\d+)/(?P<last>\w+)", "round 1/many busbw=1"),
+        (r"round (?P<i>\d+)", "round " + "9" * 400 + " busbw=1"),  # more than a float has
+    ],
+)
+def test_a_log_without_a_number_names_plugin_field_and_line(pattern: str, line: str, tmp_path: Path) -> None:
+    spec = ParseSpec(needle="busbw", iteration=pattern, keys={"busbw": "busbw"}, metrics=("busbw",), source="acme:x")
+    with pytest.raises(PatternError) as caught:
+        read(tmp_path, f"{line}\n", spec)
+    error = caught.value
+    assert (error.code, error.key, error.value) == ("pattern-no-number", "iteration", "acme:x")
+    assert line[:20] in error.message
+    assert error.hint
 
 
 def test_a_slow_pattern_is_refused_on_either_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

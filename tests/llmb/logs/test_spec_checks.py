@@ -24,6 +24,12 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "no group": ({"iteration": r"round (\d+)"}, "iteration", "group-missing"),
     "another group": ({"iteration": r"round (?P<i>\d+)/(?P<lst>\d+)"}, "iteration", "group-unknown"),
     "anything": ({"iteration": r"(?P<i>\d*)"}, "iteration", "pattern-empty"),
+    "an optional number": ({"iteration": r"\d/\d(?P<i>x)?"}, "iteration", "group-optional"),
+    "a number that may be repeated zero times": ({"iteration": r"step (?P<i>\d+){0,2}"}, "iteration", "group-optional"),
+    "a word": ({"iteration": r"step (?P<i>[a-z]+)"}, "iteration", "group-no-number"),
+    "a fraction": ({"iteration": r"step (?P<i>(?:\d+)\.\d+)"}, "iteration", "group-no-number"),
+    "nothing": ({"iteration": r"step (?P<i>\d*)"}, "iteration", "group-no-number"),
+    "a last number of letters": ({"iteration": r"(?P<i>\d+)/(?P<last>x)?"}, "iteration", "group-no-number"),
     "an empty key": ({"keys": {"busbw": ""}, "units": {}}, "keys.busbw", "key-empty"),
     "half a key": ({"keys": {"busbw": "a|"}, "units": {}}, "keys.busbw", "key-empty"),
     "a name with a dash": ({"keys": {"bus-bw": "bw"}, "units": {}}, "keys.bus-bw", "name-invalid"),
@@ -43,6 +49,23 @@ def test_what_can_never_be_right_is_refused_with_its_field_and_a_fix(
     fault = caught.value.as_fault("x")
     assert (fault.key, fault.code) == (key, code)
     assert fault.hint
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?P<i>\d{1,9})(?:/(?P<last>\d{1,9}))?",
+        r"(?P<i>\d{5,8})(?P<last>0000)?",
+        r"step (?P<i>[ \d]{1,9})",
+        r"(?P<i>\d+(?=/))/(?P<last>\d+)",
+        r"[(](?P<i>(?:\d)+)[])]",
+        r"round (?P<i>\S+) ",
+        r"(?x) step [ ] (?P<i> \d+ ) # the (number",
+        r"(?:epoch (?P<last>\d+) )?step (?P<i>[1-9]\d*)",
+    ],
+)
+def test_groups_of_numbers_however_they_are_written(pattern: str) -> None:
+    assert ParseSpec(**RIGHT | {"iteration": pattern}).iteration == pattern
 
 
 def test_the_nearest_name_is_the_fix() -> None:

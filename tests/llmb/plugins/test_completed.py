@@ -9,6 +9,7 @@ import pytest
 from llmb.errors import UsageError
 from llmb.plugins.complete import completed
 from llmb.runs.launch import Launch, Program, Site
+from llmb.workload.spec import Workload
 from llmb.workload.switches import Switches
 from llmb_testing.job import SMALLEST_JOB
 
@@ -19,27 +20,35 @@ LAUNCH = Launch(
 JOB = replace(SMALLEST_JOB, switches=Switches(mounts=("/a:/b", "/own:/own:ro")))
 
 
-def test_a_mount_is_added_to_every_plugins_launch() -> None:
-    found = completed(replace(LAUNCH, image="i:1"), JOB, SITE)
+@pytest.fixture
+def workload(workloads: dict[str, Workload]) -> Workload:
+    """A workload with an image."""
+    return workloads["pretrain_nemotron4"]
+
+
+def test_a_mount_is_added_to_every_plugins_launch(workload: Workload) -> None:
+    found = completed(replace(LAUNCH, image="i:1"), workload, JOB, SITE)
     assert found.mounts == ("/a:/b", "/own:/own:ro")
     assert (found.workload, found.gpu_type) == (JOB.workload, JOB.gpu_type)
 
 
-def test_the_fix_for_a_missing_image_of_the_job_builds_that_image() -> None:
-    job = replace(JOB, switches=Switches(image="own:1"))
-    (fix,) = completed(replace(LAUNCH, image="own:1"), job, SITE).fixes.items()
+def test_the_fix_for_a_missing_image_of_the_job_builds_that_image(workload: Workload) -> None:
+    """Its own image, not that of the workload, which is installed with it."""
+    job = replace(JOB, image="own:1")
+    (fix,) = completed(replace(LAUNCH, image="own:1"), workload, job, SITE).fixes.items()
     assert (fix[0], fix[1].split()) == ("own:1", ["llmb-install", "image", "own:1", "--install", "/i"])
-    assert completed(replace(LAUNCH, image="i:1"), JOB, SITE).fixes == {}
+    usual = replace(JOB, image=workload.image)
+    assert completed(replace(LAUNCH, image=workload.image), workload, usual, SITE).fixes == {}
 
 
-def test_a_mount_without_a_container_is_refused() -> None:
+def test_a_mount_without_a_container_is_refused(workload: Workload) -> None:
     with pytest.raises(UsageError) as caught:
-        completed(LAUNCH, JOB, SITE)
+        completed(LAUNCH, workload, JOB, SITE)
     assert (caught.value.code, caught.value.key) == ("switch-without-effect", "mounts")
 
 
-def test_a_writable_container_is_for_slurm_alone() -> None:
+def test_a_writable_container_is_for_slurm_alone(workload: Workload) -> None:
     job = replace(SMALLEST_JOB, switches=Switches(container_writable=True))
     with pytest.raises(UsageError) as caught:
-        completed(LAUNCH, job, replace(SITE, cluster_type="runai"))
+        completed(LAUNCH, workload, job, replace(SITE, cluster_type="runai"))
     assert (caught.value.code, caught.value.key) == ("switch-without-effect", "container_writable")

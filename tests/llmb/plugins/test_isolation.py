@@ -187,7 +187,7 @@ def test_a_command_of_a_plugin_that_fails_is_named_with_its_line(install: Instal
     assert (done.returncode, done.stdout) == (1, "data\n")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert source in line
-    assert "KeyError: 'deep'" in line
+    assert "llmb-run greet: KeyError: 'deep'" in line
     assert "fake_own.py:7" in line
 
 
@@ -276,7 +276,7 @@ def test_the_cluster_of_a_skipped_plugin_is_not_called_unknown(
     folder = cluster("local", "cpu")
     file = folder / "cluster_config.yaml"
     file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
-    done = llmb_here("results", "--install", folder)
+    done = llmb_here("jobs", "cancel", "--all", "--install", folder)
     assert (done.returncode, source in done.stderr) == (2, True)
     wording("bad plugins", "\n".join(line for line in done.stderr.splitlines() if not line.startswith("warning:")))
     with pytest.raises(KeyFaultError) as caught:
@@ -292,7 +292,7 @@ def test_a_type_that_two_plugins_claim_names_both(
     folder = cluster("local", "cpu")
     file = folder / "cluster_config.yaml"
     file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
-    done = llmb_here("jobs", "--install", folder)
+    done = llmb_here("jobs", "reconcile", "--install", folder)
     assert (done.returncode, "moon:entry" in done.stderr, "moon2:entry" in done.stderr) == (2, True, True)
 
 

@@ -144,7 +144,7 @@ BROKEN = {
     "workload_exits": (HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)", "SystemExit: 3"),
     "workload_none": (HOOK + "@hookimpl\ndef llmb_workload(): return None", "not a Workload"),
     "clusters_raise": (HOOK + "@hookimpl\ndef llmb_clusters(): return 1 / 0", "llmb_clusters: ZeroDivisionError"),
-    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters returned ['moon']"),
+    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters returned 'moon'"),
     "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
     "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands returned None"),
     "cluster_taken": (

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import UsageError
-from llmb.plugins.scaffold import KINDS, plain_name, scaffold
+from llmb.plugins.scaffold import KINDS, LONGEST, PARTS, Names, check_new, plain_name, scaffold
+from llmb.plugins.sources import OWN_DISTRIBUTIONS
 from llmb.system.files import write_folder
 from llmb.workload.spec import read_workload
 
@@ -87,6 +88,54 @@ def test_names_that_llmb_has(
     done = llmb_here("plugins", "new", name, tmp_path / "new", "--kind", kind)
     assert (done.returncode, done.stdout) == (2, "")
     assert not (tmp_path / "new").exists()
+    wording("plugins new", done.stderr)
+
+
+def distributions_of_llmb() -> list[str]:
+    root = Path(__file__).parents[3]
+    files = [*root.glob("pyproject.toml"), *root.glob("*/pyproject.toml"), *root.glob("plugins/*/pyproject.toml")]
+    return sorted(tomllib.loads(file.read_text("utf-8"))["project"]["name"] for file in files)
+
+
+def test_the_names_of_llmbs_distributions_are_known() -> None:
+    """Also of those that are not installed here."""
+    assert distributions_of_llmb() == sorted(OWN_DISTRIBUTIONS | PARTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [name.removeprefix("llmb-") for name in distributions_of_llmb() if name != "llmb"])
+def test_a_new_plugin_never_replaces_a_part_of_llmb(name: str, kind: str) -> None:
+    for spelling in (name, name.replace("-", "_")):
+        with pytest.raises(UsageError) as caught:
+            check_new(Names(plain=spelling, kind=kind))
+        assert (caught.value.code, caught.value.value) == ("name-duplicate", spelling)
+
+
+@pytest.mark.parametrize("taken", ["distribution", "module"])
+def test_a_new_plugin_never_replaces_what_is_installed(
+    taken: str, llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+) -> None:
+    site = tmp_path / "site"
+    monkeypatch.syspath_prepend(str(site))
+    if taken == "module":
+        (site / "llmb_acme_2b").mkdir(parents=True)
+        (site / "llmb_acme_2b/__init__.py").touch()
+    else:
+        (site / "llmb_acme_2b-1.dist-info").mkdir(parents=True)
+        (site / "llmb_acme_2b-1.dist-info/METADATA").write_text(
+            "Metadata-Version: 2.1\nName: llmb-acme-2b\nVersion: 1\n"
+        )
+    for name in ("acme-2b", "Acme_2b", "acme.2b"):
+        done = llmb_here("plugins", "new", name, tmp_path / "new", "--kind", "command")
+        assert (done.returncode, done.stdout, (tmp_path / "new").exists()) == (2, "", False)
+    wording("plugins new", done.stderr)
+
+
+def test_the_longest_name_of_a_new_plugin(llmb_here: Command, tmp_path: Path, wording: Callable[..., None]) -> None:
+    for kind in KINDS:
+        assert llmb_here("plugins", "new", "a" * LONGEST, tmp_path / kind, "--kind", kind).returncode == 0
+    done = llmb_here("plugins", "new", "a" * 300, tmp_path / "long")
+    assert (done.returncode, done.stdout) == (2, "")
     wording("plugins new", done.stderr)
 
 

@@ -109,6 +109,8 @@ WRONG = [
     ({FABRIC: {"log": "loud"}}, "value-type", "plugins.file:fabric.py.log"),
     ({"llmb-nemotron4": {"x": 1}}, "key-unknown", "plugins.llmb-nemotron4"),
     ({"file:fabrik.py": {}}, "plugin-missing", "plugins.file:fabrik.py"),
+    ({"llmb-nemotron5": {}}, "plugin-missing", "plugins.llmb-nemotron5"),
+    ({"nobody": {}}, "plugin-missing", "plugins.nobody"),
 ]
 
 

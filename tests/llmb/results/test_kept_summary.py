@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what is kept of a run that has ended: used while nothing has changed, and never a second truth."""
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -192,6 +193,20 @@ def test_what_was_measured_stays_where_the_log_is_deleted(done: RunRecord, run: 
     assert {**row, "reason": None} == {**first, "reason": None}
     assert summary.LOG_GONE in row["reason"]
     assert reads == ["a1"]
+
+
+def test_a_log_that_was_compressed_in_place_is_there_still(done: RunRecord, run: Run, llmb_here: Run) -> None:
+    (first,) = results(run)
+    packed = done.log.with_name(f"{done.log.name}.gz")
+    packed.write_bytes(gzip.compress(done.log.read_bytes()))
+    done.log.unlink()
+    for _ in range(2):
+        (row,) = results(run)
+        assert row == {**first, "path": str(packed)}
+    kept_at(done).unlink()
+    assert results(run) == [{**first, "path": str(packed)}]
+    (parsed,) = json.loads(llmb_here("parse", packed, "--format", "json").stdout)["results"]
+    assert (parsed["run"], parsed["time_mean_seconds"]) == (first["run"], first["time_mean_seconds"])
 
 
 def test_the_report_and_parse_use_it_too(done: RunRecord, run: Run, reads: Reads, tmp_path: Path) -> None:

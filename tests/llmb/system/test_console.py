@@ -47,7 +47,7 @@ def test_what_is_not_utf_8_is_shown_by_its_code(place: Path, encoding: str) -> N
         assert shell(place, line, PYTHONIOENCODING=encoding).returncode == 0
     assert b"caf\\udce9" in shell(place, b"@run parse logs", PYTHONIOENCODING=encoding).stdout
     gone = shell(place, b"@run submit-all " + OTHER + b".yaml --install inst", PYTHONIOENCODING=encoding)
-    assert (gone.returncode, b"caf\\udce9.yaml cannot be read" in gone.stderr) == (2, True)
+    assert (gone.returncode, b"caf\\udce9.yaml" in gone.stderr) == (2, True)
     given = b"@run single -w nemotron4_tiny --dtype fp32 --scale 1 -d --install inst --env A=" + OTHER
     for end in (b"", b" --format json", b" --format csv"):
         assert shell(place, given + end, PYTHONIOENCODING=encoding).returncode == 0

@@ -64,6 +64,16 @@ def test_training_metrics_come_first() -> None:
         ({"metrics": [{"name": "a"}, {"name": "a"}]}, "name-duplicate", "metrics.1.name"),
         ({"metrics": [{"name": "a", "better": "up"}]}, "value-not-allowed", "metrics.0.better"),
         ({"parameters": {"gbs": {"default": 1}}}, "name-reserved", "parameters.gbs"),
+        *(
+            ({"parameters": {name: {"default": 1}}}, "name-reserved", f"parameters.{name}")
+            for name in ("dtype", "scale", "gpus", "nsys", "framework", "Dtype", "max_steps")
+        ),
+        ({"parameters": {"Alpha": {"default": 1}, "alpha": {"default": 1}}}, "name-duplicate", "parameters.alpha"),
+        ({"metrics": [{"name": "LAT"}, {"name": "lat"}]}, "name-duplicate", "metrics.1.name"),
+        ({"metrics": [{"name": "MFU"}]}, "name-reserved", "metrics.0.name"),
+        ({"parameters": {"t": {"default": "p2"}}}, "value-reserved", "parameters.t.default"),
+        ({"parameters": {"ns": {"default": "a", "choices": ["a", "ys"]}}}, "value-reserved", "parameters.ns.choices"),
+        ({"parameters": {"size": {"default": "a_b"}}}, "value-invalid", "parameters.size.default"),
         ({"parameters": {"a/b": {"default": 1}}}, "name-invalid", "parameters.a/b"),
         ({"parameters": {"size": {"default": "../x"}}}, "value-invalid", "parameters.size.default"),
         ({"parameters": {"size": {"default": 1, "choices": [2, 3]}}}, "value-not-allowed", "parameters.size.default"),

@@ -93,6 +93,6 @@ def test_every_switch_has_a_key_and_an_option() -> None:
 
 def test_every_variable_of_the_direct_method_has_an_option() -> None:
     options = {parameter.name for parameter in single.command.params}
-    special = {"nodes", "cluster_type"}  # read by hand
+    special = {"nodes", "cluster_type", "fp8_recipe", "slurm_args"}  # read by hand
     read = {own.sets for own in table().values() if own.sets and not own.layer}
     assert read - special - set(PARAMS) <= options

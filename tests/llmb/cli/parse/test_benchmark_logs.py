@@ -88,6 +88,21 @@ def test_the_plugins_own_format(plugin: Path, tmp_path: Path, llmb_here: Command
     assert done.returncode != 0
 
 
+@pytest.mark.parametrize("pattern", [r"\d/\d(?P<i>x)?", r"st(?:x(?P<i>\d)|ep \d)"])
+def test_a_pattern_that_matches_no_number(pattern: str, plugin: Path, log: Path, llmb_here: Command) -> None:
+    own_format(plugin)
+    (module,) = (path for path in plugin.rglob("*.py") if "llmb_parse" in path.read_text())
+    module.write_text(module.read_text().replace(r"\(round (?P<i>\d{1,6})\)", pattern))
+    for words in (("parse", log), ("plugins", "check", "--log", log)):
+        done = llmb_here(*words, "-w", "netbench_all_reduce")
+        text = done.stdout + done.stderr
+        assert done.returncode in (1, 3)
+        assert ("netbench" in text, "iteration" in text, "group 'i'" in text) == (True, True, True)
+    other = log.with_name("log-pretrain_nemotron4_15b_bf16_16.out")
+    other.write_text("".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
+    assert "2.000" in llmb_here("parse", log.parent).stdout  # the others are read
+
+
 def test_a_plugin_with_a_wrong_spec_is_named(plugin: Path, log: Path, llmb_here: Command) -> None:
     own_format(plugin, keys="{'buswb': 'bus', 'latency': 'took'}")
     done = llmb_here("parse", log, "-w", "netbench_all_reduce")

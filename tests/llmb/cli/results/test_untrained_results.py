@@ -13,6 +13,11 @@ from typing import Any, Protocol
 
 import pytest
 
+from llmb.config import ClusterConfig
+from llmb.logs.formats import ParseSpec
+from llmb.results import summary
+from llmb.results.log_reader import LogReader
+from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.workload.spec import read_workload
@@ -34,6 +39,7 @@ class HandMade(Protocol):
     """The fixture of conftest.py."""
 
     folder: Path
+    config: ClusterConfig
 
     def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
     def run(self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any) -> RunRecord: ...
@@ -142,3 +148,31 @@ def test_a_report(filled: HandMade, run: Run) -> None:
         text = run("report", "--format", fmt).stdout
         assert "40.00 us" in text
         assert [word for word in OF_TRAINING if word in text.lower().replace("sequence", "")] == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "pattern"), [(False, ""), (True, r"step (?:(?P<i>\d)x|\d/)"), (True, r"st(?P<i>\w+)")]
+)
+@pytest.mark.parametrize("command", [("results",), ("compare",), ("report",), ("jobs", "list"), ("explain", "c1")])
+def test_a_pattern_that_finds_no_number_costs_its_own_runs_alone(
+    command: tuple[str, ...], kept: bool, pattern: str, filled: HandMade, plugin: Path, run: Run
+) -> None:
+    other = filled.job("nemotron4_15b", "bf16", 16)
+    filled.run("n1", other, "".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
+    (module,) = (path for path in plugin.rglob("*.py") if "llmb_workload" in path.read_text())
+    module.write_text(
+        module.read_text() + "\nfrom llmb.api import ParseSpec, hookimpl\n\n@hookimpl\ndef llmb_parse(run):\n"
+        "    return ParseSpec(needle='busbw', iteration=r'step (?:(?P<i>\\d)x|\\d/)', keys={'busbw': 'busbw'})\n"
+    )
+    if kept:  # when the runs were submitted, with the same pattern and with another one that matches no number
+        spec = ParseSpec(needle="busbw", iteration=pattern, keys={"busbw": "busbw"}, source="netbench:netbench")
+        for record in store.all_runs(filled.config)[0]:
+            summary.keep_reader(record, LogReader(spec=spec, metrics=(), headline="busbw"))
+    done = run(*command, *(() if command[0] == "jobs" else ("--window", "4-18")))
+    ends = (1,) if command[0] in ("results", "compare", "report") else (0, 3)  # 1: results could not be read
+    assert done.returncode in ends, done.stderr
+    assert "Traceback" not in done.stderr
+    if command == ("results",):
+        assert "'iteration' of plugin" in done.stderr
+        assert "llmb step 0/19" in done.stderr
+        assert "n1" in done.stdout

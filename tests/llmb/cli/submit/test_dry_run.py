@@ -732,7 +732,36 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
     assert "--mpi" not in job["script"]
     assert '"tp_comm_bootstrap_backend": "nccl"' in job["script"]
     done = llmb_here(*words, "--set", "max_steps=7", "--format", "json")
-    assert "pmix" not in done.stderr
+    assert "'pmix'" not in done.stderr
+
+
+def test_a_dry_run_says_what_is_missing_without_asking_the_controller(
+    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+) -> None:
+    """Debian's srun has neither pyxis nor the plugin pmix; its image and another job's mount are not there either."""
+    asked = tmp_path / "asked"
+    for name in ("srun", "sbatch", "sinfo", "scontrol", "squeue", "sacct"):
+        (tmp_path / name).write_text(
+            f'#!/bin/sh\necho "{name} $*" >> {asked}\n'
+            "case $* in *--mpi=list*) echo none; echo pmi2 ;; *--help*) echo '--partition --segment' ;; *) exit 1 ;;\n"
+            "esac\n"
+        )
+        (tmp_path / name).chmod(0o755)
+    slurm = {"gpu": {"partition": "batch", "gres": 8}, "mpi": "pmix"}
+    install = cluster(slurm=slurm, workloads={"installed": ["pretrain_llama3.1"]})
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        words = ("single", "-w", "llama3.1_8b", "--dtype", "bf16", "--scale", 8, "--install", install, "-d")
+        done = llmb_here(*words, "--format", "json")
+        wording("single", done.stderr)
+        assert done.returncode == 0
+        assert len(json.loads(done.stdout)["jobs"]) == 1
+        assert {line for line in asked.read_text().splitlines() if "--help" not in line} == {"srun --mpi=list"}
+        refused = llmb_here(*words[:-1])
+    assert refused.returncode == 1
+    for text in (f"{install}/images/nvidia+nemo+25.04.01.sqsh", "pyxis", "'pmix'"):  # what the checks refuse
+        assert text in refused.stderr
+        assert text in done.stderr
 
 
 def test_f_is_the_list_and_never_a_force(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from llmb.plugins.loader import Plugins
 from llmb_testing.plugin_writer import write_benchmark
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -198,3 +199,21 @@ def test_runs_differ_in_the_jobs_list(cluster: Cluster, llmb_here: Command) -> N
     assert [row["parameters"]["message_size"] for row in rows] == ["1M", "16M"]
     log = next(here.rglob("log-*message_size1M*.out"))
     assert log.read_text().splitlines()[-1] == "llmb step 19/19 busbw=481 algbw=270.5 latency=35.5"
+
+
+def test_a_run_that_nothing_has_read_outlives_its_plugin(
+    cluster: Cluster, tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "plugins" / "netbench" / "__init__.py"
+    hook = "ParseSpec(needle='llmb step', iteration=r'step (?P<i>\\d+)/(?P<last>\\d+)', keys={'busbw': 'algbw'})"
+    hook = f"@hookimpl\ndef llmb_parse():\n    from llmb.api import ParseSpec\n\n    return {hook}\n"
+    module.write_text(f"{module.read_text()}\n\n{hook}")
+    here = cluster("local", workloads={"installed": ["netbench"]})
+    done = llmb_here("single", "-w", "netbench", "--scale", 1, "--install", here, "--no-preflight")
+    assert done.returncode == 0, done.stderr
+    assert llmb_here("jobs", "wait", "--install", here).returncode == 0
+    assert not list(here.rglob("summary.json"))
+    monkeypatch.setattr(Plugins, "workloads", lambda _: {})
+    (row,) = json.loads(llmb_here("results", "--install", here, "--format", "json").stdout)["results"]
+    assert (row["status"], row["headline"]) == ("Success", "busbw")
+    assert row["metrics"]["busbw"] == {"mean": 270.5, "std": 0.0, "n": 15, "unit": "GB/s", "better": "higher"}

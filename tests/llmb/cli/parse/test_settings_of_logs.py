@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what a log without a record is of: its parameters by name and by `--set`, and what nothing says."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Wording = Callable[..., None]
+LARGE = "microbench_all_reduce_fp32_gpus8_message_size8G"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / LARGE / f"log-{LARGE}.out"
+    path.parent.mkdir()
+    path.write_text("".join(f"llmb step {i}/19 busbw={478 + i % 2} algbw=273 latency=31000\n" for i in range(20)))
+    return path
+
+
+def rows(done: Any) -> list[dict[str, Any]]:
+    return list(json.loads(done.stdout)["results"])
+
+
+def test_a_microbenchmark_has_the_parameters_of_its_case_and_a_verdict(log: Path, llmb_here: Run) -> None:
+    """480 GB/s is published for 8 H100s and messages of 8G."""
+    done = llmb_here("parse", log, "--gpu-type", "h100", "--format", "json")
+    (row,) = rows(done)
+    assert (row["window"], row["same_window"]) == ([4, 18], True)
+    assert row["configuration"]["parameters"] == {"message_size": "8G"}
+    assert (row["verdict"], row["ratio"]) == ("PASS", pytest.approx(478.5 / 480, abs=1e-3))
+    assert row["not_said"] == []
+
+
+@pytest.mark.parametrize("folders", [("log-x.out",), ("bench", "log-x.out")])
+def test_nothing_is_assumed(
+    folders: tuple[str, ...], log: Path, tmp_path: Path, llmb_here: Run, wording: Wording
+) -> None:
+    path = tmp_path.joinpath("away", *folders)
+    path.parent.mkdir(parents=True)
+    shutil.move(log, path)
+    words = ("parse", path, "-w", "microbench_all_reduce", "--dtype", "fp32", "--scale", 8, "--gpu-type", "h100")
+    (row,) = rows(llmb_here(*words, "--format", "json"))
+    assert (row["verdict"], row["configuration"], row["not_said"]) == ("NO_REFERENCE", None, ["message_size"])
+    wording("parse", llmb_here(*words).stderr)
+    (row,) = rows(llmb_here(*words, "--set", "message_size=8G", "--format", "json"))
+    assert (row["verdict"], row["configuration"]["parameters"], row["not_said"]) == ("PASS", {"message_size": "8G"}, [])
+    (row,) = rows(llmb_here("parse", path, "-w", "microbench_launch", "--format", "json"))
+    assert row["not_said"] == ["dtype", "scale", "gpu_type"]  # no parameter, and no global batch
+
+
+def test_set_overrides_a_name_and_says_so(log: Path, llmb_here: Run, wording: Wording) -> None:
+    done = llmb_here("parse", log, "--gpu-type", "h100", "--set", "message_size=1G", "--format", "json")
+    assert rows(done)[0]["configuration"]["parameters"] == {"message_size": "1G"}
+    wording("parse", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--set", "message_size=9G"),
+        ("--set", "mesage_size=8G"),
+        ("--set", "file_size=4M"),
+        ("--set", "tp=2", "--gbs", 4),
+        ("--set", "max_steps=20"),
+        ("--set", "message_size"),
+    ],
+)
+def test_settings_that_the_case_does_not_have(
+    words: tuple[object, ...], log: Path, llmb_here: Run, wording: Wording
+) -> None:
+    done = llmb_here("parse", log, "-w", "microbench_all_reduce", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    wording("parse", done.stderr)
+
+
+def test_settings_of_training(tmp_path: Path, llmb_here: Run) -> None:
+    path = tmp_path / "log-x.out"
+    path.write_text("".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
+    words = ("parse", path, "-w", "nemotron4_15b", "--dtype", "bf16", "--scale", 16, "--gpu-type", "h100")
+    (row,) = rows(llmb_here(*words, "--set", "tp=4", "--set", "mbs=1", "--set", "num_layers=8", "--format", "json"))
+    own = row["configuration"]
+    assert {name: own[name] for name in ("tp", "mbs", "num_layers", "ep", "etp")} == {
+        **{"tp": 4, "mbs": 1, "num_layers": 8},
+        **{"ep": 1, "etp": 1},
+    }
+    assert llmb_here(*words, "--gbs", 64, "--set", "gbs=32").returncode == 2
+
+
+def test_hints_name_only_what_the_case_takes(
+    log: Path, cluster: Callable[..., Path], llmb_here: Run, wording: Wording
+) -> None:
+    install = cluster("local", "cpu", workloads={"installed": ["microbench"]})
+    for word in ("tp=2", "msg=1", "mesage_size=1M"):
+        words = ("single", "-w", "microbench", "-s", "all_reduce", "--scale", 2, "--install", install, "-d")
+        done = llmb_here(*words, "--set", word)
+        assert done.returncode == 2
+        wording("single", done.stderr)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that every configuration of every workload reads back from the name of its experiment, as `parse` does."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.logs.samples import Samples
+from llmb.plugins.checkup import jobs_of
+from llmb.results.configuration import Configuration, configuration_of
+from llmb.results.describe_log import describe_log
+from llmb.results.description import Description
+from llmb.text import typed
+from llmb.text.yamlfile import Document
+from llmb.workload.gpus import known_types
+from llmb.workload.spec import Workload
+from llmb_microbench import llmb_workload
+
+NOT_IN_LOGS = ("gpus_per_node", "image", "vboost", "env")
+MOE: dict[str, Any] = {
+    "key": "mixx",
+    "title": "a mixture of experts",
+    "default_size": "8x7b",
+    "default_dtype": "bf16",
+    "sizes": {
+        "8x7b": {
+            "model": {
+                **{"architecture": "mixtral", "layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_groups": 8},
+                **{"gated": True, "vocab": 32000, "seq_length": 4096, "moe": {"experts": 8, "top_k": 2}},
+            },
+            "rows": [
+                {
+                    **{"gpu": "h100", "dtype": "bf16", "scales": "64..256", "tp": 2, "pp": 4, "vp": 8, "ep": 8},
+                    **{"mbs": 1, "gbs": "4N"},
+                }
+            ],
+        }
+    },
+}
+
+
+def experts(etp: int | None) -> Workload:
+    data = MOE if etp is None else {**MOE, "sizes": {"8x7b": {**MOE["sizes"]["8x7b"]}}}
+    if etp is not None:
+        (row,) = MOE["sizes"]["8x7b"]["rows"]
+        data["sizes"]["8x7b"]["rows"] = [{**row, "etp": etp}]
+    return typed.read(Workload, Document(name="w.yaml", data=data))
+
+
+def of_log(own: Configuration) -> dict[str, Any]:
+    return {one.name: getattr(own, one.name) for one in fields(own) if one.name not in NOT_IN_LOGS}
+
+
+def differing(workloads: dict[str, Workload]) -> dict[str, Any]:
+    found = {}
+    for workload in workloads.values():
+        for size in workload.sizes:
+            for job in jobs_of(workload, size, known_types()):
+                given = Description(gpu_type=job.gpu_type)
+                path = Path(f"/x/log-{job.experiment_name}_4711.out")
+                own = describe_log(path, Samples(), workloads, given).configuration()
+                assert own is not None, job.experiment_name
+                if of_log(own) != of_log(configuration_of(job)):
+                    found[job.experiment_name] = (own, configuration_of(job))
+    return found
+
+
+def test_of_every_workload(workloads: dict[str, Workload]) -> None:
+    microbench = llmb_workload()
+    assert differing({**workloads, microbench.key: microbench}) == {}
+
+
+@pytest.mark.parametrize("etp", [None, 1, 2])
+def test_of_experts(etp: int | None) -> None:
+    own = experts(etp)
+    assert differing({"mixx": own}) == {}
+    given = Description(workload="mixx", size="8x7b", dtype="bf16", gpus=64, gpu_type="h100")
+    found = describe_log(Path("/x/mix.log"), Samples(), {"mixx": own}, given)
+    assert (found.tp, found.ep, found.etp, found.gbs) == (2, 8, etp or 2, 256)

@@ -19,6 +19,7 @@ from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
 from llmb.plugins.cluster_trial import cluster_faults
+from llmb.plugins.loaded import Plugins
 from llmb.plugins.owners import Problem
 from llmb.plugins.settings import Sections, key_of
 from llmb.plugins.site_trial import site_wide
@@ -76,11 +77,11 @@ def _status(problems: list[Problem]) -> str:
 
 @group.command("check")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what is read of a log.")
-@click.option("-w", "--workload", metavar="W", help="Workload (or W_SIZE) of the log.")
+@click.option("-w", "--workload", metavar="W", help="Only this workload or plugin; with --log, its W_SIZE too.")
 @options.install_option
 @pass_context
 def check(context: Context, log: Path | None, workload: str | None) -> int:
-    """Check every plugin; exit code 1 if one has a fault.
+    """Check every plugin, or that of -w; exit code 1 if one has a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, its
     hooks must answer, its sample log must measure the headline metric, and its cluster types must render a script. NeMo
@@ -90,12 +91,16 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     """
     if log is not None:
         return _try_log(context, log, workload)
-    if workload is not None:
-        raise UsageError("-w requires --log", hint="add --log FILE", code="workload-without-log", key="-w")
     plugins = context.plugins
     workloads = plugins.workloads()
-    kinds = plugins.cluster_types()
-    for problem in plugins.problems:
+    kinds = list(plugins.cluster_types().values())
+    problems = plugins.problems
+    if workload is not None:
+        chosen = _source_named(plugins, workload)
+        workloads = {key: own for key, own in workloads.items() if plugins.offers[key].source == chosen}
+        kinds = [kind for kind in kinds if kind.source == chosen]
+        problems = [problem for problem in problems if problem.source == chosen]
+    for problem in problems:
         until = f"plugin {problem.source} is skipped until this is fixed"
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
         say(describe(InputFaults(faults, hint=until if problem.faults else None)))
@@ -107,14 +112,21 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     for key, own in workloads.items():
         faults += faults_of(own, plugins, installed[venvs[key]], sections)
     faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
-    faults += cluster_faults(kinds.values())
+    faults += cluster_faults(kinds)
     if faults:
         say(describe(InputFaults(list(dict.fromkeys(faults)))))
-    if plugins.problems or context.faulty_figures or faults:
+    if problems or context.faulty_figures or faults:
         return 1
-    count = len(plugins.sources)
+    count = len(plugins.sources) if workload is None else 1
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
+
+
+def _source_named(plugins: Plugins, name: str) -> str:
+    """The plugin called ``name``, as ``plugins list`` shows it or by its workload. Raises UsageError."""
+    if name in plugins.sources or any(name == problem.source for problem in plugins.problems):
+        return name
+    return plugins.offers[split_name(name, plugins.workloads())[0]].source
 
 
 def _try_log(context: Context, log: Path, name: str | None) -> int:

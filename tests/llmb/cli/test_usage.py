@@ -434,6 +434,10 @@ def test_a_broken_plugin_is_reported_everywhere_and_the_others_work(
     checked = llmb_run("plugins", "check")
     assert checked.returncode == 1
     wording("plugins check", checked.stderr)
+    assert llmb_run("plugins", "check", "-w", broken_plugin).returncode == 1
+    alone = llmb_run("plugins", "check", "-w", "nemotron4")
+    assert (alone.returncode, broken_plugin in alone.stderr) == (0, False)
+    assert alone.stdout.startswith("1 plugin ")
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
     (row,) = [row for row in rows if row["status"] != "ok"]
     assert row["plugin"] == broken_plugin

@@ -131,4 +131,4 @@ def test_trying_a_log_in_which_nothing_is_found(tmp_path: Path, llmb_here: Comma
     wording("plugins-check", done.stdout + done.stderr)
     assert llmb_here("plugins", "check", "--log", tmp_path / "x.txt", "-w", "netbench").returncode == 1
     assert llmb_here("plugins", "check", "--log", tmp_path / "none.txt").returncode == 2
-    assert llmb_here("plugins", "check", "-w", "netbench").returncode == 2
+    assert llmb_here("plugins", "check", "-w", "no-such-workload").returncode == 2

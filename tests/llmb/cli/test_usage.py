@@ -156,6 +156,39 @@ def test_the_installer_reports_wrong_usage_the_same_way(
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("archive", "no-such-run"),
+        ("baseline", "shw"),
+        ("completion", "fsh"),
+        ("docs", "resluts"),
+        ("plugins", "list", "--format", "jsn"),
+        ("plugins", "check", "-w", "no-such-plugin"),
+    ],
+)
+def test_messages_of_small_commands(
+    arguments: tuple[str, ...],
+    cluster: Cluster,
+    llmb_here: Command,
+    wording: Wording,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = cluster()
+    monkeypatch.setenv("LLMB_INSTALL", str(folder))
+    done = llmb_here(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    name = " ".join(arguments[:2]) if arguments[0] == "plugins" else arguments[0]
+    wording(name, done.stderr, {str(folder): "<install>"})
+
+
+def test_the_message_of_the_installers_completion(tmp_path: Path, wording: Wording) -> None:
+    tool = str(Path(sys.executable).with_name("llmb-install"))
+    done = subprocess.run([tool, "completion", "fsh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    wording("llmb-install completion", done.stderr)
+
+
+@pytest.mark.parametrize(
     ("arguments", "lacks_value"),
     [
         (("--many",), True),

@@ -150,8 +150,9 @@ def test_a_folder_is_written_whole_and_once(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LlmbError, match="cannot be written"):
+    with pytest.raises(LlmbError) as raised:
         files.write_folder(tmp_path / "file/folder", {"x": ""})
+    assert raised.value.code == "file-unwritable"
 
 
 def test_json_comes_back(tmp_path: Path) -> None:

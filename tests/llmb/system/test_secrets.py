@@ -29,8 +29,9 @@ def test_only_what_is_asked_for_is_read(kept: Path) -> None:
     kept.chmod(0o644)
     assert secrets.find((), {}) == {}
     assert secrets.find(("HF_TOKEN",), {"HF_TOKEN": "x"}) == {"HF_TOKEN": "x"}
-    with pytest.raises(LlmbError, match="others can read") as raised:
+    with pytest.raises(LlmbError) as raised:
         secrets.find(("HF_TOKEN",), {})
+    assert (raised.value.code, raised.value.value) == ("secrets-readable", kept)
     assert raised.value.hint == f"chmod 600 {kept}"
 
 
@@ -75,8 +76,9 @@ def test_a_secret_is_one_line(home: Path) -> None:
 
 def test_nothing_is_added_to_a_file_that_others_read(kept: Path) -> None:
     kept.chmod(0o644)
-    with pytest.raises(LlmbError, match="others can read"):
+    with pytest.raises(LlmbError) as raised:
         secrets.save({"HF_TOKEN": "x"})
+    assert (raised.value.code, raised.value.value) == ("secrets-readable", kept)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from llmb.builtin import builtin_plugins
-from llmb.errors import Fault
+from llmb.errors import Fault, UsageError
 from llmb.frameworks.nemo.recipe_names import NemoNames, installed_names, listed_names
-from llmb.plugins.checkup import faults_of
+from llmb.plugins.checkup import faults_of, jobs_of
 from llmb.plugins.loader import load_plugins
+from llmb.runs.launch import Site
 from llmb.workload.nemo_recipe import Recompute
 from llmb.workload.spec import Workload
 
@@ -90,6 +91,16 @@ def test_a_recipe_that_the_program_refuses_is_found(recipe: str) -> None:
     """The real NeMo, in tests/real_nemo: none of them has a performance mode with the callback for overlap."""
     (fault,) = faults(recipe=recipe)
     assert (fault.code, fault.key, fault.value) == ("recipe-unusable", "sizes.8b.nemo.recipe", recipe)
+
+
+def test_planning_refuses_such_a_recipe() -> None:
+    plugins = load_plugins(builtin_plugins())
+    workload = with_names(plugins.workloads()[KEY], recipe="deepseek_v3")
+    job = next(job for job in jobs_of(workload, "8b", plugins.gpu_types) if job.gpu_type == "h100")
+    site = Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/i"), container=True)
+    with pytest.raises(UsageError) as caught:
+        plugins.launch(workload, job, site)
+    assert (caught.value.code, caught.value.key, caught.value.value) == ("recipe-unusable", "recipe", "deepseek_v3")
 
 
 def test_the_model_of_such_a_recipe_can_be_trained() -> None:

@@ -116,7 +116,7 @@ def _pairs(text: Sequence[str], flag: str, faults: list[Fault]) -> dict[str, str
 
 def _repeated(name: str, value: str) -> str | None:
     """The hint for ``4 etp=1`` as a value: several pairs in one ``--set``; None for another value."""
-    first, *others = value.split()
+    first, *others = value.split() or [""]
     if not others or not all(map(is_pair, others)):
         return None
     return f"repeat --set: {' '.join(f'--set {shlex.quote(pair)}' for pair in (f'{name}={first}', *others))}"

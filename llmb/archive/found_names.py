@@ -14,7 +14,7 @@ _LIST = r"[A-Za-z](?:[\w.-]|\[[\d,-]{1,2000}\]|,(?=\w))*"
 # Variables and options whose value is a host, or a list of them; words that logs write before one.
 _BEFORE = re.compile(
     r"(?<![A-Za-z])(?i:(?:PET_)?(?:MASTER|RDZV|HEAD)_(?:ADDR|NODE|HOST|ENDPOINT)|SLURMD?_\w*(?:NODELIST|NODENAME|HOST)"
-    r"|(?:Req|Exc|Alloc)?NodeList|NodeName|NODE_NAME|BatchHost|HOSTNAME)"
+    r"|(?:Req|Exc|Alloc)?NodeList|Node(?:Host)?Name|NODE_NAME|BatchHost|HOSTNAME)"
     rf"(?:\\?[\"']?\s?=\s?|\\?[\"']:\s?)\\?[\"']?({_LIST})"
     rf"|--(?:master|rdzv|node)[-_]?(?:addr|endpoint|list)[\"']?[=,\s]\s?[\"']?({_LIST})"
     rf"|\b(?:srun|slurmstepd): (?:error: )?({_LIST}): tasks? \d|\bslurmstepd-({_LIST}):"

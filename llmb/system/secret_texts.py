@@ -42,21 +42,28 @@ _AFTER = re.compile(
 )
 _WORD = r"(?i:(?:[\w-]*[_-])?(?:password|passwd|passphrase|token|secret|api-?key|access-?key|secret-?key|credentials?))"
 # --password VALUE, also as two items of a list: "--password", "VALUE".
-_OPTION = re.compile(rf"(?<![\w-])(--?{_WORD})((?:\\*[\"'],?|,)?\s{{1,40}}\\*[\"']?)([^\s\"'\\,;]{{3,}})")
+_OPTION = re.compile(
+    rf"(?<![\w-])(--?{_WORD})((?:\\*[\"'],?|,)?\s{{1,40}})(?:\\*[\"']([^\"'\n\\]{{3,}})|([^\s\"'\\,;]{{3,}}))"
+)
 _LOGIN = re.compile(
     r"((?:docker|podman|nerdctl|helm|oras|skopeo|apptainer|singularity|ngc)\s[^\n]{0,80}?\blogin\s[^\n]{0,200}?"
     r"(?<=\s)-p(?:\s+|=)?[\"']?)([^\s\"'<]{3,})"
     r"|((?<!\S)(?:curl|wget)\s(?:[^\n]{0,400}?\s)?(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)([^\s\"'<]{3,})"
     r"|(\b(?:machine|login)\s+\S{1,200}\s{1,20}(?:login\s+\S{1,200}\s{1,20})?password\s{1,20})([^\s<]{3,})"  # .netrc
+    r"|(\becho\s+(?:-n\s+)?[\"']?)([^\s\"'<$|]{3,})(?=[\"']?\s*\|[^\n]{1,200}--password-stdin)"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"'<]{3,})"
 )
 # `wandb: (1) key 5555...`, `API key is ...`: 32 or more hexadecimal digits after such a word.
-_HASH = re.compile(r"((?i:\b(?:key|token|secret|password)\b(?: is| was)?)[ :=]+[\"'`]?)([0-9a-fA-F]{32,})(?!\w)")
+_HASH = re.compile(r"((?i:\b(?:key|token|secret|password|login)\b(?: is| was)?)[ :=]+[\"'`]?)([0-9a-fA-F]{32,})(?!\w)")
 # NAME=value, NAME: value, "NAME": "value", also with \" and a value below its name; the name decides.
 _NAMED = re.compile(
     r"(?<![\w$])((?i:\w*(?:token|secret|password|passwd|passphrase|credentials?|key)))"
     r"(\\*[\"']?\s?(?:=>|:=|=|:)\s?(?=\S|\s+\\*[\"'])(?:\s+(?=\\*[\"']))?|:\s*[|>][-+]?\n[ \t]+)"
     r"(?:(\\*[\"'])([^\"'\n\\]{3,})|([^\s\"',;\\]{3,}))"
+)
+# ENV NAME VALUE, setenv NAME VALUE, os.environ["NAME"] = "VALUE".
+_SET = re.compile(
+    r"(\b(?:ENV|setenv|env)\s{1,9}|environ\[[\"'])(\w+)([\"']\]\s?=\s?[\"']|\s{1,9}[\"']?)([^\s\"',;\\]{3,})"
 )
 # A list of variables, as Kubernetes writes it: name: NAME and value: VALUE.
 _LISTED = re.compile(
@@ -171,7 +178,8 @@ def _hidden(text: str) -> tuple[str, int]:
         found += count
     for form in (_LOGIN, _OPTION, _AUTH, _HASH):
         text = form.sub(last_group, text)
-    text = _LISTED.sub(listed, text)
+    for form in (_LISTED, _SET):
+        text = form.sub(listed, text)
     return _NAMED.sub(named, text), found
 
 

@@ -19,7 +19,7 @@ from llmb.archive.ip_addresses import Addresses
         ('{"MASTER_ADDR": "gpu18", "rank": 1}', {"gpu18"}),
         ("Namespace(master_addr='gpu18', x=1)", {"gpu18"}),
         ("torchrun --master_addr gpu18 --rdzv-endpoint=gpu19:29500 x", {"gpu18", "gpu19"}),
-        ("   NodeList=n[1-2]\n   BatchHost=n1", {"n1", "n2"}),
+        ("   NodeList=n[1-2]\n   BatchHost=n1 NodeHostName=n2", {"n1", "n2"}),
         ("srun: error: big102: task 3: Exited\nslurmstepd-fat9: error\nerror: *** JOB 8 ON n7 CANCELLED ***", None),
         ("  host      : gpu20.corp", {"gpu20.corp"}),
         ("The client socket has failed to connect to [gpu21]:29500", {"gpu21"}),

@@ -6,20 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from llmb.system.secrets import is_secret_name
+from llmb.archive.ip_addresses import Addresses
+from llmb.system.secret_texts import SECRET, hide
 from llmb.text.node_lists import expand, fold
 
 _Tree = dict[str, "_Tree"]
-SECRET = "<secret>"
+# A name may follow the escape sequence of a colour, which ends with a letter; the mark separates them meanwhile.
+_COLOUR, _MARK = re.compile(r"\x1b\[[\d;]*m(?=\w)"), "\ue000"
 _LEAST = 6  # characters of a value: a shorter one would be found in unrelated text
-# Tokens that services mark by a prefix; a URL's user and password; an HTTP header.
-_MARKED = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|sk-[\w-]{20,}|AKIA[0-9A-Z]{16})\b"
-    r"|(?<=://)[^\s/@:'\"]*:[^\s/@'\"]+(?=@)"
-    r"|(?<=[Bb]earer )[\w.~+/=-]{8,}"
-)
-# NAME=value, NAME: value, "NAME": "value"; the name decides.
-_NAMED = re.compile(r"""(?<![\w$])([A-Za-z_]\w*)(["']?\s?[=:]\s?["']?)([^\s"',;\\]{6,})""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +21,8 @@ class Redaction:
     """``values``: secrets of this machine; ``names``: what to write instead of each name that is to be removed.
 
     ``folded``: the same by names without case; ``pattern``: of all names; ``families``: of the lists that Slurm writes
-    of some of them, ``node[01-04]``. One pattern, so that thousands of names take one pass.
+    of some of them, ``node[01-04]``. One pattern, so that thousands of names take one pass. ``homes``: names that are
+    replaced only where they are a whole part of a path; ``addresses``: replaces those of hosts, None to keep them.
     """
 
     values: tuple[str, ...] = ()
@@ -35,6 +30,8 @@ class Redaction:
     folded: Mapping[str, str]
     pattern: re.Pattern[str] | None = None
     families: re.Pattern[str] | None = None
+    homes: re.Pattern[str] | None = None
+    addresses: Addresses | None = None
 
     def apply(self, text: str) -> tuple[str, int]:
         """The text without secrets and names, and how many secrets it had."""
@@ -42,21 +39,22 @@ class Redaction:
         for value in self.values:
             count += text.count(value)
             text = text.replace(value, SECRET)
-        text, marked = _MARKED.subn(SECRET, text)
+        text, hidden = hide(text)
+        return self._without_names(text), count + hidden
 
-        def without(match: re.Match[str]) -> str:
-            nonlocal count
-            if not is_secret_name(match[1]) or match[3].startswith((SECRET, "<", "$")) or match[3].isdecimal():
-                return match[0]
-            count += 1
-            return f"{match[1]}{match[2]}{SECRET}"
-
-        text = _NAMED.sub(without, text)
+    def _without_names(self, text: str) -> str:
+        is_coloured = bool(self.names) and "\x1b[" in text
+        if is_coloured:
+            text = _COLOUR.sub(rf"\g<0>{_MARK}", text)
         if self.families is not None:
             text = self.families.sub(self._list, text)
         if self.pattern is not None:
             text = self.pattern.sub(self._replacement, text)
-        return text, count + marked
+        if self.homes is not None:
+            text = self.homes.sub(self._replacement, text)
+        if self.addresses is not None:
+            text = self.addresses.replace(text)
+        return text.replace(_MARK, "") if is_coloured else text
 
     def _list(self, match: re.Match[str]) -> str:
         """What replaces a list of Slurm's, ``node[01-04]``: the list of the names that replace its own."""
@@ -70,22 +68,28 @@ class Redaction:
         return self.apply(path)[0]
 
 
-def redaction(secrets: Iterable[str], names: Mapping[str, str] | None = None) -> Redaction:
+def redaction(
+    secrets: Iterable[str], names: Mapping[str, str] | None = None, homes: Mapping[str, str] | None = None
+) -> Redaction:
     """The redaction of these values and names; values that are too short to be secrets are ignored.
+
+    With ``names``, addresses are replaced too, and in paths the ``homes``.
 
     A name is replaced, in upper or lower case, where it is not part of a longer word: letters, digits and _. Of names
     that begin at the same place, the longest is replaced; what replaces a name is not replaced again.
     """
     values = sorted({value for value in secrets if len(value) >= _LEAST}, key=len, reverse=True)
-    names = names or {}
+    is_anonymous, names, homes = names is not None, names or {}, homes or {}
     stems = {match[1] for name in names if (match := re.fullmatch(r"(\D.*?)\d+", name))}
     lists = rf"(?<!\w)(?:{_either(stems)})\[[\d,-]+\]"
     return Redaction(
         values=tuple(values),
         names=names,
-        folded={name.casefold(): text for name, text in names.items()},
+        folded={name.casefold(): text for name, text in {**homes, **names}.items()},
         families=re.compile(lists, re.IGNORECASE) if stems else None,
         pattern=re.compile(rf"(?<!\w)(?:{_either(names)})(?!\w)", re.IGNORECASE) if names else None,
+        homes=re.compile(rf"(?<=/)(?:{_either(homes)})(?![\w.-])", re.IGNORECASE) if homes else None,
+        addresses=Addresses() if is_anonymous else None,
     )
 
 
@@ -117,6 +121,8 @@ def anonymous(
 ) -> dict[str, str]:
     """What to write instead of these names: ``user1``, ``host1``, and the given text for each folder and of ``sites``.
 
+    The domains of hosts become ``domain1``, ... in names of other hosts.
+
     A host's name without its domain is the same host. Names that are words of llmb's own files are kept, since nothing
     could be read otherwise.
     """
@@ -126,6 +132,8 @@ def anonymous(
     short = sorted({host.partition(".")[0] for host in hosts})
     numbers = {host: f"host{number}" for number, host in enumerate(short, 1)}
     every = {host: numbers[host.partition(".")[0]] for host in {*hosts, *short}}
+    domains = sorted({host.partition(".")[2] for host in hosts if host.count(".") > 1})
+    names |= {domain: f"domain{number}" for number, domain in enumerate(domains, 1)}
     return names | {host: text for host, text in every.items() if _is_name(host)}
 
 

@@ -13,7 +13,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from llmb.archive.contents import choose
+from llmb.archive.contents import Chosen, choose, text_of
+from llmb.archive.found_names import FoundNames
 from llmb.archive.manifest import Manifest
 from llmb.archive.names import hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
@@ -33,7 +34,7 @@ from llmb.text.typed import to_data
 @click.command("archive")
 @click.argument("runs", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The archive, FILE.tar.zst.")
-@click.option("--anonymous", "is_anonymous", is_flag=True, help="Also replace names of users, hosts and folders.")
+@click.option("--anonymous", "is_anonymous", is_flag=True, help="Also replace users, hosts, addresses and folders.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @choice_options
 @options.read_option
@@ -67,9 +68,9 @@ def command(
         message = f"{path} exists"
         raise UsageError(message, hint="--force overwrites it", code="archive-exists", key="--output", value=str(path))
     records = [record for record, _ in found]
-    manifest = write(
-        path, choose(config, records), _redaction(config, found, is_anonymous), runs=len(found), created=now
-    )
+    chosen = [*choose(config, records)]
+    own = _redaction(config, found, chosen, is_anonymous)
+    manifest = write(path, chosen, own, runs=len(found), created=now)
     announce(path, manifest)
     return 0
 
@@ -78,9 +79,9 @@ def announce(path: Path, manifest: Manifest) -> None:
     """Print what the archive has, what it lacks, and how to read it."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     runs = f"{manifest.runs} run{'s' if manifest.runs > 1 else ''}"
-    names = "replaced" if manifest.is_anonymous else "kept (--anonymous replaces them)"
+    names = "replaced where they were found" if manifest.is_anonymous else "kept (--anonymous replaces them)"
     say(f"{path}: {runs}, {len(manifest.files)} files, {path.stat().st_size / 1e3:,.0f} kB, sha256 {digest}")
-    say(f"secrets replaced: {manifest.secrets}; names of users, hosts and folders: {names}")
+    say(f"secrets found and replaced: {manifest.secrets}; names of users, hosts and folders, and addresses: {names}")
     kinds: Counter[str] = Counter()
     for one in manifest.omitted.values():
         if one.reason not in ("lock", "cache"):
@@ -95,24 +96,36 @@ def announce(path: Path, manifest: Manifest) -> None:
     )
 
 
-def _redaction(config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], is_anonymous: bool) -> Redaction:
+def _redaction(
+    config: ClusterConfig, found: Sequence[tuple[RunRecord, Result]], chosen: Sequence[Chosen], is_anonymous: bool
+) -> Redaction:
     """What is removed: the values of secrets that are known here, and on request names."""
     own = [value for name, value in os.environ.items() if is_secret_name(name)]
     own += secrets.find(secrets.names(), {}).values()
     if not is_anonymous:
         return redaction(own)
     records = [record for record, _ in found]
-    records = [record for record, _ in found]
-    hosts = {socket.gethostname(), *(record.submitter.host for record in records)}
+    seen = FoundNames(
+        hosts={socket.gethostname(), *(record.submitter.host for record in records)},
+        users={getpass.getuser(), Path.home().name},
+    )
     for record, result in found:
-        hosts |= {*(result.log.hosts if result.log is not None else ()), *hosts_of(record)}
+        seen.hosts |= {*(result.log.hosts if result.log is not None else ()), *hosts_of(record)}
+    for one in chosen:
+        if one.omitted is None:
+            seen.add(text_of(one.path) or "")
     folders: dict[PurePath, str] = {config.llmb_install: "/llmb", Path.home(): "/home/user"}
     if config.experiments_root is not None:
         folders[config.experiments_root] = "/llmb/workloads"
-    users = {getpass.getuser(), Path.home().name}
-    names = anonymous(users, hosts, folders, sites_of(config, records))
+    names = anonymous(seen.users, seen.hosts, folders, sites_of(config, records))
     # A key of llmb's own files that was replaced would make them unreadable.
     keys = keys_in(to_data(config)).union(*(keys_in(to_data(record)) for record in records))
     if kept := sorted(name for name in names if name.lower() in keys):
         say(f"warning: these names are kept, as files of llmb have keys of that name: {', '.join(kept)}")
-    return redaction(own, {name: text for name, text in names.items() if name not in kept})
+    parts = {part for one in chosen for part in PurePath(one.name).parts}
+    homes = sorted(seen.homes - seen.users - parts)
+    return redaction(
+        own,
+        {name: text for name, text in names.items() if name not in kept},
+        {name: f"user{number}" for number, name in enumerate(homes, len(seen.users) + 1)},
+    )

@@ -99,6 +99,13 @@ class Context:
         given = self.install_option or files.expand(os.environ.get("LLMB_INSTALL") or ".")
         return given if self.reads_archives and is_archive(str(given)) else None
 
+    def shown(self, path: Path) -> str:
+        """A path for people and programs; of a file in an archive, ``night.tar.zst:workloads/...``."""
+        install = self.config.llmb_install if self.archive is not None else None
+        if install is None or not path.is_relative_to(install):
+            return str(path)
+        return f"{self.archive}:{path.relative_to(install)}"
+
     @cached_property
     def workloads(self) -> dict[str, Workload]:
         """The workloads by key. Prints a warning for each plugin that could not be used."""

@@ -2,6 +2,7 @@
 """`llmb-run explain`: how one run's figures and its verdict are computed, or why it failed."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -66,8 +67,9 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
+    shown = context.shown(Path(own.identity.path))
     return Subject(
-        result=own,
+        result=replace(own, identity=replace(own.identity, path=shown)),
         job=run.job,
         figure=figure_of(own, References(context.figures([run.job.workload]), reference)),
         cause=cause,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditions of a report: what all runs have in common, and what differs. Pure."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,10 +11,10 @@ from llmb.results.facts import LogFacts
 from llmb.results.result import Reference
 from llmb.results.setting_words import parameters_in_words
 from llmb.runs.job import Training
+from llmb.system.secret_texts import hide
 from llmb.system.secrets import is_secret_name
 from llmb.text.node_lists import fold
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 NOT_LOGGED = "not in the log"
 _SCALE = "GPUs"
 _OWN = ("configuration", _SCALE, "own variables")  # never common: each row has its own, or none
@@ -88,10 +87,8 @@ def _machine(log: LogFacts) -> dict[str, str]:
 
 
 def shown_variables(variables: Mapping[str, str]) -> list[str]:
-    """``NAME=value`` of each, sorted, without possible secrets and without passwords in URLs."""
-    return [
-        f"{name}={_PASSWORD.sub('...', value)}" for name, value in sorted(variables.items()) if not is_secret_name(name)
-    ]
+    """``NAME=value`` of each, sorted, without possible secrets."""
+    return [f"{name}={hide(value)[0]}" for name, value in sorted(variables.items()) if not is_secret_name(name)]
 
 
 def parallelism(training: Training) -> str:

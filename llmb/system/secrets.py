@@ -11,7 +11,9 @@ from llmb.errors import LlmbError
 from llmb.system import files
 
 SECRETS_FILE = "~/.config/llmb/secrets"
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$|(^|_)KEY$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(API|ACCESS|SECRET)KEY)$|(^|_)KEY$", re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=4096)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what a folder of exemplar-performance says of its cluster as llmb's configuration, without its secrets."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from llmb.config.exemplar import name_in_llmb
 from llmb.errors import KeyFaultError, UsageError
+from llmb.system.secret_texts import looks_secret
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import as_keys, suggest
 from llmb.workload.gpus import GpuTypes
@@ -17,7 +17,6 @@ from llmb_installer.importing.source import Source
 
 _VENV_TYPES, _METHODS = ("uv", "venv", "conda"), ("local", "slurm")
 _GRACE = ("gb200", "gb300")  # whose nodes have ARM processors
-_TOKEN = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,})")
 _UNSET = ("/path/to", "hf_token")  # the values of the example files
 
 
@@ -73,7 +72,7 @@ def secrets_of(source: Source) -> dict[str, str]:
 
 def holds_secret(name: str, value: str) -> bool:
     """Whether a variable is a secret by its name, or its value looks like a token."""
-    return is_secret_name(name) or _TOKEN.search(value) is not None
+    return is_secret_name(name) or looks_secret(value)
 
 
 def _settings(source: Source, gpu_type: str) -> Iterator[Item]:

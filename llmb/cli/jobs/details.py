@@ -41,9 +41,9 @@ def show(context: Context, name: str, fmt: str) -> None:
     state = states[run.id]
     result = outcomes(context, alike, states)[0].get(run.id)
     if fmt == "text":
-        console.echo(completed("\n".join(page(run, state, result))))
+        console.echo(completed("\n".join(page(context, run, state, result))))
         return
-    data = _data(run, state, result)
+    data = _data(context, run, state, result)
     console.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
@@ -56,12 +56,15 @@ def show_script(context: Context, name: str) -> None:
     try:
         console.echo(run.script.read_text(encoding="utf-8"), nl=False)
     except OSError as error:
-        message = f"the script of {run.id} cannot be read: {run.script}: {error.strerror}"
+        path = context.shown(run.script)
+        message = f"the script of {run.id} cannot be read: {path}: {error.strerror}"
         hint = "the same job with --dry-run --format json shows what would be sent"
-        raise LlmbError(message, hint=hint, code="script-unreadable", key=run.id, value=str(run.script)) from error
+        raise LlmbError(
+            message, hint=hint, code="script-unreadable", key=run.id, value=context.shown(run.script)
+        ) from error
 
 
-def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:
+def _data(context: Context, run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:
     before = [
         {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
         for one in run.history
@@ -79,9 +82,9 @@ def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, A
         "started": iso(state.started),
         "ended": iso(state.ended),
         "nodes": list(_nodes(run, state, result)),
-        "directory": str(run.directory),
-        "log": str(run.log),
-        "script": str(run.script) if run.origin is None else None,
+        "directory": context.shown(run.directory),
+        "log": context.shown(run.log),
+        "script": context.shown(run.script) if run.origin is None else None,
         "origin": typed.to_data(run.origin),
         "result": outcome_data(result),
         "job": job_data(run.job),
@@ -89,10 +92,10 @@ def _data(run: RunRecord, state: JobState, result: Result | None) -> dict[str, A
     }
 
 
-def page(run: RunRecord, state: JobState, result: Result | None) -> Iterator[str]:
+def page(context: Context, run: RunRecord, state: JobState, result: Result | None) -> Iterator[str]:
     """The lines of the page for people, wrapped at the terminal's width; paths are never broken."""
     yield from textwrap.wrap(escape(run.job.experiment_name), _width(), break_on_hyphens=False)
-    for label, text in _facts(run, state, result):
+    for label, text in _facts(context, run, state, result):
         yield from _entry(label, text)
     if run.launch.environment:
         yield ""
@@ -106,7 +109,7 @@ def page(run: RunRecord, state: JobState, result: Result | None) -> Iterator[str
         yield f"figures and causes: llmb-run explain {run.id}"
 
 
-def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[tuple[str, str]]:
+def _facts(context: Context, run: RunRecord, state: JobState, result: Result | None) -> Iterator[tuple[str, str]]:
     """Labels and texts, grouped by empty labels."""
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
     yield "id", run.id + attempt + (f", job {run.scheduler_id} of the scheduler" if run.scheduler_id else "")
@@ -127,7 +130,7 @@ def _facts(run: RunRecord, state: JobState, result: Result | None) -> Iterator[t
     yield "parameters", " ".join(f"{name}={value}" for name, value in job.parameters.items())
     yield "image", job.image or ""
     yield "", ""
-    yield "folder", str(run.directory)
+    yield "folder", context.shown(run.directory)
     scripts = [("script", run.script)] if run.origin is None else []
     for label, path in (("log", run.log), *scripts):
         yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")

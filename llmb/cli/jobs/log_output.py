@@ -37,7 +37,7 @@ class LogChoice:
 def print_path(context: Context, name: str, choice: LogChoice) -> None:
     """Print the path of a log alone, also where it does not exist yet. Raises UsageError."""
     path = _path(_attempt_of(context.runs((name,))[0], choice.attempt), choice)
-    console.echo(str(path))
+    console.echo(context.shown(path))
     if not path.exists():
         say("note: this file does not exist")
 

@@ -21,8 +21,9 @@ from hypothesis import given, strategies as st
 
 from llmb.archive.names import sites_of
 from llmb.archive.read import unpack
-from llmb.archive.redact import SECRET, anonymous, redaction
+from llmb.archive.redact import anonymous, redaction
 from llmb.errors import LlmbError
+from llmb.system.secret_texts import SECRET
 from llmb.text.node_lists import expand
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -165,6 +166,40 @@ def test_names_are_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, 
     assert host.startswith("host")
 
 
+def test_what_only_logs_name_is_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    made = install.measured("good1", 2.70)
+    lines = [
+        "gpu17:4321:4321 [0] NCCL INFO Bootstrap : Using eth0:10.31.7.17<0>",
+        "MASTER_ADDR=gpu18.corp.example.com",
+        "down: gpu18 gpu19.corp.example.com 10.31.7.17 2a02:c0::17",
+        "data in /home/bob/x, /lustre/proj/bob and /gpfs/users/eve; bobsled",
+        "nvidia-cudnn-cu12==9.1.0.70",
+    ]
+    made.log.write_text("\n".join([*lines, made.log.read_text()]))
+    done = run("archive", "--anonymous", "-o", tmp_path / "a.tar.zst")
+    (log,) = [text.decode() for name, text in members(tmp_path / "a.tar.zst").items() if name.endswith(made.log.name)]
+    for name in ("gpu17", "gpu18", "corp.example", "10.31.7", "2a02:", "/bob", "eve"):
+        assert name not in log, name
+    assert log.count("198.18.0.1") == 2
+    assert "bobsled" in log
+    assert lines[-1] in log
+    assert len(rows(llmb_here("results", tmp_path / "a.tar.zst", "--format", "json"))) == 1
+    assert done.returncode == 0
+
+
+def test_paths_in_an_archive_begin_with_its_name(archive: Path, llmb_here: Run) -> None:
+    page = llmb_here("jobs", "show", archive, "good1").stdout
+    data = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)
+    explained = llmb_here("explain", archive, "good1").stdout
+    assert f"{archive}:workloads/" in explained
+    log = llmb_here("jobs", "logs", "good1", "--path", "--install", archive).stdout
+    assert f"{archive}:workloads/" in page
+    for path in (data["directory"], data["log"], data["script"], log):
+        assert path.startswith(f"{archive}:workloads/")
+    for text in (page, explained, log):
+        assert "llmb-archive-" not in text
+
+
 def test_names_of_sites_and_lists_of_hosts(make_install: Any) -> None:
     assert [*expand("n[01-03,7],login,a[1-2]b[3-4]")] == [
         "n01",
@@ -198,7 +233,7 @@ def test_words_that_files_need_are_no_names() -> None:
     names = anonymous(
         {"root", "ana"}, {"localhost", "n1.site.org"}, {Path("/"): "x", Path("/home/ana"): "/h"}, {"slurm": "cluster1"}
     )
-    assert names == {"/home/ana": "/h", "ana": "user1", "n1": "host2", "n1.site.org": "host2"}
+    assert names == {"/home/ana": "/h", "ana": "user1", "n1": "host2", "n1.site.org": "host2", "site.org": "domain1"}
     own = redaction([], names)
     assert own.apply("ana banana n1 n12 /home/ana/x")[0] == "user1 banana host2 n12 /h/x"
 
@@ -212,6 +247,7 @@ NAMES = {"n1": "host1", "n12": "host2", "n1-ib0": "host3", "n1.site.org": "host1
         ("n1 n12 n123", "host1 host2 n123"),  # whole words, the longest
         ("n1-ib0 n1-ib n1.site.org. n1.site.or", "host3 host1-ib host1. host1.site.or"),
         ("N1,Ana=ANA banana ana_x", "host1,user1=user1 banana ana_x"),
+        ("\x1b[32mn1\x1b[0m \x1b[0;1mn12", "\x1b[32mhost1\x1b[0m \x1b[0;1mhost2"),
         ("/a/llmb/x /b/a/llmb /a/llmbs", "/llmb/x /b/a/llmb /a/llmbs"),
         ("on n[1,12] and x[1-2] N[1-2]", "on host[1-2] and x[1-2] host1,host"),
     ],

@@ -55,10 +55,10 @@ def _check_program(program: Program) -> None:
 def _check_texts(value: object, path: tuple[str, ...]) -> None:
     """Raise KeyFaultError at a text that no file, variable or argument can have; ``path``: the field's, from the top.
 
-    A program's arguments and variables end at a NUL, and half of a surrogate pair is not in UTF-8.
+    A program's arguments and variables end at a NUL, and half of a surrogate pair is no byte and no character.
     """
     if isinstance(value, str):
-        wrong = "a NUL character" if "\0" in value else None if _is_utf8(value) else "a character that is not in UTF-8"
+        wrong = "a NUL character" if "\0" in value else None if _can_be_written(value) else "half of a surrogate pair"
         if wrong is not None:
             raise KeyFaultError(f"a text has {wrong}", *path, hint="remove it", code="text-invalid", value=value)
         return
@@ -76,9 +76,9 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         yield from (("", one) for one in value)
 
 
-def _is_utf8(text: str) -> bool:
+def _can_be_written(text: str) -> bool:
     try:
-        text.encode()
+        text.encode("utf-8", "surrogateescape")  # bytes that are not in UTF-8 come from the user's command line
     except UnicodeEncodeError:
         return False
     return True

@@ -160,7 +160,7 @@ def test_escape_sequences_of_files_come_back_as_text(place: Path) -> None:
     (place / "jobs.yaml").write_text('"w_\\e[31m": {scales: [1], "a\\eb": 3}\n')
     printed = [shell(place, "@run submit-all jobs.yaml --install inst").stderr]
     (place / "inst" / "cluster_config.yaml").write_text(CONFIG.replace("local", '"lo\\e]0;x\\acal"'))
-    printed.append(shell(place, "@run results --install inst").stderr)
+    printed.append(shell(place, "@run config --install inst").stderr)
     for text, shown in zip(printed, (b"\\x1b[31m", b"lo\\x1b]0;x\\x07cal"), strict=True):
         assert shown in text
         assert b"\x1b" not in text

@@ -87,6 +87,15 @@ def test_a_setting_neither_moves_the_installation_nor_drops_workloads(is_recorde
         assert (path.read_text(), (site.folder / "other").exists()) == (before, False)
 
 
+def test_a_wrong_setting_is_no_key_that_the_configuration_lacks(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    done = run(site, "add", "pretrain_a", "--set", "framework=other")
+    assert done.returncode == 2
+    assert "--set framework" in done.stderr
+    assert str(path) not in done.stderr
+
+
 def test_a_configuration_that_names_no_workloads(site: Any) -> None:
     site.workload("pretrain_a", SMALL)
     path = by_hand(site)

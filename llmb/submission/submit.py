@@ -109,7 +109,8 @@ def submit_each(
     """Do ``work`` on each task, as many at a time as the cluster allows; the results, and whether Ctrl-C interrupted.
 
     The first refusal ends it unless ``keep_going``; so does Ctrl-C. Submissions under way are finished first. Whichever
-    is finished first, the results are in the order of the tasks, as are the calls of ``on_result``.
+    is finished first, the results are in the order of the tasks, as are the calls of ``on_result``. After an exception
+    and a second Ctrl-C, ``on_result`` is called for what was finished early too: its runs may be submitted.
     """
     results: list[SubmitResult] = []
     early: dict[int, SubmitResult] = {}
@@ -122,13 +123,18 @@ def submit_each(
         return numbered[1].error is None or keep_going
 
     with held_interrupts(on_interrupt) as interrupted:
-        run_bounded(
-            enumerate(tasks),
-            lambda task: (task[0], work(task[1])),
-            done,
-            workers=cluster.pace.parallel,
-            stop=interrupted,
-        )
+        try:
+            run_bounded(
+                enumerate(tasks),
+                lambda task: (task[0], work(task[1])),
+                done,
+                workers=cluster.pace.parallel,
+                stop=interrupted,
+            )
+        except BaseException:
+            for number in sorted(early):
+                on_result(early.pop(number))
+            raise
         return results, interrupted()
 
 

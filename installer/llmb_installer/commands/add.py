@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.config import CONFIG_FILE
-from llmb.errors import InputFaults
+from llmb.errors import InputFaults, UsageError
 from llmb.system import console
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import fits, record
@@ -15,11 +15,14 @@ from llmb_installer.applying.install import carry_out
 from llmb_installer.detect.settle import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
 from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers
 
+_ELSEWHERE = {"install": "name the folder by --install", "workloads": "name the workloads after 'add'"}
+
 
 def run(
     workloads: tuple[str, ...], install: Path | None, settings: tuple[str, ...], yes: bool, dry_run: bool, fmt: str
 ) -> None:
     """Install WORKLOADS too, with the answers that ``settings`` override."""
+    _check_settings(settings)
     folder = record.find_folder(install)
     offered = load_offered()
     keys = [find_workload(name, offered.workloads) for name in workloads]
@@ -35,6 +38,15 @@ def run(
     for note in [*notes, *fits.check(intent.answers)]:
         console.echo(f"note: {note}", err=True)
     carry_out(replace(intent, adopts=True), yes=yes, dry_run=dry_run, fmt=fmt)
+
+
+def _check_settings(settings: tuple[str, ...]) -> None:
+    """Raise UsageError for the answers that the command line gives otherwise: what to add, and where."""
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        if key in _ELSEWHERE:
+            message = f"--set {key} has no place in llmb-install add"
+            raise UsageError(message, hint=_ELSEWHERE[key], code="setting-misplaced", key="--set", value=setting)
 
 
 def _with_command(error: InputFaults, folder: Path, keys: list[str], given: tuple[str, ...]) -> InputFaults:

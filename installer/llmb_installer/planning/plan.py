@@ -244,5 +244,8 @@ def _from_configuration(install: Path, offered: Offered, settings: Sequence[str]
         settle(asked)
     except InputFaults as error:
         faults = [replace(fault, **_CONFIGURED.get(fault.place, {})) for fault in error.faults]
-        raise InputFaults(faults, hint=f"add the missing keys to {install / CONFIG_FILE}") from error
+        is_of_file = any(not fault.place.startswith("--set ") for fault in faults)
+        raise InputFaults(
+            faults, hint=f"add the missing keys to {install / CONFIG_FILE}" if is_of_file else None
+        ) from error
     return asked

@@ -74,6 +74,28 @@ def test_missing_keys_are_named(site: Any, wording: Callable[..., None]) -> None
     wording("llmb-install add", done.stderr)
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_setting_neither_moves_the_installation_nor_drops_workloads(is_recorded: bool, site: Any) -> None:
+    for key in ("pretrain_a", "pretrain_b"):
+        site.workload(key, SMALL)
+    path = by_hand(site)
+    assert not is_recorded or run(site, "add", "pretrain_a").returncode == 0
+    before = path.read_text()
+    for setting in ("workloads=[pretrain_b]", f"install={site.folder / 'other'}", "workloads ="):
+        done = run(site, "add", "pretrain_b", "--set", setting)
+        assert done.returncode == 2, done.stderr
+        assert (path.read_text(), (site.folder / "other").exists()) == (before, False)
+
+
+def test_a_wrong_setting_is_no_key_that_the_configuration_lacks(site: Any) -> None:
+    site.workload("pretrain_a", SMALL)
+    path = by_hand(site)
+    done = run(site, "add", "pretrain_a", "--set", "framework=other")
+    assert done.returncode == 2
+    assert "--set framework" in done.stderr
+    assert str(path) not in done.stderr
+
+
 def test_a_configuration_that_names_no_workloads(site: Any) -> None:
     site.workload("pretrain_a", SMALL)
     path = by_hand(site)

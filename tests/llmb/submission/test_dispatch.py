@@ -4,6 +4,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,29 @@ def test_runs_are_reported_in_the_order_of_the_list(
     outcome = submit(items(4), many, config, "1", on_result=lambda one: reported.append(one.run.job.repeat))
     assert reported == [1, 2, 3, 4]
     assert [run.job.repeat for run in outcome.submitted] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_submission_is_reported_though_an_earlier_one_ends_with_an_exception(
+    error: type[BaseException], items: Items, fake: FakeCluster, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first one does when a program of the scheduler hangs and Ctrl-C comes twice."""
+    others, reported = threading.Semaphore(0), list[int]()
+
+    def broken(self: FakeCluster, run: RunRecord) -> str:
+        if run.job.repeat > 1:
+            others.release()
+            return str(run.job.repeat)
+        for _ in range(3):
+            others.acquire()
+        time.sleep(0.3)
+        raise error
+
+    monkeypatch.setattr(FakeCluster, "submit", broken)
+    many = replace(fake, pace=Pace(parallel=4))
+    with pytest.raises(error):
+        submit(items(4), many, config, "1", on_result=lambda one: reported.append(one.run.job.repeat))
+    assert reported == [2, 3, 4]
 
 
 def test_a_record_belongs_to_its_submitter_until_it_is_submitted(

@@ -112,7 +112,8 @@ class Summary:
         path = f"{run.directory}/{self.result.path}"
         if run.origin is not None:  # its log is a link
             path = os.path.realpath(path)
-        return bool(self.made_from.get(self.result.path)) and not any(map(os.path.lexists, (path, f"{path}.gz")))
+        others = (f"{path}.gz", path.removesuffix(".gz"))  # compressed since, or no longer
+        return bool(self.made_from.get(self.result.path)) and not any(map(os.path.lexists, (path, *others)))
 
     def result_of(self, run: RunRecord) -> Result:
         """The result, whose log may have been moved with its folder."""

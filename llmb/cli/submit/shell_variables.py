@@ -58,9 +58,13 @@ def read_variables(
             del values[known[name].sets], used[name]
             if environ[name].strip().lower() != "false":
                 ignored.append(f"{name} (ENABLE_PROFILE is not true)")
-    if (recipe := values.pop(FP8_RECIPE, None)) is not None and not _set_recipe(str(recipe), options, values):
-        del used["FP8_RECIPE"]
-        ignored.append("FP8_RECIPE (no dtype is fp8)")
+    if (recipe := values.pop(FP8_RECIPE, None)) is not None:
+        why = "--set fp8 is given" if "fp8" in given else ""
+        if not why and not _set_recipe(str(recipe), options, values):
+            why = "no dtype is fp8"
+        if why:
+            del used["FP8_RECIPE"]
+            ignored.append(f"FP8_RECIPE ({why})")
     ignored += unread(environ, known)
     if used:
         say(f"note: from the environment: {' '.join(f'{name}={text}' for name, text in used.items())}")

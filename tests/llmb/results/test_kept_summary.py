@@ -207,6 +207,9 @@ def test_a_log_that_was_compressed_in_place_is_there_still(done: RunRecord, run:
     assert results(run) == [{**first, "path": str(packed)}]
     (parsed,) = json.loads(llmb_here("parse", packed, "--format", "json").stdout)["results"]
     assert (parsed["run"], parsed["time_mean_seconds"]) == (first["run"], first["time_mean_seconds"])
+    done.log.write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    assert results(run) == [first]
 
 
 def test_the_report_and_parse_use_it_too(done: RunRecord, run: Run, reads: Reads, tmp_path: Path) -> None:

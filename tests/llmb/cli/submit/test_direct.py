@@ -222,6 +222,14 @@ def test_the_recipe_of_fp8_with_nemo(direct: Direct, wording: Callable[..., None
         wording("single", done.stderr)
 
 
+@pytest.mark.parametrize("recipe", ["ds", "cs"])
+def test_a_scaling_of_fp8_on_the_command_line_overrides_the_recipe(recipe: str, direct: Direct) -> None:
+    done = direct("llama3.1", "-s", "70b", "--set", "fp8=current", JOB_TOTAL_GPUS="64", FP8_RECIPE=recipe)
+    job = job_of(done)
+    assert (job["dtype"], job["switches"]["fp8"]) == ("fp8", "current")
+    assert "FP8_RECIPE (--set fp8 is given)" in done.stderr
+
+
 def test_the_ranks_of_a_profile(direct: Direct, wording: Callable[..., None]) -> None:
     job = job_of(direct("nemotron4", JOB_TOTAL_GPUS="64", ENABLE_PROFILE="1", PROFILE_RANKS="0-8"))
     assert job["switches"]["profile_ranks"] == "0-8"

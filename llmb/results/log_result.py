@@ -81,7 +81,7 @@ def result_of_log(
             framework=None if found.untrained else found.framework or (NEMO if samples.framework in NEMOS else None),
         ),
         status=status,
-        reason=reason.of_log(status, samples, metrics, reader.spec, checkpoints, cause),
+        reason=reason.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
         cause=cause,
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
@@ -139,6 +139,8 @@ def _status_of_log(path: Path, samples: Samples, metrics: Metrics) -> tuple[str,
     if cause is None and reached:
         return SUCCESS, None
     if cause is None and reason.is_unknown_format(path, samples):
+        return UNKNOWN, None
+    if cause is None and not samples.steps and reason.has_own_steps(path):
         return UNKNOWN, None
     return FAILED, cause
 

@@ -27,6 +27,10 @@ from llmb.stats.window import steps_in
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"
+OWN_STEPS = (
+    "unknown workload: lines `llmb step` have metrics that a workload declares; -w WORKLOAD_SIZE names it, "
+    "such as -w microbench_gemm"
+)
 REFUSED_KIND = "submit refused"
 TFLOPS_OFF = 0.02  # a fraction: the product of TFLOPS and step time is a constant of the configuration
 LEAST_LINES = 3  # in a window: fewer say nothing of its deviation
@@ -35,6 +39,7 @@ _KNOWN_PROGRAM = re.compile(
     rb"\[NeMo [IWE] |nemo_run|nemo\.collections|megatron|Training epoch \d|MaxText|torchtitan|\[titan\]|transformers",
     re.IGNORECASE,
 )
+_OWN_STEP = re.compile(rb"llmb step \d{1,12}/\d{1,12}\s+[A-Za-z]\w*\s?[=:]")
 
 
 def of_run(
@@ -70,6 +75,7 @@ def _unknown(spec: ParseSpec) -> str:
 
 
 def of_log(
+    path: Path,
     status: str,
     samples: Samples,
     metrics: Metrics,
@@ -77,11 +83,11 @@ def of_log(
     checkpoints: Checkpoints | None,
     cause: Cause | None,
 ) -> str | None:
-    """The reason for the status of a log without a record."""
+    """The reason for the status of the log at ``path``, which has no record."""
     if status == FAILED:
         return _joined(_stopped(samples, metrics), _cause(cause, None), _attempts(samples))
     if status == UNKNOWN:
-        return _unknown(spec)
+        return OWN_STEPS if spec.is_default and spec.samples is None and has_own_steps(path) else _unknown(spec)
     problems = checkpoints.problems if checkpoints else ()
     return _joined(_attempts(samples), *problems, *_notes(samples, metrics, spec))
 
@@ -98,12 +104,22 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
     """Whether a log without a step is of a program that llmb does not know. An empty log is of no program."""
     if samples.steps or samples.ended or samples.checkpoints or samples.environment != Environment():
         return False
+    head = _head_of(path)
+    return bool(head.strip()) and _KNOWN_PROGRAM.search(head) is None
+
+
+def has_own_steps(path: Path) -> bool:
+    """Whether a log has lines ``llmb step``, which only the workload that declares their metrics can explain."""
+    return _OWN_STEP.search(_head_of(path)) is not None
+
+
+def _head_of(path: Path) -> bytes:
+    """The first bytes of a log; none where it cannot be read."""
     try:
         with open_log(path) as stream:
-            head = stream.read(_HEAD)
+            return stream.read(_HEAD)
     except (OSError, EOFError, zlib.error):
-        return False
-    return bool(head.strip()) and _KNOWN_PROGRAM.search(head) is None
+        return b""
 
 
 def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]:

@@ -68,13 +68,30 @@ def test_a_log_of_a_benchmark_by_its_name(log: Path, llmb_here: Command) -> None
     assert {row[name] for name in ("tokens_per_second", "mfu", "model_flops", "model_tflops_per_gpu")} == {None}
 
 
-@pytest.mark.parametrize("words", [("netbench",), ("netbench_send_receive",)])
+@pytest.mark.parametrize("words", [("netbench_all_reduce",), ("netbench_send_receive",)])
 def test_a_log_of_any_name_with_its_workload(words: tuple[str, ...], tmp_path: Path, llmb_here: Command) -> None:
     (tmp_path / "bench.txt").write_text(lines())
     done = llmb_here("parse", tmp_path / "bench.txt", "-w", *words, "--format", "json")
     (row,) = json.loads(done.stdout)["results"]
     assert (done.returncode, row["status"]) == (0, "Success")
     assert row["headline"] == ("latency" if "send_receive" in words[0] else "busbw")
+
+
+def test_a_key_without_its_size_is_refused(tmp_path: Path, llmb_here: Command, wording: Wording) -> None:
+    (tmp_path / "bench.txt").write_text(lines())
+    done = llmb_here("parse", tmp_path / "bench.txt", "-w", "netbench")
+    assert (done.returncode, done.stdout) == (2, "")
+    wording("parse", done.stderr)
+
+
+@pytest.mark.parametrize("before", ["", "[NeMo I 2025-05-01] start", "n1:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0"])
+def test_steps_without_a_workload_are_no_failure(
+    before: str, tmp_path: Path, llmb_here: Command, wording: Wording
+) -> None:
+    (tmp_path / "bench.txt").write_text(f"{before}\n{lines()}")
+    (row,) = json.loads(llmb_here("parse", tmp_path / "bench.txt", "--format", "json").stdout)["results"]
+    assert (row["status"], row["metrics"]) == ("Unknown", {})
+    wording("parse", row["reason"])
 
 
 def test_the_plugins_own_format(plugin: Path, tmp_path: Path, llmb_here: Command) -> None:

@@ -196,6 +196,7 @@ def make_report(
         faulty=tuple(context.faulty_figures),
         unreadable=tuple(unreadable),
         baseline=baseline,
+        archived=context.archive is not None,
     )
 
 

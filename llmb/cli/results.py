@@ -75,7 +75,8 @@ def command(
     results = [result for _, result in gather(context, runs, choice)]
     if not runs and not workloads:
         results += unreadable(context)
-    return print_report(judged(context, results, reference), fmt, full_names=full_names)
+    archived = context.archive is not None
+    return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +229,8 @@ def _judge(
     return judge(results, context.figures(keys), reference)
 
 
-def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> int:
-    """Print ``results``; the exit code that they end a command with."""
+def print_report(results: Sequence[Result], fmt: str, *, full_names: bool, archived: bool = False) -> int:
+    """Print ``results``, of an archive where ``archived``; the exit code that they end a command with."""
     if fmt == "json":
         console.echo(to_json(columns.report(results)), nl=False)
     elif fmt == "junit":
@@ -238,7 +239,7 @@ def print_report(results: Sequence[Result], fmt: str, *, full_names: bool) -> in
         print_rows(columns.csv_columns(results), columns.csv_rows(results), fmt)
     else:
         print_runs(*table.table_of(results), fmt, full_names=full_names)
-        for line in (*table.legend(results), *(digest(results) if fmt == "table" else ())):
+        for line in (*table.legend(results, archived=archived), *(digest(results) if fmt == "table" else ())):
             say(escape(line))
     return exit_code(results)
 

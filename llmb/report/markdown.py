@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group, group_failures
-from llmb.report.value import ORDER, Against, Report, Run, count, word_of
+from llmb.report.value import ORDER, Report, Run, count, word_of
 from llmb.results.configuration import Configuration
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.results.setting_words import parameters_in_words
@@ -121,7 +121,7 @@ def to_markdown(report: Report) -> str:
     parts += [
         "\n".join(f"- {as_markdown(line)}" for line in remarkable(results)),
         "## Results",
-        _table(results, report.against),
+        _table(results, report),
     ]
     if report.points:
         scaling = render(columns(report.points, "md"), rows_of(report.points, "md"), "md")
@@ -174,11 +174,12 @@ def compared_with(report: Report) -> str:
     return f"Compared with {report.against.dated}, {count(len(report.baseline.results), 'run')}."
 
 
-def _table(results: Sequence[Result], against: Against) -> str:
+def _table(results: Sequence[Result], report: Report) -> str:
     if not results:
         return ""
     table = render(*table_of(results), "md")
-    lines = legend(results, "" if against.is_published else against.as_)
+    against = report.against
+    lines = legend(results, "" if against.is_published else against.as_, archived=report.archived)
     return "\n".join([table, *(as_markdown(line).replace("*", r"\*", 1) for line in lines)])
 
 

@@ -141,7 +141,8 @@ class Report:
     ``points``: the scaling of each configuration; ``figures``: the published figures of its workloads; ``release``:
     the one that was asked for; ``digests``: of images, by their references; ``faulty``: the workloads whose published
     figures could not be read; ``unreadable``: the results, status Unknown, of runs whose record cannot be read;
-    ``baseline``: what the runs are compared with, None for the published figures.
+    ``baseline``: what the runs are compared with, None for the published figures; ``archived``: they
+    are of an archive.
     """
 
     cluster_name: str
@@ -158,6 +159,7 @@ class Report:
     faulty: tuple[str, ...] = ()
     unreadable: tuple[Result, ...] = ()
     baseline: Baseline | None = None
+    archived: bool = False
 
     @property
     def against(self) -> Against:

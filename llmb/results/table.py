@@ -127,9 +127,9 @@ def _causes(verdict: Verdict) -> str:
     return "; ".join(cause.text for cause in verdict.causes)
 
 
-def legend(results: Iterable[Result], baseline: str = "") -> list[str]:
+def legend(results: Iterable[Result], baseline: str = "", *, archived: bool = False) -> list[str]:
     """What needs to be explained below a table of ``results``, a line each; ``baseline``: what they are compared with,
-    empty for published figures.
+    empty for published figures; ``archived``: they are of an archive, which has no baselines of its own.
     """
     results = list(results)
     verdicts = [result.verdict for result in results]
@@ -153,15 +153,16 @@ def legend(results: Iterable[Result], baseline: str = "") -> list[str]:
         ]
         lines.append(f"no verdict where a log does not say what it is of; describe it with {' '.join(options)}")
     if results and not lines and all(verdict.word == _NOT_COMPARED for verdict in verdicts):
-        lines.append(f"no verdicts: {baseline} has nothing comparable" if baseline else _no_verdicts(results))
+        against_baseline = f"no verdicts: {baseline} has nothing comparable"
+        lines.append(against_baseline if baseline else _no_verdicts(results, archived=archived))
     return lines
 
 
-def _no_verdicts(results: Sequence[Result]) -> str:
+def _no_verdicts(results: Sequence[Result], *, archived: bool) -> str:
     """Why no result has anything to be compared with; ``explain`` does not know logs without a run."""
     if all(result.identity.run is not None for result in results):
         why = "no verdicts: nothing is published for these configurations (llmb-run explain RUN says more)"
-        return f"{why}; llmb-run baseline accept NAME keeps them to judge later runs by"
+        return why if archived else f"{why}; llmb-run baseline accept NAME keeps them to judge later runs by"
     reasons = {result.verdict.reason for result in results}
     if len(reasons) == 1:
         return f"no verdicts: {reasons.pop()}"

@@ -81,6 +81,18 @@ def test_two_archives_are_compared(archive: Path, install: Any, run: Run, llmb_h
     assert row["ratio"] == pytest.approx(2.0)
 
 
+def test_no_command_that_writes_is_named_for_an_archive(install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    """Nothing is published for it: where it was measured, a baseline would keep it; an archive is read-only."""
+    install.measured("tiny1", 0.5, "nemotron4_tiny", "fp32", 2)
+    path = tmp_path / "night.tar.zst"
+    assert run("archive", "-o", path).returncode == 0
+    for command in ("results", "report"):
+        here, there = run(command), llmb_here(command, path)
+        assert "baseline accept" in here.stdout + here.stderr, command
+        assert (there.returncode, "baseline accept" in there.stdout + there.stderr) == (0, False), command
+        assert "no verdicts" in there.stdout + there.stderr
+
+
 def test_an_archive_asks_no_cluster_and_reads_no_settings_of_its_reader(
     archive: Path, install: Any, llmb_here: Run, home: Path
 ) -> None:

@@ -19,6 +19,7 @@ _LEVELS = {
     **dict.fromkeys(("env", "params"), _BELOW),
     **dict.fromkeys(("dtypes", "scales", "repeats", "profile", "add_profile", "proxy"), _BESIDE),
     **dict.fromkeys(("defaults", "tasks"), "write it in the section itself"),
+    **dict.fromkeys(("gpu_type", "gpu_types"), "remove it: --gpu-type TYPE sets it for the whole list"),
 }
 
 
@@ -54,7 +55,7 @@ def _section(
     Variables that are used as settings go to ``notes``.
     """
     if not isinstance(document.data[path[0]], dict):
-        hint = "below it, indented: scales: [16]   and: dtypes: [fp8, bf16]"
+        hint = _LEVELS.get(header, "below it, indented: scales: [16]   and: dtypes: [fp8, bf16]")
         message = f"{header} has no keys below it"
         return [], [Fault(place=document.place(path), message=message, hint=hint, code="section-empty", key=header)]
     section, faults = _read(Section, document, path)

@@ -42,9 +42,9 @@ def nearest(
     return by_form[close[0]] if close else None
 
 
-def suggest(word: str, choices: Collection[str]) -> str:
-    """The hint for a word that is not one of ``choices``: the nearest one, or else all of them."""
-    close = nearest(word, choices)
+def suggest(word: str, choices: Collection[str], *, likeness: float = 0.5) -> str:
+    """The hint for a word that is not one of ``choices``: the nearest one, as in ``nearest``, or else all of them."""
+    close = nearest(word, choices, likeness=likeness)
     if close is not None:
         return f"did you mean '{close}'?"
     return "one of " + ", ".join(choices) if choices else "none is available"

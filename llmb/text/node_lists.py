@@ -6,6 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 _MOST = 100_000  # names of a list
+_PART = r"(?:[^\[\],\s*?]|\[\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\])+"
+_LIST = re.compile(rf"\s*{_PART}(?:[,\s]+{_PART})*\s*")
+
+
+def is_list(text: str) -> bool:
+    """Whether ``text`` names at least one node, with numbers in each of its brackets."""
+    return _LIST.fullmatch(text) is not None
 
 
 def expand(nodes: str) -> Iterator[str]:

@@ -53,7 +53,9 @@ class Parameter:
     def check(self, value: str, name: str = "") -> None:
         """Raise KeyFaultError for a value that a job may not have; ``name``: that of the parameter, if known."""
         if self.choices and value not in self.choices:
-            message, hint = f"'{value}' is not one of its choices", suggest(value, self.choices)
+            # 128 and 512 are alike as words only; 8g and 8G are the same.
+            hint = suggest(value, self.choices, likeness=1.0 if value[:1].isdigit() else 0.5)
+            message = f"'{value}' is not one of its choices"
             raise KeyFaultError(message, hint=hint, code="value-not-allowed", value=value)
         _check_value(value, is_choice=bool(self.choices))
         if name:

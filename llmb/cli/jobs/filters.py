@@ -17,7 +17,7 @@ from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, ENDS, KNOWN, NOT_SUBMITTED, UNKNOWN, WAITING, JobState
 from llmb.text.names import suggest
-from llmb.text.node_lists import expand
+from llmb.text.node_lists import expand, is_list
 from llmb.text.times import since
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,7 +86,10 @@ def _states(context: click.Context, parameter: click.Parameter, value: tuple[str
 
 
 def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of --node, each without its domain."""
+    """The names of --node, each without its domain. Raises UsageError."""
+    if (wrong := next((text for text in value if not is_list(text)), None)) is not None:
+        message, hint = f"--node: '{wrong}' is not a list of nodes", "--node n7, or --node 'n[1-4]'"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key="--node", value=wrong)
     return tuple(_short(name) for text in value for name in expand(text))
 
 

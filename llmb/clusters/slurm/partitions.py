@@ -41,6 +41,7 @@ _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --partition NAME"
 _WORDS = {"drain": "drained", "inact": "inactive"}
 _ANYWAY = "--no-preflight submits it without this check, to wait for them"
+_LIKENESS = 0.75  # of partitions: cpu is not meant for gpu
 _WAIT_SECONDS = 60.0
 
 
@@ -169,13 +170,14 @@ def unknown_fault(unknown: str) -> Fault:
 class _Asked:
     """What a launch asks of each node: GPUs (None: by no count) of a type (None: any); ``time`` in seconds.
 
-    ``is_open``: a GPU job that asks for no GPUs at all, though nobody has configured that.
+    ``is_open``: a GPU job that asks for no GPUs at all, though nobody has configured that; ``on_cpus``: a CPU job.
     """
 
     gpu_type: str | None
     gpus: int | None
     time: int | None
     is_open: bool
+    on_cpus: bool
 
 
 def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partition]) -> Iterator[Fault]:
@@ -201,6 +203,7 @@ def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partiti
         gpus=gpus,
         time=seconds(asked.get("time") or ""),
         is_open=is_gpu_job and not counted and (config.slurm or SlurmConfig()).leaves_gpus_open,
+        on_cpus=not is_gpu_job,
     )
     tried = [list(_partition_faults(name, launch, wanted, found)) for name in names]
     if all(tried):
@@ -210,7 +213,7 @@ def faults_of(launch: Launch, config: ClusterConfig, found: Mapping[str, Partiti
 def _partition_faults(name: str, launch: Launch, asked: _Asked, found: Mapping[str, Partition]) -> Iterator[Fault]:
     partition = found.get(name)
     if partition is None:
-        hint = f"{suggest(name, list(found))}  {_PARTITION}"
+        hint = f"{suggest(name, list(found), likeness=_LIKENESS)}  {_PARTITION}"
         yield Fault(message=f"this Slurm has no partition '{name}'", hint=hint, code="partition-unknown", value=name)
         return
     if partition.available != "up":
@@ -254,6 +257,9 @@ def _node_faults(launch: Launch, partition: Partition, asked: _Asked) -> Iterato
     needs = f"{launch.name} needs {_nodes(launch.nodes)}{with_gpus}, and partition {partition.name} has"
     if total < launch.nodes:
         hint = "choose a smaller scale, or set 'gres' and 'partition' to what sinfo -o '%P %D %G' lists"
+        if asked.on_cpus and total:
+            ranks = launch.nodes * launch.ranks_per_node
+            hint = f"choose a smaller scale, or --gpus-per-node {ranks} to run all of its ranks on one node"
         yield Fault(message=f"{needs} {total or 'none'}", hint=hint, code="too-few-nodes", value=launch.nodes)
         return
     out = [nodes for nodes in fitting if not nodes.in_service]

@@ -214,6 +214,7 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
     "line",
     [
         "dtyps: fp8",
+        "gpu_type: h100",
         "repeats: 0",
         "repeats: -1",
         "repeats: two",

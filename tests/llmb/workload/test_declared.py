@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmb.errors import InputFaults, UsageError
+from llmb.errors import InputFaults, KeyFaultError, UsageError
 from llmb.text import typed
 from llmb.text.yamlfile import Document
 from llmb.workload.parameters import Parameter, values_of
@@ -151,3 +151,13 @@ def test_a_row_without_a_model_has_no_batch() -> None:
     with pytest.raises(UsageError) as caught:
         own.sizes["a"].trained_model  # noqa: B018  (a property that raises)
     assert caught.value.code == "not-training"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [("128", "one of 512, 8G, ring"), ("8g", "did you mean '8G'?"), ("rng", "did you mean 'ring'?")]
+)
+def test_no_other_number_is_suggested(value: str, hint: str) -> None:
+    """512 is not meant by 128, whatever letters they share."""
+    with pytest.raises(KeyFaultError) as refused:
+        Parameter(default="512", choices=("512", "8G", "ring")).check(value)
+    assert refused.value.hint == hint

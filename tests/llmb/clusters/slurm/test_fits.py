@@ -54,3 +54,20 @@ def test_a_job_that_asks_for_no_gpus_on_nodes_that_have_some_is_named(wording: C
     assert codes(replace(job, gpu_type="cpu"), without) == []
     null = replace(PLACE, slurm=SlurmConfig(gpu=SlurmOptions({"partition": "debug", "gres": None})))
     assert codes(job, null) == []
+
+
+def test_the_fix_for_a_cpu_job_with_too_few_nodes_is_ranks_on_a_node(wording: Callable[..., None]) -> None:
+    job = replace(HOUR, nodes=6, ranks_per_node=1, gpu_type="cpu")
+    place = replace(PLACE, gpu_type="cpu", slurm=SlurmConfig(partition="gpu"))
+    faults = [*faults_of(job, place, FOUND)]
+    assert [fault.code for fault in faults] == ["too-few-nodes"]
+    assert "--gpus-per-node 6" in str(faults[0].hint)
+    assert codes(replace(job, nodes=1, ranks_per_node=6), place) == []
+    wording("submit-all", describe(PreflightError(faults)))
+
+
+def test_a_partition_for_cpus_is_not_meant_for_gpus(wording: Callable[..., None]) -> None:
+    for name, meant in (("cpu", False), ("gpus", True)):
+        (fault,) = faults_of(HOUR, replace(PLACE, slurm=SlurmConfig(partition=name, gres=8)), FOUND)
+        assert (fault.code, "'gpu'?" in str(fault.hint)) == ("partition-unknown", meant)
+        wording("submit-all", describe(PreflightError([fault])))

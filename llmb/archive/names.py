@@ -8,7 +8,7 @@ from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.runs import store
-from llmb.runs.nodes import SCHEDULER_ID, nodes_of, written_nodes
+from llmb.runs.nodes import SCHEDULER_ID, nodes_of, written_nodes, written_words
 from llmb.runs.record import RunRecord
 from llmb.text.node_lists import expand
 
@@ -40,6 +40,9 @@ def sites_of(config: ClusterConfig, records: Iterable[RunRecord]) -> dict[str, s
     for record in records:
         if record.cluster:
             found["cluster"][record.cluster] = None
+        for path in record.directory.rglob(SCHEDULER_ID):
+            if cluster := written_words(path).get("cluster"):
+                found["cluster"][cluster] = None
     if config.runai is not None:
         found["project"] = {config.runai.project: None}
         found["address"] = {re.sub(r"^\w+://|[/:].*", "", config.runai.base_url): None}

@@ -55,7 +55,7 @@ def command(
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     keys = [key] if key else list(context.workloads)
     if published or check:
-        _print_published(context, keys, size, check, fmt)
+        _print_published(context, keys, size, framework, check, fmt)
         return
     here = _here(context, keys, size, framework, release) if installed is not None else None
     if key is not None:
@@ -176,12 +176,21 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
     return [squash_workload(name) in forms for name in names]
 
 
-def _print_published(context: Context, keys: Sequence[str], size: str | None, check: bool, fmt: str) -> None:
+def _print_published(
+    context: Context, keys: Sequence[str], size: str | None, framework: str | None, check: bool, fmt: str
+) -> None:
     from llmb.cli.output import print_all
     from llmb.cli.reading import own_flops
     from llmb.planning import listing, recompute
 
-    found = {key: [one for one in context.figures([key]) if size in (None, one.model_size)] for key in keys}
+    found = {
+        key: [
+            one
+            for one in context.figures([key])
+            if size in (None, one.model_size) and framework in (None, one.framework)
+        ]
+        for key in keys
+    }
     count = sum(map(len, found.values()))
     if not check:
         figures = listing.figures(figure for key in keys for figure in found[key])

@@ -207,7 +207,7 @@ def kept_reader(run: RunRecord) -> LogReader | None:
     with contextlib.suppress(LlmbError):
         data = files.read_json(path)
         if isinstance(data, dict) and data.get(_VERSION) == SCHEMA_VERSION:
-            return typed.read_own(LogReader, path, data["reader"])
+            return typed.read_own(LogReader, path, data.get("reader"))
     return None
 
 

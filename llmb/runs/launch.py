@@ -88,7 +88,7 @@ class Wrapper:
 # Names in the run's folder that llmb and its scripts use themselves; those of a later attempt are in the same folder.
 _OWN_FILE = re.compile(
     r"\..*|(log-|sbatch_|pod-|server-).*\.(out|address)|(scheduler_id|ended|restarted|attempt-\d+|nsys_profile)(/.*)?"
-    r"|(llmb-run|state|parse|scheduler|cancel|summary|reader)\.json"
+    r"|(llmb-run|state|parse|scheduler|cancel|summary)\.json"
 )
 
 

@@ -8,12 +8,14 @@ that an earlier release accepted stay readable.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import PurePosixPath
 
 from llmb.errors import KeyFaultError
 from llmb.runs.launch import Launch, Program
 from llmb.workload.switches import parse_mount
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN_FILES = frozenset({"reader.json"})  # that earlier releases did not use, so that their records may have them
 _MODULE = re.compile(r"[^\s./]+(\.[^\s./]+)*")
 
 
@@ -39,6 +41,9 @@ def check_launch(launch: Launch, name: str) -> None:
     for program in launch.programs:
         _check_program(program)
     for staged in launch.files:
+        if str(PurePosixPath(staged.name)) in _OWN_FILES:
+            message, hint = f"'{staged.name}' is a name that llmb uses in the run's folder", "choose another name"
+            raise KeyFaultError(message, "files", hint=hint, code="file-reserved", value=staged.name)
         if not staged.name.isprintable():
             message = f"{staged.name!r} has a character that a file's name cannot show"
             raise _invalid(message, "files", staged.name, "choose another name")

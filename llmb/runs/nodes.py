@@ -4,7 +4,7 @@
 import contextlib
 from pathlib import Path
 
-from llmb.config.own_types import LOCAL, RUNAI
+from llmb.config.own_types import own_types
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.text.node_lists import expand
@@ -15,20 +15,25 @@ SCHEDULER_ID = "scheduler_id"  # the file that a script writes into the run's fo
 def nodes_of(run: RunRecord, state: JobState | None = None) -> tuple[str, ...]:
     """The nodes of the run's current attempt; empty where it had none yet, or nothing names them.
 
-    On this machine it is the host. The host that a pod of Run:ai writes is the pod's own name, which is no node.
+    Of a cluster type with one machine it is the host.
     """
     if state is not None and state.nodes:
         return tuple(expand(state.nodes))
-    if run.cluster_type == LOCAL.name:
+    kind = own_types().get(run.cluster_type)
+    if kind is not None and kind.traits_of(None).one_machine:
         return (run.submitter.host,) if state is not None and state.started is not None else ()
     written = written_nodes(run.place / SCHEDULER_ID)
-    hosts = written.get("host", "") if run.cluster_type != RUNAI.name else ""
-    return tuple(expand(written.get("nodes") or hosts))
+    return tuple(expand(written.get("nodes") or written.get("host", "")))
 
 
 def written_nodes(path: Path) -> dict[str, str]:
     """What the file of a script's first act says: ``nodes``, as Slurm lists them, and ``host``, where it started."""
+    return {name: value for name, value in written_words(path).items() if name in ("nodes", "host")}
+
+
+def written_words(path: Path) -> dict[str, str]:
+    """Everything that the file of a script's first act says, by its first word: also ``cluster``, as Slurm calls it."""
     with contextlib.suppress(OSError):
         words = (line.partition(" ") for line in path.read_text("utf-8", "replace").splitlines()[1:])
-        return {name: value for name, _, value in words if name in ("nodes", "host")}
+        return {name: value for name, _, value in words}
     return {}

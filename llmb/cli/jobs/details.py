@@ -35,11 +35,10 @@ def show(context: Context, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
     (run,) = store.find_runs((name,), every := context.runs())
     own = configuration_of(run.job)
-    # The run itself comes last, as the logs of the last ones are read.
-    alike = [*(one for one in every if one is not run and configuration_of(one.job) == own), run]
+    alike = [one for one in every if one is run or configuration_of(one.job) == own]
     states = states_of(context, alike)  # a verdict is on all repeats
     state = states[run.id]
-    result = outcomes(context, alike, states)[0].get(run.id)
+    result = outcomes(context, alike, states, most=len(alike))[0].get(run.id)
     if fmt == "text":
         console.echo(completed("\n".join(page(context, run, state, result))))
         return

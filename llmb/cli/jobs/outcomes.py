@@ -17,12 +17,13 @@ FIELDS = ("metric", "value", "unit", "ratio", "verdict")
 
 
 def outcomes(
-    context: Context, runs: Sequence[RunRecord], states: Mapping[str, JobState]
+    context: Context, runs: Sequence[RunRecord], states: Mapping[str, JobState], most: int | None = None
 ) -> tuple[dict[str, Result], int]:
     """The judged results of those ``runs`` that have ended, by their ids, and how many of them were not read.
 
-    The logs of the newest runs without a current summary are read; their summaries are kept.
+    The logs of the newest runs without a current summary are read (``most``, READ where None) and kept.
     """
+    most = READ if most is None else most
     peaks = peaks_of(context, runs)
     found: dict[str, Result] = {}
     unread: list[RunRecord] = []
@@ -35,10 +36,10 @@ def outcomes(
             found[run.id] = kept.result_of(run)
         else:
             unread.append(run)
-    for run in unread[max(0, len(unread) - READ) :]:
+    for run in unread[max(0, len(unread) - most) :]:
         found[run.id] = result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
     results = judged(context, list(found.values()))
-    return dict(zip(found, results, strict=True)), max(0, len(unread) - READ)
+    return dict(zip(found, results, strict=True)), max(0, len(unread) - most)
 
 
 def outcome_data(result: Result | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ fi
 """
 _ID = """\
 if (( llmb_node == 0 )); then
-    printf '%s\\n' {name} "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+    printf '%s\\n' {name} "pod $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
         mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
 fi
 """

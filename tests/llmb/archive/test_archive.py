@@ -154,7 +154,7 @@ def test_names_are_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, 
     made = install.measured("good1", 2.70)
     log = made.log.read_text()
     nccl = "gpu-node07:12:34 [0] NCCL INFO Using network IB\n"
-    (made.directory / "scheduler_id").write_text("8\nnodes big[101-102],fat9\nhost login\n")
+    (made.directory / "scheduler_id").write_text("8\ncluster moonbase\nnodes big[101-102],fat9\nhost login\n")
     made.batch_log.write_text("srun: error: big102: task 3\nslurmstepd-fat9: error: on big[101-102]\n")
     made.log.write_text(f"{nccl}nodes gpu-node[07-09] of {install.folder} for {home}\n{log}")
     before = rows(run("results", "--format", "json"))
@@ -167,6 +167,7 @@ def test_names_are_not_in_it_on_request(install: Any, run: Run, llmb_here: Run, 
         socket.gethostname(),
         "gpu-node07",
         "gpu-node[",
+        "moonbase",
         "big1",
         "big[",
         "fat9",

@@ -212,6 +212,24 @@ def test_a_log_that_was_compressed_in_place_is_there_still(done: RunRecord, run:
     assert results(run) == [first]
 
 
+def test_a_shown_run_is_judged_by_all_repeats_although_none_is_kept(install: Any, run: Run, reads: Reads) -> None:
+    names = [f"a{number:02}" for number in range(20)]  # more than a list reads
+    for name in names:
+        install.measured(name, 2.5)
+    shown = run("jobs", "show", names[0]).stdout
+    assert "(n=20)" in shown
+    assert sorted(reads) == names
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema_version": 1}', '{"schema_version": 1, "reader": null}'])
+def test_a_damaged_reader_is_none(text: str, done: RunRecord, run: Run) -> None:
+    first = results(run)
+    kept_at(done).unlink()
+    (done.directory / summary.READER).write_text(text)
+    assert summary.kept_reader(done) is None
+    assert results(run) == first
+
+
 def test_the_report_and_parse_use_it_too(done: RunRecord, run: Run, reads: Reads, tmp_path: Path) -> None:
     results(run)
     assert run("report", "-o", str(tmp_path / "r.html")).returncode == 0

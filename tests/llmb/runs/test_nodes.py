@@ -56,8 +56,9 @@ def test_the_scheduler_says_it_before_the_script_does(slurm_run: record.RunRecor
 
 
 def test_the_nodes_of_each_cluster_type(slurm_run: record.RunRecord) -> None:
-    (slurm_run.place / "scheduler_id").write_text("x\nhost pod-master-0\nstarted 100\n")
-    assert nodes_of(slurm_run, ENDED) == ("pod-master-0",)  # a plugin's, whose script runs on the node
+    (slurm_run.place / "scheduler_id").write_text("x\nhost fat7\nstarted 100\n")
+    assert nodes_of(replace(slurm_run, cluster_type="mine"), ENDED) == ("fat7",)  # a script that runs on the node
+    (slurm_run.place / "scheduler_id").write_text("x\npod pod-master-0\nstarted 100\n")
     assert nodes_of(replace(slurm_run, cluster_type="runai"), ENDED) == ()  # a pod's name is no node
     here = replace(slurm_run, cluster_type="local")
     assert nodes_of(here, ENDED) == (here.submitter.host,)

@@ -156,7 +156,7 @@ def test_the_nodes_are_those_of_the_pods(paper_site: Site, paper: ControlPlane) 
     paper.phases = ("Running",)
     runs = [paper_site.submit(nodes=nodes) for nodes in (1, 3, 2)]
     for run in runs[:2]:
-        (run.place / "scheduler_id").write_text("job\nhost job-master-0\nstarted 1\n")
+        (run.place / "scheduler_id").write_text("job\npod job-master-0\nstarted 1\n")
     states = paper_site.cluster().poll(runs)
     assert [states[run.id].nodes for run in runs] == ["node-1", "node-[1-3]", ""]  # the last has not started
     assert nodes_of(runs[1], states[runs[1].id]) == ("node-1", "node-2", "node-3")

@@ -83,7 +83,7 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
     exit 1
 fi
 if (( llmb_node == 0 )); then
-    printf '%s\n' 'pretrain-llama3-1-405b-fp8-gpus512-tp8-k3x9ab2c' "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+    printf '%s\n' 'pretrain-llama3-1-405b-fp8-gpus512-tp8-k3x9ab2c' "pod $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
         mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
 fi
 

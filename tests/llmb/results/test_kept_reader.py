@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the file that keeps how a run's log is read."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llmb.results import summary
+from llmb.runs import record
+
+EARLIER = Path(__file__).parents[1] / "runs" / "records" / "earlier"
+
+
+@pytest.mark.parametrize("text", ['{"schema_version": %d}', '{"schema_version": %d, "reader": 5}', "[]", "{"])
+def test_a_file_without_a_reader_is_none(text: str, tmp_path: Path) -> None:
+    shutil.copytree(EARLIER, tmp_path, dirs_exist_ok=True)
+    run = record.load(tmp_path)
+    (tmp_path / summary.READER).write_text(text.replace("%d", str(summary.SCHEMA_VERSION)), encoding="utf-8")
+    assert summary.kept_reader(run) is None

@@ -9,7 +9,7 @@ NEXT ?= tests/slurm tests/llmb
 # Python keeps its bytecode, whatever the caller's environment says: the tests start thousands of Pythons.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-nemo test-bridge test-docs test-slurm-next test-faults lint docs site pictures release bench clean
+.PHONY: help demo test test-nemo test-bridge test-docs test-runs test-slurm-next test-faults lint docs site pictures release bench clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -44,6 +44,12 @@ DOCUMENTED := tests/integration/test_documented.py tests/slurm/test_documented.p
 	tests/llmb/plugins/test_write_a_plugin_page.py tests/integration/test_ssh_example.py
 test-docs: $(STAMP)  ## run the commands of the documentation, and the cluster type of examples/
 	@LLMB_TEST_DOCS=1 $(BIN)/pytest -q -n 3 --dist loadfile $(DOCUMENTED) $(ARGS)
+
+RUNS := tests/slurm/test_train.py tests/slurm/test_microbenchmarks.py tests/integration/test_microbenchmarks.py \
+	tests/integration/test_inference_example.py tests/llmb/clusters/runai/test_train.py \
+	tests/llmb/clusters/runai/test_collectives.py
+test-runs: $(STAMP)  ## train and measure on Slurm, Run:ai and this machine
+	@LLMB_TEST_RUNS=1 $(BIN)/pytest -q -n 2 --dist loadfile $(RUNS) $(ARGS)
 
 test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)

@@ -84,6 +84,26 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 _WORDING = _TESTS / "wording"
 
+# These take minutes, and have targets of their own: `make test-docs` runs the commands of the documentation and of the
+# examples, `make test-runs` trains and measures on each cluster type.
+_APART = {
+    "LLMB_TEST_DOCS": [
+        "integration/test_documented.py",
+        "integration/test_ssh_example.py",
+        "llmb/plugins/test_write_a_plugin_page.py",
+        "slurm/test_documented.py",
+    ],
+    "LLMB_TEST_RUNS": [
+        "integration/test_inference_example.py",
+        "integration/test_microbenchmarks.py",
+        "llmb/clusters/runai/test_collectives.py",
+        "llmb/clusters/runai/test_train.py",
+        "slurm/test_microbenchmarks.py",
+        "slurm/test_train.py",
+    ],
+}
+collect_ignore = [name for variable, names in _APART.items() if not os.environ.get(variable) for name in names]
+
 # The files that take longest, longest first: `make test` starts them first, so that none of them runs alone at the end.
 # `make test ARGS=--durations=50` shows what else takes long.
 _LONGEST = [
@@ -92,20 +112,15 @@ _LONGEST = [
     "slurm/test_admin.py",
     "workloads/test_torch_pretrain.py",
     "slurm/test_trouble.py",
-    "slurm/test_train.py",
     "installer/planning/test_change.py",
     "installer/images/test_image_step.py",
-    "integration/test_microbenchmarks.py",
     "slurm/test_exactly_once.py",
     "installer/planning/test_update.py",
-    "integration/test_inference_example.py",
-    "slurm/test_microbenchmarks.py",
     "llmb/clusters/runai/test_exactly_once.py",
     "llmb/system/test_console.py",
     "installer/wizard/test_terminal.py",
     "slurm/test_ends.py",
     "slurm/test_slurm_contract.py",
-    "llmb/clusters/runai/test_train.py",
     "installer/planning/test_by_hand.py",
     "llmb/clusters/runai/test_runai_contract.py",
     "installer/applying/test_killed.py",
@@ -114,7 +129,6 @@ _LONGEST = [
     "llmb/clusters/local/test_queue.py",
     "llmb/clusters/runai/test_pods.py",
     "slurm/test_documented_plugins.py",
-    "llmb/clusters/runai/test_collectives.py",
     "slurm/test_vboost.py",
     "workloads/test_train.py",
     "installer/images/test_build.py",
@@ -149,8 +163,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Check the list of the longest files, in the process whose errors are printed."""
-    if missing := [name for name in _LONGEST if not (_TESTS / name).is_file()]:
-        raise pytest.UsageError(f"{__file__}: _LONGEST names files that do not exist: {', '.join(missing)}")
+    named = [*_LONGEST, *collect_ignore]
+    if missing := [name for name in named if not (_TESTS / name).is_file()]:
+        raise pytest.UsageError(f"{__file__}: these files do not exist: {', '.join(missing)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

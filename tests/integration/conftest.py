@@ -3,7 +3,6 @@
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-
-# The commands of the documentation and the examples take minutes: `make test-docs` runs them.
-collect_ignore = [] if os.environ.get("LLMB_TEST_DOCS") else ["test_documented.py", "test_ssh_example.py"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

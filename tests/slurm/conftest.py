@@ -31,9 +31,6 @@ from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 PATIENCE = 180.0  # seconds until a test gives up
 LIMIT = 1200  # seconds, the time limit of jobs: too long for any test to reach, even on a busy machine
 
-# The commands of the documentation take minutes: `make test-docs` runs them.
-collect_ignore = [] if os.environ.get("LLMB_TEST_DOCS") else ["test_documented.py"]
-
 
 def _need(*, accounting: bool) -> None:
     if missing := missing_packages(accounting=accounting):

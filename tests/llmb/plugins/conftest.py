@@ -2,7 +2,6 @@
 """Fixtures: plugins as installed distributions, in a folder of the test."""
 
 import importlib
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -27,9 +26,6 @@ sizes:
 
 Install = Callable[..., str]
 Load = Callable[[], Plugins]
-
-# The commands of docs/write-a-plugin.md: `make test-docs` runs them.
-collect_ignore = [] if os.environ.get("LLMB_TEST_DOCS") else ["test_write_a_plugin_page.py"]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from llmb.results.columns import from_json
 from llmb.results.description import Configuration
+from llmb.results.facts import ON_CPU, LogFacts
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
@@ -285,6 +286,19 @@ def test_what_does_not_count_is_invalid_whatever_it_compares_with(changes: dict[
         assert (got.verdict.word, got.verdict.ratio) == (INVALID, None)
         wording("results", str(got.verdict.reason))
         (got,) = judged(result(configuration=profiled, invalid=("the loss is not a number",)), figures=figures)
+
+
+def test_a_run_on_a_cpu_is_not_judged_by_the_figures_of_gpus() -> None:
+    """`tiny` and the microbenchmarks run wherever torch does, also where it finds no GPU."""
+    on_cpu = LogFacts(device="CPU")
+    got, other = judged(result(20.0, log=on_cpu), result(2.0))
+    assert (got.verdict.word, got.verdict.reason, got.verdict.ratio) == (INVALID, ON_CPU, None)
+    assert (other.verdict.word, other.verdict.repeats) == (PASS, 1)
+    (got,) = judged(result(20.0, log=on_cpu), figures=())
+    assert got.verdict.word == NO_REFERENCE
+    own = replace(CONFIGURATION, gpu_type="cpu")
+    (got,) = judged(result(2.0, log=on_cpu, configuration=own), figures=(replace(FIGURE, gpu_type="cpu"),))
+    assert got.verdict.word == PASS
 
 
 def test_a_window_that_is_not_complete(wording: Wording) -> None:

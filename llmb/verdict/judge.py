@@ -119,7 +119,7 @@ def _would_decide(more: int | None, found: Spread, reference: Spread) -> str:
     """How many more repeats would narrow the interval enough, if they deviate as those that there are."""
     whose = "" if reference.n == 1 else " of the other side" if found.n == 1 else " of each side"
     if more is None:
-        return f"not even {MOST_REPEATS} repeats{whose} would decide"
+        return f"not even {MOST_REPEATS} more repeats{whose} would decide"
     return f"{'about ' if more > 1 else ''}{more} more repeat{'s' if more > 1 else ''}{whose} would decide"
 
 

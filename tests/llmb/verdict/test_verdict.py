@@ -139,6 +139,14 @@ def test_a_ratio_that_noise_alone_may_explain(ratios: list[float], verdict: str,
     assert judge_ratios(ratios * (2 + found.more)).more is None
 
 
+def test_more_repeats_are_counted_from_those_that_there_are() -> None:
+    """By hand: a deviation of 2.1 % makes the interval of 120 0.0038 on each side, and the limit is 0.0033 away."""
+    found = judge_ratios([0.9331, 0.9731] * 60)
+    assert (found.verdict, found.repeats) == (INCONCLUSIVE, 120)
+    assert found.more is not None
+    assert judge_ratios([0.9331, 0.9731] * (60 + (found.more + 1) // 2)).verdict != INCONCLUSIVE
+
+
 def test_one_more_repeat_and_more_than_can_be_asked_for(wording: Wording) -> None:
     wording("results", str(judge_ratios([0.952, 0.97, 0.97, 0.988]).reason))
     wording("results", str(judge_ratios([0.9, 1.0]).reason))

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from llmb.cli import options
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, completed, pass_context
 from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
-from llmb.cli.results import judged, results_of
+from llmb.cli.results import Choice, judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.description import configuration_of
@@ -19,10 +20,11 @@ from llmb.results.result import Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import parse_window
+from llmb.stats.measure import Window, parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import WIDTH, Subject, explain
+from llmb.verdict.export import Baseline
 from llmb.verdict.judge import pool_key
 from llmb.verdict.reference import References
 from llmb.workload.bridge import table_of
@@ -36,12 +38,18 @@ _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of th
 @click.command("explain")
 @click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @options.window_option
+@options.baseline_option
 @options.reference_option
 @options.read_option
 @pass_context
-def command(context: Context, run: tuple[str, ...], window: str | None, reference: str | None) -> None:
+def command(
+    context: Context, run: tuple[str, ...], window: str | None, baseline: str | None, reference: str | None
+) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
-    print_explanation(context, opened_run(context, run), window, reference)
+    name = opened_run(context, run)
+    choice = Choice(window=parse_window(window) if window is not None else None)
+    against = baseline_instead(context, baseline, reference, choice)
+    print_explanation(context, name, choice.window, reference, against)
 
 
 def cause_of(result: Result) -> Cause:
@@ -49,20 +57,24 @@ def cause_of(result: Result) -> Cause:
     return result.cause or Cause(kind=UNKNOWN_CAUSE, line=result.reason or "nothing in the logs", advice=_LOOK)
 
 
-def print_explanation(context: Context, name: str, window: str | None, reference: str | None) -> None:
-    """Print the explanation of the run called ``name``."""
-    chosen = parse_window(window) if window is not None else None
+def print_explanation(
+    context: Context, name: str, window: Window | None, reference: str | None, baseline: Baseline | None
+) -> None:
+    """Print the explanation of the run called ``name``; runs of the ``baseline`` are no repeats of other ones."""
     runs = context.runs()
     (run,) = store.find_runs((name,), runs)
+    accepted = {result.identity.run for result in baseline.results} if baseline is not None else set()
     alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
-    results = judged(context, results_of(context, alike, chosen), reference)
-    subject = _subject(context, run, results, reference)
+    alike = [other for other in alike if (other.id in accepted) == (run.id in accepted)]
+    results = judged(context, results_of(context, alike, window), reference, baseline)
+    figures = context.figures([run.job.workload]) if baseline is None else ()
+    subject = _subject(context, run, results, References(figures, reference))
     lines = explain(subject).splitlines()
     lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in run.launch.changed_by.items()]
     console.echo(completed("\n".join(escape(line) for line in lines)))
 
 
-def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
+def _subject(context: Context, run: RunRecord, results: list[Result], references: References) -> Subject:
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
@@ -70,7 +82,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], reference:
     return Subject(
         result=replace(own, identity=replace(own.identity, path=shown)),
         job=run.job,
-        figure=figure_of(own, References(context.figures([run.job.workload]), reference)),
+        figure=figure_of(own, references),
         cause=cause,
         fix=fix,
         peak_tflops=peak_of(context, run.job),

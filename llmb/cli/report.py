@@ -12,7 +12,7 @@ import click
 
 from llmb import __version__
 from llmb.cli import options
-from llmb.cli.compare import find_baseline, refuse_reference
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.reading import opened, peaks_of, spec_of
@@ -85,10 +85,7 @@ def command(
         _check_folder(output)
     runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
-    against = None
-    if baseline is not None:
-        refuse_reference(reference)
-        against = find_baseline(context, baseline, choice)
+    against = baseline_instead(context, baseline, reference, choice)
     return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
 
 

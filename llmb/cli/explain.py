@@ -2,7 +2,6 @@
 """`llmb-run explain`: how one run's figures and its verdict are computed, or why it failed."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,6 +14,7 @@ from llmb.cli.results import Choice, judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.description import configuration_of
+from llmb.results.find import log_of
 from llmb.results.reason import REFUSED_KIND, cause_of_end
 from llmb.results.result import Result
 from llmb.runs import store
@@ -78,9 +78,9 @@ def _subject(context: Context, run: RunRecord, results: list[Result], references
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
-    shown = context.shown(Path(own.identity.path))
+    fix = context.advice(fix)
     return Subject(
-        result=replace(own, identity=replace(own.identity, path=shown)),
+        result=own,
         job=run.job,
         figure=figure_of(own, references),
         cause=cause,
@@ -90,7 +90,7 @@ def _subject(context: Context, run: RunRecord, results: list[Result], references
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
-        log_note=_log_note(own),
+        log_note=_log_note(log_of(run), is_open=own.is_open),
         flops=flops_of(context, run.job),
         origin=str(run.origin or ""),
     )
@@ -116,10 +116,10 @@ def row_of(context: Context, job: Job) -> Row | None:
     return next((row for row in rows if job.scale in row.scales.counts and row.batch(job.scale) == batch), None)
 
 
-def _log_note(result: Result) -> str:
-    yet = " yet" if result.is_open else ""
+def _log_note(log: Path, *, is_open: bool) -> str:
+    yet = " yet" if is_open else ""
     try:
-        return f" (empty{yet})" if Path(result.identity.path).stat().st_size == 0 else ""
+        return f" (empty{yet})" if log.stat().st_size == 0 else ""
     except OSError:
         return f" (does not exist{yet})"
 

@@ -19,7 +19,7 @@ from llmb.cli.reading import opened, peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
-from llmb.failures import group_failures
+from llmb.failures import Cause, group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report.history import history_of
@@ -216,7 +216,7 @@ def _run(
     return Run(
         result=result,
         job=record.job,
-        directory=str(record.directory),
+        directory=context.shown(record.directory),
         created=record.created,
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
@@ -224,9 +224,14 @@ def _run(
         figure=figure_of(result, references),
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
-        cause=cause_of(result) if result.is_failure else None,
+        cause=_cause(context, result) if result.is_failure else None,
         nodes=nodes_of(record, context.states.get(record.id)),
     )
+
+
+def _cause(context: Context, result: Result) -> Cause:
+    cause = cause_of(result)
+    return replace(cause, advice=context.advice(cause.fix))
 
 
 def _samples(context: Context, record: RunRecord) -> Samples | None:

@@ -170,13 +170,15 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 
     Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
     """
-    states = {run.id: last_seen(run) for run in runs}
+    states: dict[str, JobState] | None = None
     trouble: LlmbError | None = None
     if context.archive is None:
         try:
             states, trouble = look(context.need_cluster(), runs)
         except LlmbError as error:
             trouble = error
+    if states is None:
+        states = {run.id: last_seen(run) for run in runs}
     context.states |= states
     if trouble is not None and not all(state.is_final for state in states.values()):
         console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")

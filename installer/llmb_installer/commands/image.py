@@ -17,8 +17,9 @@ from llmb.text.units import bytes_in_words
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.cluster_types import all_types
+from llmb_installer.execution.runner import Runner
 from llmb_installer.registry import architecture_name, check_image, machine_name
-from llmb_installer.step import Lines, Progress
+from llmb_installer.step import Context, Lines, Progress
 
 if TYPE_CHECKING:
     import rich.progress
@@ -83,17 +84,10 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
 def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
     log, before = target.with_name(f".{target.name}.log"), _facts(target)
     with _progress() as progress:
-        facts = images.build(
-            reference,
-            architecture,
-            target,
-            settings,
-            environ=os.environ,
-            home=Path.home(),
-            progress=progress,
-            log=log,
-            update=update,
+        context = Context(
+            install=target.parent, environ=os.environ, home=Path.home(), log=log, progress=progress, runner=Runner()
         )
+        facts = images.build(reference, architecture, target, settings, context, update=update)
     log.unlink(missing_ok=True)
     existing = "; it existed already" if facts == before else ""
     origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
@@ -120,11 +114,11 @@ def _check(reference: str, architecture: str, target: Path, settings: images.Bui
         f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}"
     )
     found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings)
-    if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
+    if facts.reference != str(found.reference) or facts.architecture not in (None, found.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
-        wanted = machine_name(found.manifest.architecture)
+        wanted = machine_name(found.architecture)
         raise LlmbError(f"{message} for {wanted}", hint="choose another file, or remove this one")
-    if images.changed(facts, found.manifest):
+    if images.changed(facts, found):
         hint = f"rebuild it: {again} --update"
         raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
     console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container registries: checks whether images exist and may be read, and downloads them."""
 
-from llmb_installer.registry.availability import Checked, check_image, check_images, disk_faults
+from llmb_installer.registry.availability import check_image, check_images
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.credentials import Credentials, find_credentials
 from llmb_installer.registry.manifests import Descriptor, Manifest, architecture_name, machine_name
@@ -16,7 +16,6 @@ from llmb_installer.registry.reference import (
 
 __all__ = [
     "DOCKER_HUB",
-    "Checked",
     "Credentials",
     "Descriptor",
     "Manifest",
@@ -27,7 +26,6 @@ __all__ = [
     "architecture_name",
     "check_image",
     "check_images",
-    "disk_faults",
     "endpoint_of",
     "find_credentials",
     "machine_name",

@@ -20,6 +20,7 @@ from llmb.system import locks
 from llmb.system.shell import StoppedError
 from llmb_installer import images
 from llmb_installer.images import BuildSettings, ImageFacts, check, read_facts
+from llmb_installer.step import Context
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, digest_of, file, make_index
 
@@ -77,7 +78,7 @@ def shown() -> Recorder:
 
 
 @pytest.fixture
-def build(reference: str, target: Path, tmp_path: Path, shown: Recorder) -> Build:
+def build(reference: str, target: Path, shown: Recorder, step_context: Callable[..., Context]) -> Build:
     """Builds the image of the registry; keywords are BuildSettings, and of the call itself."""
 
     def run(of: str = reference, architecture: str = "x86_64", update: bool = False, **settings: Any) -> ImageFacts:
@@ -86,10 +87,7 @@ def build(reference: str, target: Path, tmp_path: Path, shown: Recorder) -> Buil
             architecture,
             target,
             BuildSettings(**settings),
-            environ=os.environ,
-            home=tmp_path,
-            progress=shown,
-            log=tmp_path / "log",
+            step_context(progress=shown),
             update=update,
         )
 

@@ -79,7 +79,7 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
         outcome = Outcome(record=plan.record, notes=kept, ready=intent.workloads)
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
+        console.echo(show.summary_of(plan, plan.record, intent.workloads))
 
 
 def ask(question: str = "Continue?") -> None:

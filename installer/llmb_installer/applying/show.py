@@ -21,6 +21,7 @@ from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord, option_of
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
 
+_NO_VERDICTS = "no figures are published for CPUs: these runs show that everything works, and have no verdict"
 COLUMNS = (
     tables.Column(key="step"),
     tables.Column(key="state"),
@@ -145,10 +146,13 @@ def summary(
     ready: tuple[str, ...],
     imageless: tuple[str, ...] = (),
     smoke: tuple[str, ...] = (),
+    *,
+    gpu_type: str = "",
 ) -> str:
     """What is installed, and the next command.
 
-    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here.
+    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here. ``gpu_type``
+    is the default one of the installation.
     """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
@@ -158,17 +162,20 @@ def summary(
     if first := [key for key in ready if key in smoke]:
         next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
     lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
+    lines += [f"note: {_NO_VERDICTS}"] if ready and gpu_type == CPU else []
     # The command stays in one line, to be pasted.
     return "\n".join([*(fold(line, tables.output_width(), "    ") for line in lines), f"Next: {next_}"])
 
 
+def summary_of(plan: Plan, record: InstallRecord, ready: tuple[str, ...]) -> str:
+    """The ``summary`` of a plan."""
+    gpu_type, smoke = plan.intent.site.gpu_type, plan.intent.smoke
+    return summary(plan.install, record, ready, without_torch(plan), smoke, gpu_type=gpu_type)
+
+
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
     """The outcome: what is ready, and the steps that each other workload lacks."""
-    lines = (
-        [summary(plan.install, outcome.record, outcome.ready, without_torch(plan), plan.intent.smoke)]
-        if outcome.ready
-        else []
-    )
+    lines = [summary_of(plan, outcome.record, outcome.ready)] if outcome.ready else []
     for key, steps in outcome.lacking.items():
         lines.append(fold(f"Not ready: {key}, which needs {', '.join(steps)}", tables.output_width(), "    "))
     return "\n".join(lines)

@@ -88,8 +88,9 @@ def gather(
             return resumed
         document = resumed if resumed is not None else document
     elif not terminal or not answers.missing(document.data):
+        document, detected = (document, []) if recorded else slurm_checks.with_container(document)
         intent, notes = _intent(document, offered, recorded=recorded)
-        return Gathered(intent=intent, notes=tuple(notes))
+        return Gathered(intent=intent, notes=(*detected, *notes))
     return _ask(document, offered, install, dry_run=dry_run)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import InputFaults, LlmbError, PreflightError, UsageError, as_fault
 from llmb.plugins import loaded
 from llmb.plugins.loader import load_plugins
@@ -21,7 +22,7 @@ from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle, with_gres_of
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning import config
-from llmb_installer.steps import Plugins, Step, add_workload, is_finished, programs_step
+from llmb_installer.steps import PYXIS_HINT, Plugins, Step, add_workload, is_finished, programs_step
 
 SMOKE = "smoke"  # the size for the first run on a cluster
 
@@ -74,6 +75,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
     """
     steps: tuple[Step, ...] = ()
     keys, omitted, refused = [], [], list[LlmbError]()
+    hint = "llmb-run plugins shows more"
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
             continue
@@ -82,6 +84,8 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         except LlmbError as error:
             refused += [error] if answers.workloads is not None else []
             omitted.append(f"{key} is skipped: {error.message}")
+            if error.code == "no-containers" and answers.of_type.has(SlurmConfig):
+                hint = PYXIS_HINT
             continue
         keys.append(key)
     if len(refused) == 1:
@@ -90,7 +94,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         raise PreflightError([as_fault(error) for error in refused])
     if not keys:
         message = f"no workload can be installed here: {'; '.join(omitted)}"
-        raise LlmbError(message, hint="llmb-run plugins shows more", code="no-workloads")
+        raise LlmbError(message, hint=hint, code="no-workloads")
     steps = (*steps, programs_step(site.install, tuple(keys)))
     return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), omitted
 

@@ -22,7 +22,7 @@ from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import detected as detection, scheduler, slurm_checks
 from llmb_installer.planning.costs import find_costs
-from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look
+from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look, with_changed_types
 from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
 
 
@@ -44,12 +44,16 @@ class Change:
     workloads: tuple[str, ...] = ()
 
 
-def layers(file: Path | None, install: Path | None = None, settings: Sequence[str] = ()) -> yamlfile.Document:
+def layers(
+    file: Path | None, install: Path | None = None, settings: Sequence[str] = (), *, recorded: bool = False
+) -> yamlfile.Document:
     """The answers of ``file``, overridden by ``settings`` (``slurm.account=team``), then by ``--install``.
 
-    Raises UsageError for an invalid setting.
+    ``recorded``: the file is the installer's own in ``install``. Raises UsageError for an invalid setting.
     """
     document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
+    if recorded and install is not None:
+        document = with_changed_types(document, install)
     document = answers.with_settings(document, settings)
     return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
@@ -78,7 +82,7 @@ def gather(
         answers_file, install, recorded = record.answers_path(folder), folder, True
     elif answers_file is None and not terminal and not settings:
         _check_configured(install)
-    document = layers(answers_file, install, settings)
+    document = layers(answers_file, install, settings, recorded=recorded)
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
         _print_notes([f"from the environment: {', '.join(used)}"] if used else [])
@@ -150,7 +154,8 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
     """
     from llmb_installer.wizard.conversation import ask_resume
 
-    document, count, refused = layers(record.answers_path(folder), folder, settings), "its plan is invalid", ""
+    document = layers(record.answers_path(folder), folder, settings, recorded=True)
+    count, refused = "its plan is invalid", ""
     found: tuple[Intent, list[str]] | None = None
     try:
         found = _intent(document, offered, recorded=True)

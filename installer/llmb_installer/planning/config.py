@@ -152,6 +152,12 @@ def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping
     return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
 
 
+def merged_value(key: str, before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
+    """The value of one key after the merge of ``plan_config``; None where it is gone."""
+    found = _merge(before.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), key, [])
+    return None if found is _ABSENT else found
+
+
 def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
     """A three-way merge: the side that changed a value wins, the user's where both did."""
     if isinstance(now, Mapping) and isinstance(ours, Mapping):

@@ -17,7 +17,7 @@ from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload import gpus, needs, spec
 from llmb_installer import record
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers, with_settings
+from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers, with_layer, with_settings
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle, with_gres_of
 from llmb_installer.detect.site import site_of
@@ -227,8 +227,24 @@ def recorded_answers(install: Path, offered: Offered, settings: Sequence[str] = 
         document = yamlfile.load(path)
     except UsageError as error:
         raise InputFaults([replace(as_fault(error), hint=None)], hint=record.replace_hint(install)) from error
-    document = with_settings(document, settings)
+    document = with_settings(with_changed_types(document, install), settings)
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
+
+
+def with_changed_types(document: yamlfile.Document, install: Path) -> yamlfile.Document:
+    """Recorded answers with the GPU types that a user added, changed or removed in cluster_config.yaml since then."""
+    try:
+        now = config.read_config(install)
+    except UsageError:  # reported by whatever uses it
+        return document
+    if not now or not isinstance(document.data, dict):
+        return document
+    types = config.merged_value("gpu_types", record.load(install).config, now, document.data)
+    if types == document.data.get("gpu_types"):
+        return document
+    rest = {key: value for key, value in document.data.items() if key != "gpu_types"}
+    added = {"gpu_types": types} if types is not None else {}
+    return with_layer(replace(document, data=rest), added, str(install / CONFIG_FILE))
 
 
 def _from_configuration(install: Path, offered: Offered, settings: Sequence[str]) -> Answers:

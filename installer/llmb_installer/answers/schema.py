@@ -185,10 +185,8 @@ class Answers:
 
     @property
     def traits(self) -> ClusterTraits:
-        """How workloads run on the cluster."""
         return self.of_type.traits_of(self.section)
 
     @property
     def uses_images(self) -> bool:
-        """Whether ranks start inside a container image."""
         return self.traits.uses_images

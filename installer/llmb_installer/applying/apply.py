@@ -43,7 +43,6 @@ class Outcome:
     faults: tuple[Fault, ...] = ()
 
     def require(self) -> None:
-        """Raise StepsFailed when a step failed."""
         if self.faults:
             raise StepsFailed(
                 [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"

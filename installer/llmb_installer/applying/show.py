@@ -106,7 +106,6 @@ def _head(plan: Plan) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
-    """The plan as data."""
     return {
         **_head(plan),
         "workloads": list(plan.intent.workloads),
@@ -126,7 +125,6 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
 
 
 def fault_data(fault: Fault) -> dict[str, Any]:
-    """A fault of a step as data."""
     value = fault.value
     if isinstance(value, (list, tuple)):
         value = [str(one) for one in value]
@@ -168,7 +166,6 @@ def summary(
 
 
 def summary_of(plan: Plan, record: InstallRecord, ready: tuple[str, ...]) -> str:
-    """The ``summary`` of a plan."""
     gpu_type, smoke = plan.intent.site.gpu_type, plan.intent.smoke
     return summary(plan.install, record, ready, without_torch(plan), smoke, gpu_type=gpu_type)
 
@@ -216,7 +213,6 @@ def notes_on(status: InstallStatus, folder: Path) -> list[str]:
 
 
 def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
-    """The finished steps as data."""
     found: list[Mapping[str, Any]] = []
     for key, done in record.steps.items():
         kind, name = kind_of(key)

@@ -126,7 +126,6 @@ def _check(reference: str, architecture: str, target: Path, settings: images.Bui
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """Progress on standard error."""
     if not sys.stderr.isatty():
         yield Lines()
         return

@@ -31,7 +31,6 @@ class Removal:
 
 
 def run(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
-    """Remove WORKLOADS; their runs are kept."""
     if bool(workloads) == unused:
         message = "--unused cannot be combined with workloads" if unused else "no workload is named"
         option = record.option_of(install)

@@ -13,7 +13,6 @@ from llmb_installer.planning.status import find_status
 
 
 def run(install: Path | None, fmt: str) -> None:
-    """Show what is installed."""
     folder = record.find_folder(install)
     config = record.config_of(folder)
     found = record.load(folder)

@@ -86,7 +86,6 @@ class Srun(Runner):
 
     @property
     def where(self) -> str:
-        """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
     def _argv(self, argv: Sequence[str], *more: str) -> list[str]:
@@ -126,7 +125,6 @@ class Sbatch(Runner):
 
     @property
     def where(self) -> str:
-        """The command that allocates the node."""
         return f"sbatch {' '.join(self.options)}".rstrip()
 
     @contextlib.contextmanager

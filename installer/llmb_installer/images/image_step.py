@@ -41,7 +41,6 @@ class ImageStep(Step):
 
     @property
     def title(self) -> str:
-        """The file, or that the image is used by its reference."""
         if self.target is None:
             return f"Container image, used by its reference ({self.architecture})"
         return f"Container image for {self.architecture}, as {self.target.name}"
@@ -126,7 +125,6 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Remove the file and its record."""
     if "file" in facts:
         path = Path(str(facts["file"]))
         for one in (path, path.with_name(f"{path.name}.json")):
@@ -134,7 +132,6 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """The file, or the digest of an image used by its reference."""
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
     found = facts.get("size")

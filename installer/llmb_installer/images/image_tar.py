@@ -110,7 +110,6 @@ class _Counted:
             yield piece
 
     def report(self, done: int) -> None:
-        """Report that ``done`` bytes of the file have been read."""
         self.advance(done - self.reported)
         self.reported = done
 
@@ -228,7 +227,6 @@ def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def working_folder(config: Mapping[str, Any]) -> str:
-    """The folder in which the container starts."""
     return str(config.get("WorkingDir") or "/")
 
 

@@ -148,7 +148,6 @@ def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: by
 
 
 def padded(body: bytes) -> bytes:
-    """``body`` padded to whole blocks."""
     return body + bytes(-len(body) % BLOCK)
 
 

@@ -47,7 +47,6 @@ class Stream:
         self._at += count
 
     def skip(self, count: int) -> None:
-        """Skip the next ``count`` bytes."""
         self.flush()
         while self._at + count > len(self._piece):
             count -= len(self._piece) - self._at
@@ -67,12 +66,10 @@ class Stream:
         return b"".join(parts)
 
     def put(self, data: bytes) -> None:
-        """Insert ``data`` here."""
         self.flush()
         self._write(data)
 
     def flush(self) -> None:
-        """Write the kept bytes."""
         if self._kept is not None and self._kept < self._at:
             self._write(memoryview(self._piece)[self._kept : self._at])
         self._kept = None

@@ -59,12 +59,10 @@ class Plan:
 
     @property
     def install(self) -> Path:
-        """The install directory, absolute."""
         return self.intent.site.install
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to do."""
         return not self.todo and not self.config.changed and self.record.config == self.own_config
 
 

@@ -61,7 +61,6 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
         return f"{self.registry}/{self.repository}"
 
     @property
@@ -70,7 +69,6 @@ class Reference:
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
-        """The canonical spelling."""
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
 
 

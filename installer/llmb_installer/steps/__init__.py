@@ -170,7 +170,6 @@ _OMITTED = ("gres", "gpus_per_node", "segment", "nice")  # an installation needs
 
 
 def runner_for(answers: Answers, install: Path) -> Runner:
-    """The machine that fetches and builds."""
     if answers.method == "srun":
         return Srun(options=node_options(answers))
     if answers.method == "sbatch":

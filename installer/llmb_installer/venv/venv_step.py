@@ -92,7 +92,6 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its Python and its main packages."""
     packages = facts.get("packages", {})
     names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
     count = f"{len(packages)} package{'s' * (len(packages) != 1)}"

@@ -25,7 +25,6 @@ class Tokens:
     skipped: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """A line on each secret, for the review."""
         shown = dict(self.known) | dict.fromkeys(self.typed, f"will be saved in {secrets.SECRETS_FILE}")
         shown |= dict.fromkeys(self.skipped, "skipped; steps that need it will not be installed")
         return [f"{name}: {text}" for name, text in shown.items()]

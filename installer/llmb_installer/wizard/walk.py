@@ -62,7 +62,6 @@ class Memory:
     asked: set[str] = field(default_factory=set)
 
     def choose(self, key: str, value: Any) -> None:
-        """Keep an answer of the user."""
         self.chosen[key] = value
         self.asked.add(key)
 

@@ -12,7 +12,7 @@ from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
-from llmb.system import console, files
+from llmb.system import console
 from llmb.text import yamlfile
 from llmb.text.fold import fold
 from llmb.text.tables import output_width
@@ -51,21 +51,14 @@ def layers(
 
     ``recorded``: the file is the installer's own in ``install``. Raises UsageError for an invalid setting.
     """
-    document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
+    document = yamlfile.load(file, strict=False) if file is not None else answers.NOTHING
+    if isinstance(document.data, dict):  # duplicate keys are among its faults
+        unique = {key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)}
+        document = replace(document, data=unique)
     if recorded and install is not None:
         document = with_changed_types(document, install)
     document = answers.with_settings(document, settings)
     return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
-
-
-def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
-    """``document`` without its duplicate keys, which are among its faults."""
-    if not isinstance(document.data, dict):
-        return document
-    return replace(
-        document,
-        data={key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)},
-    )
 
 
 def gather(
@@ -244,8 +237,3 @@ def _show_plan(intent: Intent, notes: Sequence[str]) -> Plan:
     console.echo(show.plan_text(plan, costs))
     costs.require()
     return plan
-
-
-def record_answers(intent: Intent, path: Path) -> None:
-    """Write the answers in effect to a file that gives the same installation again."""
-    files.write_text(path, answers.to_yaml(intent.asked))

@@ -20,6 +20,7 @@ from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord, option_of
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
+from llmb_installer.venv import repair
 
 _NO_VERDICTS = "no figures are published for CPUs: these runs show that everything works, and have no verdict"
 COLUMNS = (
@@ -51,7 +52,7 @@ def _replaced(plan: Plan) -> list[str]:
     there = [step for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
     return [
         f"{step.key}: only its damaged packages are reinstalled; running jobs are not affected"
-        if step.is_repairable(plan.install)
+        if repair.is_likely(step, plan.install)
         else f"{step.key} is replaced when it is built: wait for the jobs that use it to finish"
         for step in there
     ]

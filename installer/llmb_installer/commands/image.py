@@ -82,7 +82,9 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
 
 
 def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
-    log, before = target.with_name(f".{target.name}.log"), _facts(target)
+    log, before = target.with_name(f".{target.name}.log"), None
+    with contextlib.suppress(LlmbError):  # a damaged record will be rewritten
+        before = images.read_facts(target)
     with _progress() as progress:
         context = Context(
             install=target.parent, environ=os.environ, home=Path.home(), log=log, progress=progress, runner=Runner()
@@ -92,14 +94,6 @@ def _build(reference: str, architecture: str, target: Path, settings: images.Bui
     existing = "; it existed already" if facts == before else ""
     origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
     console.echo(f"{target}: {bytes_in_words(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
-
-
-def _facts(target: Path) -> images.ImageFacts | None:
-    """The record of an existing image at ``target``."""
-    try:
-        return images.read_facts(target)
-    except LlmbError:  # a damaged record will be rewritten
-        return None
 
 
 def _check(reference: str, architecture: str, target: Path, settings: images.BuildSettings) -> None:

@@ -48,10 +48,11 @@ class Runner:
         with self._started(argv, log, env) as started:
             return shell.run_logged(started, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
         """The command that runs ``argv`` there, for as long as it runs."""
-        yield argv
+        return contextlib.nullcontext(argv)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         """Run a program that ends at once, and collect its output; it may have to wait for a node.
@@ -71,7 +72,9 @@ def _collected(run: Callable[[_Logs], int], program: str, folder: Path) -> shell
     try:
         code = run(logs)
         out, err, own = (path.read_text("utf-8", "replace") if path.exists() else "" for path in logs)
-        _answered(shell.Completed(argv=(program,), code=code, out="", err=own))
+        if code != 0 and re.search(r"Unable to allocate resources|job submission failed", own):
+            message = f"{program} allocated no node:\n{end_of(own)}"
+            raise NoNodeError(message, hint=fix_for(own), code="no-node")
         return shell.Completed(argv=(program,), code=code, out=out, err=err + own)
     finally:
         for path in logs:
@@ -92,9 +95,10 @@ class Srun(Runner):
         job = ("--job-name=llmb-install", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--quiet")
         return ["srun", *job, *more, *self.options, *argv]
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        yield self._argv(argv)
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
+        return contextlib.nullcontext(self._argv(argv))
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         def run(logs: _Logs) -> int:
@@ -127,10 +131,10 @@ class Sbatch(Runner):
     def where(self) -> str:
         return f"sbatch {' '.join(self.options)}".rstrip()
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        with self._job(argv, log, log, env) as started:
-            yield started
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
+        return self._job(argv, log, log, env)
 
     @contextlib.contextmanager
     def _job(self, argv: Sequence[str], out: Path, err: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
@@ -165,11 +169,3 @@ class Sbatch(Runner):
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         logs = (f"--output={out}", f"--error={err}")
         return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]
-
-
-def _answered(done: shell.Completed) -> shell.Completed:
-    """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
-    if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
-        message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
-        raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
-    return done

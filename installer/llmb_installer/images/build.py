@@ -14,7 +14,7 @@ from llmb.errors import LlmbError
 from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
-from llmb_installer.images.layer import cache_folder, forget
+from llmb_installer.images.layer import cache_folder
 from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
 from llmb_installer.registry import Manifest, Reference, Registry, architecture_name, machine_name
 from llmb_installer.step import Context, Progress
@@ -179,7 +179,9 @@ def _build(
         with contextlib.suppress(OSError):
             _remove_parts(target)
     if not settings.keep_layers:
-        forget(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another image may have layers there
+            folder.parent.rmdir()
     if devices:
         progress.say(f"{devices} device nodes are omitted: with them, only root could unpack the image")
     return facts

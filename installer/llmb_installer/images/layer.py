@@ -7,7 +7,6 @@ The layers of an interrupted build are reused.
 import contextlib
 import hashlib
 import io
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -219,13 +218,6 @@ def layers_of(
             (Layer(label=labels[layer.digest], file=file, size=layer.size), names[layer.digest])
             for layer, file in zip(manifest.layers, opened, strict=True)
         ]
-
-
-def forget(folder: Path) -> None:
-    """Remove the layers, and the folder above if it is empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()
 
 
 def _path(folder: Path, layer: Descriptor) -> Path:

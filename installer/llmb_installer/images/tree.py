@@ -81,7 +81,11 @@ class Tree:
     def _add(self, layer: int, index: int, above: bytes, last: bytes, kind: bytes, link: bytes) -> None:
         if len(last) > _MAX_NAME:
             raise _long_name(last)
-        folder = self._folder_of(above)
+        if self._folder is None or self._folder[0] != above:
+            found = self.folder(above, make=True)
+            assert found is not None
+            self._folder = (above, found)
+        folder = self._folder[1]
         assert folder.children is not None
         self._touched.add((id(folder), last))
         before = folder.children.get(last)
@@ -102,13 +106,6 @@ class Tree:
         if target.type == FOLDER:
             raise RefusedError(f"links '{name}' to '{_text(link)}', which is a folder", value="link")
         return target
-
-    def _folder_of(self, path: bytes) -> Node:
-        if self._folder is None or self._folder[0] != path:
-            node = self.folder(path, make=True)
-            assert node is not None
-            self._folder = (path, node)
-        return self._folder[1]
 
     def folder(self, path: bytes, *, make: bool) -> Node | None:
         """The folder ``path``, links followed within the image; with ``make`` missing ones are made, else None.

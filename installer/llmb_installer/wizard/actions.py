@@ -2,12 +2,13 @@
 """Asks what to do with an existing installation."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from llmb.text.names import as_keys
 from llmb.workload import spec
 from llmb_installer.detect.detected import Installed
 from llmb_installer.wizard import prompts
+from llmb_installer.wizard.common import some
 from llmb_installer.wizard.question import Back, Option
 
 Action = Literal["add", "remove", "repair", "update", "elsewhere"]
@@ -34,13 +35,9 @@ def choose_action(installed: Installed, known: Mapping[str, spec.Workload]) -> t
         if action not in ("add", "remove"):
             return action, ()
         options = [Option(key, key) for key in (others if action == "add" else there)]
-        chosen = prompts.many(f"Which workloads to {action}?", options, [], _some, back=True)
+        chosen = prompts.many(f"Which workloads to {action}?", options, [], some, back=True)
         if not isinstance(chosen, Back):
             return action, tuple(chosen)
-
-
-def _some(value: Any) -> str | None:
-    return None if value else "select at least one (space bar)"
 
 
 def installed_keys(installed: Installed, known: Mapping[str, spec.Workload]) -> list[str]:

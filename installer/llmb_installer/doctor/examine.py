@@ -74,7 +74,7 @@ def examine(
         *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
         *machine.folder_findings(there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=here),
         *(schedulers.slurm_findings(detected.slurm, own) if own_type is None or own_type.has(SlurmConfig) else ()),
-        *(schedulers.runai_findings(detected.runai, config, environ) if asks_runai else ()),
+        *(schedulers.runai_findings(config, environ) if asks_runai else ()),
         *(schedulers.other_findings(own_type, config, environ) if own_type is not None else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
     ]

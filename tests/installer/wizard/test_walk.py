@@ -100,7 +100,7 @@ def test_slurm_with_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> Non
 def test_at_most_twelve_questions(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     bare = MachineFound(architecture="x86_64", pythons={}, venv_types=("uv", "venv", "conda"))
     silent = SlurmFound(fault="Slurm does not answer")
-    for fields in ({"slurm": BIG}, {"slurm": silent}, {"runai": RUNAI}, {}):
+    for fields in ({"slurm": BIG}, {"slurm": silent}, {"environ": RUNAI}, {}):
         prompt = Prompt(slurm__container="none", runai__pvc="w:/w:c")
         run(detected_in(tmp_path, machine=bare, **fields), workloads, prompt)
         assert len(prompt.asked) <= 12, prompt.asked

@@ -14,8 +14,10 @@ from llmb_installer.answers.schema import (
     Interpreter,
     Version,
     Versions,
+    sections_of,
+    to_yaml,
+    without_nulls,
 )
-from llmb_installer.answers.write import sections_of, to_yaml, without_nulls
 
 __all__ = [
     "ARCHITECTURES",

@@ -57,11 +57,6 @@ def build(
             return _build(registry, manifest, target, settings, context)
 
 
-def changed(facts: records.ImageFacts, manifest: Manifest) -> bool:
-    """Whether the registry has another image by now than the one that was built."""
-    return facts.digest is not None and facts.digest != manifest.digest
-
-
 def choose_builder(settings: BuildSettings) -> str:
     """``stream`` or ``enroot``, by the settings and the programs on this host. Raises LlmbError without either."""
     if settings.builder == "enroot" or (settings.builder == "auto" and settings.via == "srun"):

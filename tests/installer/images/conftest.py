@@ -20,9 +20,8 @@ import pytest
 
 from llmb.errors import LlmbError, describe
 from llmb_installer.execution.runner import Runner
-from llmb_installer.images import BuildSettings
 from llmb_installer.images.layer import Layer as ReadLayer, read_names
-from llmb_installer.images.squash import write_squashfs
+from llmb_installer.images.squash import BuildSettings, write_squashfs
 from llmb_installer.step import Context, Lines
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made, SampleImage, make

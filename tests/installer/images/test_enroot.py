@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer import images
-from llmb_installer.images import BuildSettings, ImageFacts, check
+from llmb_installer.images.build import build as build_image
 from llmb_installer.images.enroot import import_argv, uri
+from llmb_installer.images.facts import ImageFacts, check
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry.reference import Reference
 from llmb_installer.step import Context
 from llmb_testing.real_registry import RealRegistry
@@ -75,7 +76,7 @@ def build(
     monkeypatch.setenv("PATH", mocks["PATH"])
 
     def run(variables: dict[str, str] | None = None, **settings: Any) -> ImageFacts:
-        return images.build(
+        return build_image(
             registry.reference("public/enroot", "1"),
             "x86_64",
             tmp_path / "x.sqsh",
@@ -195,7 +196,7 @@ def test_a_real_enroot(registry: RealRegistry, tmp_path: Path, step_context: Cal
         "public/real", "1", make_index([SampleImage(layers=(Layer(entries=entries),), config={"Env": ["A=1"]})])
     )
     for builder in ("enroot", "stream"):
-        images.build(
+        build_image(
             registry.reference("public/real", "1"),
             "x86_64",
             tmp_path / f"{builder}.sqsh",

@@ -58,7 +58,7 @@ def cli(
         return
     from llmb.system import files
     from llmb_installer import gather
-    from llmb_installer.answers import to_yaml
+    from llmb_installer.answers.schema import to_yaml
     from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes

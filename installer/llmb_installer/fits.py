@@ -15,7 +15,7 @@ from llmb.errors import LlmbError
 from llmb.frameworks.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.slurm_checks import check_slurm
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.steps import Step

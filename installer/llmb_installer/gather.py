@@ -16,7 +16,9 @@ from llmb.system import console
 from llmb.text import yamlfile
 from llmb.text.fold import fold
 from llmb.text.tables import output_width
-from llmb_installer import answers, fits, record
+from llmb_installer import fits, record
+from llmb_installer.answers.layers import NOTHING, given, missing, value_at, with_layer, with_settings
+from llmb_installer.answers.read import read_answers, require_valid
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
@@ -51,14 +53,14 @@ def layers(
 
     ``recorded``: the file is the installer's own in ``install``. Raises UsageError for an invalid setting.
     """
-    document = yamlfile.load(file, strict=False) if file is not None else answers.NOTHING
+    document = yamlfile.load(file, strict=False) if file is not None else NOTHING
     if isinstance(document.data, dict):  # duplicate keys are among its faults
         unique = {key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)}
         document = replace(document, data=unique)
     if recorded and install is not None:
         document = with_changed_types(document, install)
-    document = answers.with_settings(document, settings)
-    return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
+    document = with_settings(document, settings)
+    return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
 def gather(
@@ -84,7 +86,7 @@ def gather(
         if isinstance(resumed, Gathered):
             return resumed
         document = resumed if resumed is not None else document
-    elif not terminal or not answers.missing(document.data):
+    elif not terminal or not missing(document.data):
         document, detected = (document, []) if recorded else slurm_checks.with_container(document)
         intent, notes = _intent(document, offered, recorded=recorded)
         return Gathered(intent=intent, notes=(*detected, *notes))
@@ -94,14 +96,14 @@ def gather(
 def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *, dry_run: bool) -> Gathered | Change:
     """Ask for what ``document`` lacks, with what is detected here as defaults. Raises InputFaults, LlmbError."""
     try:
-        answers.require_valid(document, offered.workloads)
+        require_valid(document, offered.workloads)
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
     from llmb_installer.wizard.conversation import ask
 
     console.echo("Detecting this machine and its cluster ...", err=True)
     detected = detection.detect(os.environ, console.current_folder(), install)
-    if detected.damaged is not None and not answers.given(document.data, "cluster_type"):
+    if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
     if detected.slurm is not None:
         faults, notes = _check_given(document, detected.slurm)
@@ -112,7 +114,7 @@ def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *,
         document,
         detected,
         offered.plugins,
-        lambda layered: _show_plan(*_intent(layered, offered)),
+        lambda answered: _show_plan(*_intent(answered, offered)),
         os.environ,
         dry_run=dry_run,
     )
@@ -166,7 +168,7 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        asked = answers.read_answers(document, known=offered.workloads, recorded=recorded)
+        asked = read_answers(document, known=offered.workloads, recorded=recorded)
         offered.check_settings(document, asked)
         intent, notes = intent_of(asked, offered)
         return intent, [*notes, *fits.check(intent.answers)]
@@ -186,7 +188,7 @@ def _check_given(
     document: yamlfile.Document, found: scheduler.SlurmFound | None = None
 ) -> tuple[list[Fault], list[str]]:
     kind = type_in(document.data)
-    if answers.value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
+    if value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
         return [], []
     faults, notes = slurm_checks.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
@@ -199,7 +201,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _placed(fault: Fault, document: yamlfile.Document) -> Fault:
     """A fault at a key, placed at the layer that has the key: ``file:line`` for the file."""
-    if not answers.given(document.data, fault.place):
+    if not given(document.data, fault.place):
         return fault
     place = document.place(tuple(fault.place.split(".")))
     return replace(fault, place=place if place.endswith(fault.place) else f"{place}: {fault.place}")

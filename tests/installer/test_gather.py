@@ -14,7 +14,7 @@ from llmb.config.reading import NEWER
 from llmb.errors import InputFaults, UsageError, as_fault
 from llmb.workload.spec import Workload
 from llmb_installer import gather
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import find_machine

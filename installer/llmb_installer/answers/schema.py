@@ -21,7 +21,7 @@ from llmb.text.names import suggest
 from llmb.workload.bridge import check_release
 from llmb.workload.variables import Environment, check_passed
 from llmb_installer.cluster_types import all_types, type_named
-from llmb_installer.registry import RegistrySettings
+from llmb_installer.registry.reference import RegistrySettings
 
 AUTO = "auto"
 ARCHITECTURES = ("x86_64", "aarch64")

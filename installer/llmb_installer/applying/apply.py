@@ -11,7 +11,7 @@ from pathlib import Path
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.system import locks, parallel, permissions
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
 from llmb_installer.planning import config, unfinished
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before

@@ -11,7 +11,7 @@ from llmb.system import console
 from llmb.text.fold import fold
 from llmb.text.tables import output_width, to_json
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import find_costs

@@ -20,7 +20,8 @@ from llmb_installer.execution.runner import Runner
 from llmb_installer.images.build import build
 from llmb_installer.images.facts import check as check_file, read_facts
 from llmb_installer.images.squash import BuildSettings
-from llmb_installer.registry import architecture_name, check_image, machine_name
+from llmb_installer.registry.availability import check_image
+from llmb_installer.registry.manifests import architecture_name, machine_name
 from llmb_installer.step import Context, Lines, Progress
 
 if TYPE_CHECKING:

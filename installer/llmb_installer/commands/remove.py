@@ -11,7 +11,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.system import console, locks
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import record
-from llmb_installer.answers import Answers, to_yaml
+from llmb_installer.answers.schema import Answers, to_yaml
 from llmb_installer.applying.install import ask
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers

@@ -13,7 +13,8 @@ from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.text import typed, yamlfile
-from llmb_installer.answers import AUTO, given, joined, nested, sections_of, with_layer, without_nulls
+from llmb_installer.answers.layers import given, joined, nested, with_layer
+from llmb_installer.answers.schema import AUTO, sections_of, without_nulls
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm

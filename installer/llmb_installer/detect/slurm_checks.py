@@ -9,7 +9,8 @@ from llmb.errors import Fault, InputFaults
 from llmb.text import yamlfile
 from llmb.text.names import nearest, suggest
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import Answers, value_at, with_layer
+from llmb_installer.answers.layers import value_at, with_layer
+from llmb_installer.answers.schema import Answers
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.site import cluster_of

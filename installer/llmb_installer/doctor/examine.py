@@ -15,11 +15,12 @@ from llmb.text import yamlfile
 from llmb.text.units import bytes_in_words
 from llmb.workload import gpus, spec
 from llmb_installer import record
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, RUNAI, SLURM, Finding, machine, schedulers, wrong
-from llmb_installer.registry import RegistrySettings, check_images
+from llmb_installer.registry.availability import check_images
+from llmb_installer.registry.reference import RegistrySettings
 
 IMAGES = "images"
 

@@ -16,7 +16,9 @@ from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
 from llmb_installer.images.layer import cache_folder
 from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
-from llmb_installer.registry import Manifest, Reference, Registry, architecture_name, machine_name
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
+from llmb_installer.registry.reference import Reference
 from llmb_installer.step import Context, Progress
 
 _LOCK_WAIT = 0.5  # seconds to wait for another builder before the user can interrupt again

@@ -10,7 +10,8 @@ from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.squash import BuildSettings
-from llmb_installer.registry import DOCKER_HUB, Reference, allows_plain_http, endpoint_of, machine_name, mirrored
+from llmb_installer.registry.manifests import machine_name
+from llmb_installer.registry.reference import DOCKER_HUB, Reference, allows_plain_http, endpoint_of, mirrored
 from llmb_installer.step import Context
 
 _TAIL = 8  # lines of its output that an error shows

@@ -10,12 +10,12 @@ from typing import ClassVar
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
 from llmb.text.units import bytes_in_words
-from llmb_installer import registry
-from llmb_installer.answers import ImageAnswers
+from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.build import build
 from llmb_installer.images.facts import check
 from llmb_installer.images.layer import cache_folder, missing_bytes
 from llmb_installer.images.squash import BuildSettings, Via
+from llmb_installer.registry.availability import check_image, check_images
 from llmb_installer.step import Context, Estimate, Facts, Step
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
@@ -69,7 +69,7 @@ class ImageStep(Step):
             facts = build(self.reference, self.architecture, self.target, settings, context)
             return {**typed.to_data(facts), "file": str(self.target)}
         try:
-            found = registry.check_image(
+            found = check_image(
                 self.reference, self.architecture, environ=context.environ, home=context.home, settings=self.settings
             )
         except LlmbError as error:  # pods may still get it
@@ -87,7 +87,7 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     if not wanted:
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
-        found = registry.check_images(
+        found = check_images(
             wanted, environ=context.environ, home=context.home, settings=steps[0].settings, say=context.progress.say
         )
     except PreflightError as error:

@@ -18,7 +18,8 @@ from llmb.system import parallel, shell
 from llmb_installer.images.tar_headers import BLOCK, Attributes, NotTarError, attributes
 from llmb_installer.images.tar_stream import Stream, entries
 from llmb_installer.images.tree import RefusedError, clean
-from llmb_installer.registry import Descriptor, Manifest, Registry
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Descriptor, Manifest
 from llmb_installer.step import Progress
 
 PIECE = 1 << 20  # bytes; a multiple of a tar block, so that no header is split between two pieces

@@ -21,7 +21,8 @@ from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_fo
 from llmb_installer.images.layer import Layer, Names, layer_fault, layers_of, missing_bytes
 from llmb_installer.images.tar_headers import BLOCK, DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
-from llmb_installer.registry import Manifest, Registry
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Manifest
 from llmb_installer.step import Context, Progress
 
 Via = Literal["here", "srun"]

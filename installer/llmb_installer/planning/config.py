@@ -16,7 +16,7 @@ from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
-from llmb_installer.answers import AUTO, Answers, sections_of, without_nulls
+from llmb_installer.answers.schema import AUTO, Answers, sections_of, without_nulls
 from llmb_installer.cluster_types import all_types
 from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep

@@ -17,7 +17,9 @@ from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload import gpus, needs, spec
 from llmb_installer import record
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers, with_layer, with_settings
+from llmb_installer.answers.layers import with_layer, with_settings
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import ARCHITECTURES, AUTO, Answers
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle, with_gres_of
 from llmb_installer.detect.site import site_of

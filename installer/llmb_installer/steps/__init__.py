@@ -13,7 +13,7 @@ from llmb.runs.launch import Site
 from llmb.runs.programs import digest
 from llmb.workload import gpus, needs, spec
 from llmb_installer import hub
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.site import cluster_of
 from llmb_installer.execution.runner import Runner, Sbatch, Srun
 from llmb_installer.hub import AssetStep

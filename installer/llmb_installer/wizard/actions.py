@@ -10,7 +10,7 @@ from llmb.system import secrets
 from llmb.text.names import as_keys
 from llmb.text.yamlfile import Document
 from llmb.workload import needs, spec
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle
 from llmb_installer.detect.site import site_of

@@ -13,7 +13,8 @@ from llmb.config.slurm import SlurmConfig
 from llmb.text.units import bytes_in_words
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES, unusable_in
+from llmb_installer.answers.checks import unusable_in
+from llmb_installer.answers.schema import ARCHITECTURES
 from llmb_installer.detect.detected import detects
 from llmb_installer.detect.machine import find_folder, find_gpu, likeliest
 from llmb_installer.detect.slurm_checks import differing_gpus

@@ -12,7 +12,7 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.fold import fold
 from llmb.text.yamlfile import Document
-from llmb_installer.answers import NOTHING, given, with_layer
+from llmb_installer.answers.layers import NOTHING, given, with_layer
 from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
 from llmb_installer.steps import Plugins

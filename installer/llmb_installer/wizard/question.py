@@ -14,7 +14,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.text import typed, yamlfile
 from llmb.workload import gpus, spec
 from llmb.workload.bridge import bridge_sizes
-from llmb_installer.answers import given, joined, nested, value_at
+from llmb_installer.answers.layers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 

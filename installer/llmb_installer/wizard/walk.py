@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb_installer.answers import joined
+from llmb_installer.answers.layers import joined
 from llmb_installer.wizard import common, slurm
 from llmb_installer.wizard.question import Back, Question, View, questions_of
 

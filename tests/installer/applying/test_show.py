@@ -9,7 +9,7 @@ import pytest
 
 from llmb.text import typed, yamlfile
 from llmb.workload.published_tables import read_published
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.applying import show
 from llmb_installer.planning.plan import intent_of, load_offered
 from llmb_installer.record import InstallRecord

@@ -18,7 +18,7 @@ from llmb.runs.job import JobRequest
 from llmb.submission.prepare import faults_here, prepare
 from llmb.workload.switches import Switches
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.gather import layers
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning.plan import Plan, intent_of, load_offered, look, recorded_answers

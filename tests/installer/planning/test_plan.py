@@ -18,7 +18,7 @@ from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
 from llmb.workload.needs import HubAsset, Image, Needs, Repo, Venv
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
+from llmb_installer.answers.schema import Answers, IndexUrl, Interpreter, Version, Versions
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.plan import intend, look
 from llmb_installer.steps import Step, VenvStep, programs

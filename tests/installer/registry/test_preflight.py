@@ -9,7 +9,8 @@ import pytest
 
 from llmb.errors import PreflightError, UsageError, describe
 from llmb.text.units import bytes_in_words
-from llmb_installer.registry import RegistrySettings, check_images
+from llmb_installer.registry.availability import check_images
+from llmb_installer.registry.reference import RegistrySettings
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import ScriptedRegistry, Status
 

@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.registry import Reference, Registry, RegistrySettings, check_image
+from llmb_installer.registry.availability import check_image
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.reference import Reference, RegistrySettings
 from llmb_testing.real_registry import PASSWORD, USER, Access, RealRegistry
 from llmb_testing.sample_images import Kind, Made
 

@@ -11,7 +11,9 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
+from llmb_installer.answers.layers import NOTHING, with_layer
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes

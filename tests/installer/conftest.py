@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from llmb.workload.needs import Need, Needs
+from llmb_testing.fork_server import ForkServer
 from llmb_testing.hub import SmallHub
 from llmb_testing.plugin_writer import write_plugin
 
@@ -102,19 +103,17 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def run_install(command: str, environ: dict[str, str]) -> Install:
+def installers(new_fork_server: Callable[[Mapping[str, str]], ForkServer], environ: dict[str, str]) -> ForkServer:
+    """For commands that have that environment."""
+    return new_fork_server(environ)
+
+
+@pytest.fixture(scope="session")
+def run_install(command: str, environ: dict[str, str], installers: ForkServer) -> Install:
     """Runs llmb-install without a terminal; keywords are variables."""
 
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [command, *map(str, arguments)],
-            env={**environ, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
+        return installers.run([command, *map(str, arguments)], env={**environ, **variables}, timeout=800)
 
     return run
 
@@ -182,8 +181,9 @@ def gate(wheels: Path) -> Iterator[Gate]:
 class Site:
     """An install directory for workloads whose needs the test chooses, installed by the real command with uv."""
 
-    def __init__(self, folder: Path, command: str, environ: dict[str, str]) -> None:
+    def __init__(self, folder: Path, command: str, environ: dict[str, str], installers: ForkServer) -> None:
         self.folder, self.install, self.command = folder, folder / "install", command
+        self.installers = installers
         self.environ = {**environ, "PYTHONPATH": str(folder / "plugins")}
         self.keys: list[str] = []
         self.settings: dict[str, Any] = {"venv_type": "uv"}
@@ -213,15 +213,7 @@ class Site:
 
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the command."""
-        return subprocess.run(
-            self.argv(*arguments),
-            env={**self.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
+        return self.installers.run(self.argv(*arguments), env={**self.environ, **variables}, timeout=800)
 
     def record(self) -> Any:
         """The record of the install directory."""
@@ -256,19 +248,19 @@ class Installed:
         """The installation as it was at first, with the times of its files."""
         shutil.rmtree(self._site.folder)
         shutil.copytree(self._copy, self._site.folder, symlinks=True)
-        site = Site(self._site.folder, self._site.command, self._site.environ)
+        site = Site(self._site.folder, self._site.command, self._site.environ, self._site.installers)
         site.keys = [*self._keys]
         return site
 
 
 @pytest.fixture(scope="module")
 def install_once(
-    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str], installers: ForkServer
 ) -> Callable[[dict[str, tuple[Need, ...]]], Installed]:
     """Installs workloads with these needs, by key, for all tests of a module."""
 
     def install(workloads: dict[str, tuple[Need, ...]]) -> Installed:
-        site = Site(tmp_path_factory.mktemp("installed"), command, environ)
+        site = Site(tmp_path_factory.mktemp("installed"), command, environ, installers)
         for key, needs in workloads.items():
             site.workload(key, *needs)
         done = site.run()
@@ -279,9 +271,9 @@ def install_once(
 
 
 @pytest.fixture
-def site(tmp_path: Path, command: str, environ: dict[str, str]) -> Site:
+def site(tmp_path: Path, command: str, environ: dict[str, str], installers: ForkServer) -> Site:
     """An empty install directory."""
-    return Site(tmp_path, command, environ)
+    return Site(tmp_path, command, environ, installers)
 
 
 @pytest.fixture

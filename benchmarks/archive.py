@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from llmb.archive.found_names import FoundNames
+from llmb.archive.names import FoundNames
 from llmb.archive.redact import anonymous, redaction
 
 HOSTS, MEGABYTES = 5_000, 20

@@ -14,11 +14,11 @@ from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
 from llmb.failures import Cause
 from llmb.planning import listing
-from llmb.results import checkpoints, columns, configuration, deviations, facts, json_form, result
+from llmb.results import checkpoints, columns, description, facts, result
 from llmb.runs.job import Job, Training
+from llmb.stats.measure import Window
 from llmb.stats.metrics import Measured
 from llmb.stats.statistics import Statistics
-from llmb.stats.window import Window
 from llmb.text import yamlfile
 from llmb.verdict import compare, scaling
 
@@ -106,7 +106,7 @@ def hint_of(cls: type, name: str) -> Any:
 def of_results() -> Iterator[Field]:
     """The fields of a result."""
     parts: Mapping[str, type] = typing.get_type_hints(result.Result)
-    for name, place in json_form.FIELDS.items():
+    for name, place in columns.FIELDS.items():
         yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
 
 
@@ -131,13 +131,13 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
     return [
         (RESULTS, "results", list(of_results())),
         ("Each of `metrics`:", "metrics", of_class(Measured)),
-        ("Each of `causes`:", "causes", of_class(deviations.VerdictCause)),
+        ("Each of `causes`:", "causes", of_class(facts.VerdictCause)),
         ("`reference`:", "reference", of_class(result.Reference)),
-        ("`configuration`:", "configuration", of_class(configuration.Configuration)),
+        ("`configuration`:", "configuration", of_class(description.Configuration)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`log`:", "log", of_class(facts.LogFacts)),
-        ("Each of `log.uneven`:", "log.uneven", of_class(deviations.Uneven)),
+        ("Each of `log.uneven`:", "log.uneven", of_class(facts.Uneven)),
         ("Each of `log.checkpoints`:", "log.checkpoints", of_class(facts.CheckpointTime)),
         ("`checkpoints`:", "checkpoints", of_class(checkpoints.Checkpoints)),
         ("`checkpoints.saved`:", "checkpoints.saved", of_class(checkpoints.Saved)),

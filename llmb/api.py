@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from llmb.clusters.base import Cluster, Pace, UnclearError
     from llmb.clusters.kit import job_environment, launch_faults, stage_programs
     from llmb.clusters.node_script import job_by_files, node_script, state_by_files
-    from llmb.config.cluster_type import ClusterQuestion, ClusterType
+    from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
     from llmb.config.schema import ClusterConfig
-    from llmb.config.traits import ClusterTraits
     from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
     from llmb.logs.formats import ParseSpec
     from llmb.logs.samples import Samples, Step
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from llmb.workload.nemo_recipe import NemoRecipe
     from llmb.workload.parameters import Parameter
     from llmb.workload.rows import BatchRule, Row, Scales
-    from llmb.workload.sample_log import SampleLog
-    from llmb.workload.spec import Checkpoint, Size, Workload, read_workload
+    from llmb.workload.spec import Checkpoint, SampleLog, Size, Workload, read_workload
 
 _MODULES = {
     "clusters.base": ("Cluster", "Pace", "UnclearError"),

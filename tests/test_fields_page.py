@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from llmb.results.columns import report
-from llmb.results.configuration import Configuration
-from llmb.results.json_form import from_json
+from llmb.results.columns import from_json, report
+from llmb.results.description import Configuration
 from llmb.results.result import SUCCESS, Reference, Verdict
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb.text.tables import to_json
 from llmb.verdict.compare import to_data, with_published
 

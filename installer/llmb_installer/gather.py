@@ -147,7 +147,7 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
 
     What to install; the answers, which the user wants to change first; None for something else.
     """
-    from llmb_installer.wizard.resume import ask_resume
+    from llmb_installer.wizard.conversation import ask_resume
 
     document, count, refused = layers(record.answers_path(folder), folder, settings), "its plan is invalid", ""
     found: tuple[Intent, list[str]] | None = None

@@ -1,14 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the files of an archive: texts of the runs and of the install directory; no profiles, weights or programs."""
+"""What an archive contains: texts of runs and of the install directory, and the MANIFEST with their checksums."""
 
 import gzip
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.archive.manifest import OmittedFile
 from llmb.config import CONFIG_FILE, ClusterConfig
 from llmb.runs.record import RunRecord
+
+MANIFEST = "llmb-archive.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A file of an archive: its size in bytes and its SHA-256 in hexadecimal."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OmittedFile:
+    """A file or folder that is not in the archive: its size in bytes, and why."""
+
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """``created``: ISO 8601; ``files`` and ``omitted`` by path in the install directory.
+
+    ``secrets``: how many were replaced; ``is_anonymous``: whether users, hosts and paths were too.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    llmb_version: str
+    created: str
+    runs: int
+    secrets: int = 0
+    is_anonymous: bool = False
+    files: dict[str, ArchivedFile]
+    omitted: dict[str, OmittedFile]
+
 
 MOST = 256 << 20  # bytes of one file; a log of a night is a few MB
 _FOLDERS = {"nsys_profile": "profile", "torch_profile": "profile", "checkpoints": "checkpoint", "__pycache__": "cache"}

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names in runs and their configuration that identify a site: hosts, accounts, projects."""
+"""The names that identify a site: those in records, and those found in texts by the forms of NCCL, Slurm and paths."""
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.runs import store
-from llmb.runs.nodes import SCHEDULER_ID, nodes_of, written_nodes, written_words
 from llmb.runs.record import RunRecord
+from llmb.runs.store import SCHEDULER_ID, nodes_of, written_nodes, written_words
 from llmb.text.node_lists import expand
 
 _SITE = ("account", "qos", "reservation")
@@ -54,3 +55,123 @@ def keys_in(data: Any) -> set[str]:
     if isinstance(data, dict):
         return {str(key).lower() for key in data}.union(*map(keys_in, data.values()))
     return set().union(*map(keys_in, data)) if isinstance(data, (list, tuple)) else set()
+
+
+_NCCL = "] NCCL "
+_NCCL_PREFIX = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):\d{1,9}:\d{1,9} \[\d{1,5}$")
+_ESCAPE = re.compile(r"\x1b\[[\d;]*m")
+_LIST = r"[A-Za-z](?:[\w.-]|\[[\d,-]{1,2000}\]|,(?=\w))*"
+# Variables and options whose value is a host, or a list of them; words that logs write before one.
+_BEFORE = re.compile(
+    r"(?<![A-Za-z])(?i:(?:PET_)?(?:MASTER|RDZV|HEAD)_(?:ADDR|NODE|HOST|ENDPOINT)|SLURMD?_\w*(?:NODELIST|NODENAME|HOST)"
+    r"|(?:Req|Exc|Alloc)?NodeList|Node(?:Host)?Name|NODE_NAME|BatchHost|HOSTNAME)"
+    rf"(?:\\?[\"']?\s?=\s?|\\?[\"']:\s?)\\?[\"']?({_LIST})"
+    rf"|--(?:master|rdzv|node)[-_]?(?:addr|endpoint|list)[\"']?[=,\s]\s?[\"']?({_LIST})"
+    rf"|\b(?:srun|slurmstepd): (?:error: )?({_LIST}): tasks? \d|\bslurmstepd-({_LIST}):"
+    rf"|\*\*\* (?:JOB|STEP) [\d.]+ ON ({_LIST}) |\bhost {{2,12}}: ({_LIST})|\bconnect to \[?({_LIST})\]?:\d"
+)
+# fmt: off
+_BEFORE_WORDS = (
+    "_addr", "_node", "_host", "endpoint", "nodelist", "nodename", "batchhost", "hostname", "master-addr", "rdzv",
+    "srun: ", "slurmstepd", " on ", "host  ", "connect to",
+)
+# fmt: on
+_NO_HOST = frozenset(
+    {
+        "none",
+        "null",
+        "unknown",
+        "true",
+        "false",
+        "localhost",
+        "str",
+        "any",
+        "optional",
+        "self",
+        "hostname",
+        "host",
+        "node",
+        "nodes",
+        "name",
+    }
+)
+_HOME = re.compile(r"/(?:home|homes|users?|people|staff)/([A-Za-z_][\w.-]{1,63})(?![\w.-])", re.IGNORECASE)
+_USER = re.compile(
+    r"(?<![A-Za-z_])(?:USER|LOGNAME|SLURM_JOB_USER|SUDO_USER|USERNAME)(?:=|\\?[\"']:\s?)\\?[\"']?([A-Za-z_][\w.-]{1,63})"
+    r"|\bUserId=([A-Za-z_][\w.-]{1,63})\("
+)
+_USER_WORDS = ("USER", "LOGNAME", "UserId=")
+# Folders beside the homes of users, and accounts that every machine or image has.
+# fmt: off
+_NO_USER = frozenset({
+    "shared", "share", "common", "public", "projects", "project", "scratch", "data", "datasets", "models", "tmp",
+    "admin", "root", "user", "users", "home", "ubuntu", "ec2-user", "nobody", "slurm", "docker", "runner", "none",
+    "true", "false", "name", "username", "llmb",
+})
+# fmt: on
+
+
+@dataclass(slots=True)
+class FoundNames:
+    """What texts name: ``hosts``, ``users`` by variables, and ``homes``, users by the paths of their home folders."""
+
+    hosts: set[str] = field(default_factory=set)
+    users: set[str] = field(default_factory=set)
+    homes: set[str] = field(default_factory=set)
+
+    def add(self, text: str) -> None:
+        """Add the names in a text."""
+        self.hosts |= hosts_in(text)
+        self.users |= users_in(text)
+        self.homes |= homes_in(text)
+
+
+def hosts_in(text: str) -> set[str]:
+    """The hosts that NCCL's lines, variables, options and Slurm's messages name; no addresses."""
+    found: set[str] = set()
+    place = text.find(_NCCL)
+    while place >= 0:
+        prefix = _ESCAPE.sub(" ", text[max(text.rfind("\n", 0, place), place - 300, 0) : place])
+        if match := _NCCL_PREFIX.search(prefix):
+            found.add(match[1])
+        place = text.find(_NCCL, place + 1)
+    for line in _lines_with(text, _BEFORE_WORDS):
+        for match in _BEFORE.finditer(line):
+            found.update(expand(match[match.lastindex or 0].rstrip(".,-")))
+    return {name for name in found if _is_host(name)}
+
+
+def _is_host(name: str) -> bool:
+    """Whether a word can be a host: it has a digit or a point, or is a longer lower-case word but a placeholder."""
+    if any(char.isdigit() or char == "." for char in name):
+        return not name.replace(".", "").isdecimal()
+    return len(name) > 3 and name.islower() and name not in _NO_HOST
+
+
+def users_in(text: str) -> set[str]:
+    """The users that variables name."""
+    found = {match[match.lastindex or 0] for line in _lines_with(text, _USER_WORDS) for match in _USER.finditer(line)}
+    return {name for name in found if name.lower() not in _NO_USER}
+
+
+def homes_in(text: str) -> set[str]:
+    """The users whose home folders paths name, as /home/ana or /lustre/users/ana."""
+    return {match[1] for match in _HOME.finditer(text) if match[1].lower() not in _NO_USER}
+
+
+def _lines_with(text: str, words: tuple[str, ...]) -> Iterator[str]:
+    """Each line that has one of these words, which are lower-case or exact."""
+    exact = any(word != word.lower() for word in words)
+    lower = text if exact else text.lower()
+    if len(lower) != len(text):
+        lower = text  # a letter whose lower case is longer
+    starts: set[int] = set()
+    for word in words:
+        place = lower.find(word)
+        while place >= 0:
+            starts.add(lower.rfind("\n", 0, place) + 1)
+            end = lower.find("\n", place)
+            place = lower.find(word, end) if end >= 0 else -1
+    for start in starts:
+        end = text.find("\n", start)
+        yield text[start : end if end >= 0 else len(text)]

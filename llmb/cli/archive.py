@@ -13,10 +13,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from llmb.archive.contents import Chosen, choose, text_of
-from llmb.archive.found_names import FoundNames
-from llmb.archive.manifest import Manifest
-from llmb.archive.names import hosts_of, keys_in, sites_of
+from llmb.archive.contents import Chosen, Manifest, choose, text_of
+from llmb.archive.names import FoundNames, hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
@@ -54,7 +52,7 @@ def command(
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
     without profiles and checkpoints. Commands that only read take it in the place of an install directory.
     """
-    from llmb.archive.write import write
+    from llmb.archive.tar_file import write
 
     found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
     if not found:

@@ -22,7 +22,7 @@ from llmb.system import console, files
 if TYPE_CHECKING:
     from llmb.clusters.base import Cluster
     from llmb.plugins.loaded import Plugins
-    from llmb.results.log_reader import LogReader
+    from llmb.results.run_result import LogReader
     from llmb.runs.record import RunRecord
     from llmb.runs.state import JobState
     from llmb.runs.store import Unreadable
@@ -151,7 +151,7 @@ class Context:
 
     def log_reader(self, workload: Workload, run: RunRecord) -> LogReader:
         """How the log of ``run`` is read; asks a plugin without an ``llmb_parse`` once. Raises LlmbError."""
-        from llmb.results.log_reader import reader_of
+        from llmb.results.run_result import reader_of
 
         key = workload.key, run.job.model_size
         if key not in self._readers:
@@ -170,7 +170,7 @@ class Context:
         environ: Mapping[str, str] = os.environ
         given = self.install_option
         if self.archive is not None:
-            from llmb.archive.read import unpacked
+            from llmb.archive.tar_file import unpacked
 
             given = unpacked(self.archive)
             environ = {"XDG_CONFIG_HOME": str(given)}  # not the settings of this user

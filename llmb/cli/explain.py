@@ -9,18 +9,17 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, completed, pass_context
-from llmb.cli.opened import opened_run
-from llmb.cli.reading import flops_of, peak_of, spec_of
+from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
 from llmb.cli.results import judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.results.reason import REFUSED_KIND, cause_of_end
 from llmb.results.result import Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.stats.window import parse_window
+from llmb.stats.measure import parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import WIDTH, Subject, explain

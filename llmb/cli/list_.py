@@ -88,7 +88,7 @@ def _here(
     With ``framework`` and ``release`` as a job would ask for them. Prints why installed sizes (only ``size`` if given)
     cannot run, and the fix.
     """
-    from llmb.submission.runnable import NO_ROW, NOT_INSTALLED, runnable
+    from llmb.submission.prepare import NO_ROW, NOT_INSTALLED, runnable
 
     try:
         install = configuration.find_install(context.install_option, os.environ, Path.cwd())

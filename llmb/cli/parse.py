@@ -14,26 +14,57 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.log_settings import with_settings
 from llmb.cli.reading import own_flops, reader_for, result_of
 from llmb.cli.results import judged, print_report
-from llmb.errors import LlmbError, UsageError
+from llmb.cli.submit.overrides import parse_set
+from llmb.errors import Fault, InputFaults, LlmbError, UsageError
+from llmb.planning.request_faults import faults_of_parameters, faults_of_training, known_names
 from llmb.planning.select import split_name
 from llmb.plugins.trial import readers_of_logs
+from llmb.results.describe_log import ALL_DTYPES
 from llmb.results.description import Description
 from llmb.results.find import log_of, logs_at, run_directory
-from llmb.results.log_names import ALL_DTYPES
-from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import SUCCESS, Result
+from llmb.results.run_result import LogReader
 from llmb.runs import record, store
 from llmb.runs.state import COMPLETED, UNKNOWN, JobState
-from llmb.stats.window import Window, parse_window
+from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
 from llmb.workload.bridge import BRIDGE, FRAMEWORKS
 from llmb.workload.gpus import peak_dtype
 from llmb.workload.spec import Workload
+from llmb.workload.switches import NO_SWITCHES
+
+_FIELDS = {"num_layers": "layers"}  # what a description calls them, where not the same
+_OF_LOGS = ("max_steps",)  # what a log itself says
+
+
+def with_settings(context: Context, given: Description, text: Sequence[str]) -> Description:
+    """``given`` with the pairs ``text`` of ``--set``. Raises InputFaults with every fault."""
+    faults: list[Fault] = []
+    workload = context.workloads.get(given.workload or "")
+    size = None if workload is None else given.size or workload.default_size
+    usable = None if workload is None else [name for name in known_names(workload, size) if name not in _OF_LOGS]
+    params, words, own = parse_set(text, context.parameters, faults, usable)
+    for name in (*_OF_LOGS, *words):
+        if name in params or name in words:
+            message, hint = f"--set {name}: the log itself says it", "omit it"
+            faults.append(Fault(message=message, hint=hint, code="param-of-log", key=name))
+    if given.gbs is not None and params.get("gbs", given.gbs) != given.gbs:
+        message, hint = f"--gbs {given.gbs} and --set gbs={params['gbs']} differ", "give one of them"
+        faults.append(Fault(message=message, hint=hint, code="option-conflict", key="gbs", value=params["gbs"]))
+    if workload is not None and size is not None:
+        named = [*params, *(["gbs"] if given.gbs is not None else [])]
+        faults += faults_of_parameters(workload, size, {name: (value,) for name, value in own.items()})
+        wrong = faults_of_training(workload, size, dict.fromkeys(named), NO_SWITCHES, profile=False)
+        faults += [replace(fault, hint="omit it") for fault in wrong]
+    if faults:
+        raise InputFaults(faults)
+    values = {_FIELDS.get(name, name): value for name, value in params.items()}
+    return replace(given, **values, parameters=own or None)  # type: ignore[arg-type] # each is a whole number
+
 
 _COUNT = click.IntRange(min=1)
 _STDIN = Path("-")

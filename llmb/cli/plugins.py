@@ -14,15 +14,14 @@ from llmb.cli.output import print_rows
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
 from llmb.frameworks.nemo.needs import VENV
-from llmb.frameworks.nemo.recipe_names import installed_names
+from llmb.frameworks.nemo.recipe_checks import installed_names
 from llmb.planning.select import split_name
 from llmb.plugins import scaffold
 from llmb.plugins.checkup import faults_of
-from llmb.plugins.cluster_trial import cluster_faults
+from llmb.plugins.cluster_trial import cluster_faults, site_wide
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.owners import Problem
 from llmb.plugins.settings import Sections, key_of
-from llmb.plugins.site_trial import site_wide
 from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.system import console, files
 from llmb.text import yamlfile

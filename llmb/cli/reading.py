@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what runs measured: from their kept summaries where these are current, else from their logs."""
+"""What reading commands share: archives, results from kept summaries or logs, the peers of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from llmb.cli.context import Context
-from llmb.errors import LlmbError
+from llmb.config.locate import is_archive
+from llmb.errors import LlmbError, UsageError
 from llmb.logs.formats import ParseSpec
 from llmb.logs.lines import PatternError
 from llmb.results import find, summary
-from llmb.results.log_reader import LogReader
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
-from llmb.results.run_result import result_of_run
+from llmb.results.run_result import LogReader, result_of_run
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, JobState
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb.system import console
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import peak_dtype
@@ -137,3 +138,38 @@ def _reader(context: Context, run: RunRecord, kept: summary.Summary | None) -> t
             console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
     before = kept.log_reader if kept is not None else _earlier_reader(run)
     return (before, "") if before is not None else (LogReader(), missing)
+
+
+def opened(context: Context, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The runs that ``names`` mean; an archive in the first place is used as the install directory."""
+    if not names or not is_archive(names[0]):
+        return names
+    context.install_option, context.reads_archives = Path(names[0]), True
+    return names[1:]
+
+
+def opened_run(context: Context, names: tuple[str, ...]) -> str:
+    """The one run of ``[ARCHIVE] RUN``; without RUN, the only one of the archive. Raises UsageError."""
+    runs = opened(context, names)
+    if not runs and len(found := context.runs()) == 1:
+        return found[0].id
+    if len(runs) != 1:
+        hint = "llmb-run jobs list shows the runs"
+        raise UsageError("name one run", hint=hint, code="run-missing", key="RUN", value=" ".join(runs))
+    return runs[0]
+
+
+MOST = 200  # the latest ones
+
+
+def kept_results(context: Context, own: Sequence[Result]) -> list[Result]:
+    """The kept results, not judged, of the latest runs of this install directory that are not among ``own``.
+
+    Empty where ``own`` are logs or another cluster's runs. Only summaries are read, never a log.
+    """
+    names = {result.identity.run for result in own}
+    runs = context.every or ()
+    if all(run.id not in names for run in runs):
+        return []
+    others = sorted((run for run in runs if run.id not in names), key=lambda run: -run.created)[:MOST]
+    return [kept.result_of(run) for run in others if (kept := summary.load(run)) is not None]

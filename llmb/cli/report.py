@@ -12,27 +12,25 @@ import click
 
 from llmb import __version__
 from llmb.cli import options
+from llmb.cli.compare import find_baseline, refuse_reference
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.opened import opened
-from llmb.cli.reading import peaks_of, spec_of
+from llmb.cli.reading import opened, peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
-from llmb.cli.sides import find_baseline, refuse_reference
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
 from llmb.failures import group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report.history import history_of
-from llmb.report.history_markdown import history_markdown
-from llmb.report.history_page import history_html
+from llmb.report.history_pages import history_html, history_markdown
 from llmb.report.markdown import to_markdown
 from llmb.report.page import charted, to_html
 from llmb.report.value import Report, Run
 from llmb.results.find import log_of
 from llmb.results.result import Result
-from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
+from llmb.runs.store import nodes_of
 from llmb.system import console, files
 from llmb.system.secrets import is_secret_name
 from llmb.verdict.compare import without

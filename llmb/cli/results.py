@@ -9,10 +9,8 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, completed, pass_context, say
-from llmb.cli.opened import opened
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.peers import kept_results
-from llmb.cli.reading import peaks_of, result_of
+from llmb.cli.reading import kept_results, opened, peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
 from llmb.errors import RUN_FAILED, LlmbError
 from llmb.report.markdown import digest
@@ -20,7 +18,7 @@ from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.window import Window, parse_window
+from llmb.stats.measure import Window, parse_window
 from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size

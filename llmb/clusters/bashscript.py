@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from llmb.clusters import rank_command
 from llmb.errors import UsageError
 from llmb.runs.launch import Launch
-from llmb.runs.nodes import SCHEDULER_ID
 from llmb.runs.record import RunRecord
+from llmb.runs.store import SCHEDULER_ID
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterType
+from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.config.traits import ClusterTraits
 from llmb.text.addresses import name_fault, url_fault
 
 _FIND_PROJECT = """\

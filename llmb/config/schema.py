@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from llmb.config.cluster_type import ClusterType
+from llmb.config.cluster_type import ClusterTraits, ClusterType
 from llmb.config.own_types import own_types, undetermined
 from llmb.config.runai import RunaiConfig
 from llmb.config.slurm import SlurmConfig, gpu_count
-from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text import typed
 from llmb.text.names import squash_workload, suggest

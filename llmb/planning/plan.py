@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, UsageError
-from llmb.planning import framework, params
-from llmb.planning.configure import configure
-from llmb.planning.find_row import find_row
+from llmb.planning import framework, request_faults
+from llmb.planning.configure import configure, find_row
 from llmb.planning.job_spec import ClusterLimits, JobOverrides, JobSpec
 from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
@@ -209,7 +208,7 @@ def _specs(
     supported = workload.sizes[size].dtypes(limits.rows)
     default = workload.default_dtype if workload.default_dtype in supported or not supported else supported[0]
     given = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
-    swept, switches = params.applicable(workload, given, merged((request.switches, overrides.switches)))
+    swept, switches = request_faults.applicable(workload, given, merged((request.switches, overrides.switches)))
     own = {**request.parameters, **{name: (value,) for name, value in overrides.parameters.items()}}
     own = {name: values for name, values in own.items() if name in workload.parameters_of(size)}
     traced = TRACE_VARIABLES if switches.nccl_trace else {}  # overrides a cluster's NCCL_DEBUG, which may silence it

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from llmb import api
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
-from llmb.frameworks.nemo.recipe_checks import UNUSABLE, known_names, recipe_faults
-from llmb.frameworks.nemo.recipe_names import NemoNames
+from llmb.frameworks.nemo.recipe_checks import UNUSABLE, NemoNames, known_names, recipe_faults
 from llmb.frameworks.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.planning.configure import configure
 from llmb.planning.job_spec import ClusterLimits, JobSpec
+from llmb.plugins.cluster_trial import IMPURE, faults_of_wrappers, settings_for
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.settings import Sections
-from llmb.plugins.site_trial import IMPURE, faults_of_wrappers, settings_for
 from llmb.text import yamlfile
 from llmb.text.names import suggest
 from llmb.workload.gpus import CPU, GpuTypes, gpus_in_words

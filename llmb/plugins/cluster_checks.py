@@ -5,10 +5,9 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterType, is_name
+from llmb.config import ClusterConfig
+from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType, is_name
 from llmb.config.own_types import own_types
-from llmb.config.schema import ClusterConfig
-from llmb.config.traits import ClusterTraits
 from llmb.text.checked import check_types
 
 # Keys of an answers file that are none of cluster_config.yaml.

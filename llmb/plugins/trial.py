@@ -10,15 +10,15 @@ from llmb import api
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
 from llmb.logs.reader import read_log
 from llmb.plugins.checkup import jobs_of
+from llmb.plugins.complete import check_complete
 from llmb.plugins.loaded import Plugins
-from llmb.plugins.sample_checks import check_complete
 from llmb.results.description import Description
-from llmb.results.log_reader import LogReader, reader_of
 from llmb.results.log_result import result_of_log
 from llmb.results.result import UNKNOWN, Metrics, Result
+from llmb.results.run_result import LogReader, reader_of
 from llmb.runs.record import RunRecord
+from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME
-from llmb.stats.window import Window
 from llmb.system.guard import rejected
 from llmb.system.process import ProcessId
 from llmb.text import yamlfile

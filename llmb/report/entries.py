@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from llmb.report.value import ORDER, Report, Run, count, word_of
-from llmb.results.configuration import Configuration
-from llmb.results.deviations import VerdictCause
+from llmb.results.description import Configuration
+from llmb.results.facts import VerdictCause
+from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
-from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.runs.job import Job
 from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.stats.statistics import Spread

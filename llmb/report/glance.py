@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list at the top of a report: each configuration with its verdict, its figure and the cause. Pure.
+"""The headline of a report, and the list below it: each configuration with verdict, figure and cause. Pure."""
 
-Configurations with the same verdict and the same cause are one item, so that an explanation is there once.
-"""
-
+import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from llmb.report.entries import Entry
 from llmb.report.explanations import remarkable
 from llmb.report.figures import Figures
-from llmb.report.value import NEEDS_ATTENTION, Report, Run, count
-from llmb.results.result import CANCELLED, FAILED, UNKNOWN
-from llmb.verdict.judge import FAIL
+from llmb.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, Run, count
+from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
+from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
 LINES = 8  # configurations of one item
 _NO_CAUSE = "no clock, power limit, driver, network or node in its log differs from the runs that pass"
@@ -50,7 +49,10 @@ _ENDED_BADLY = frozenset({FAILED, CANCELLED, UNKNOWN})
 
 
 def glance(report: Report, entries: Sequence[Entry], explained: Sequence[Entry], figures: Figures) -> list[Item]:
-    """The items of a report, in the order of the entries; ``explained``: the entries with a section of the page."""
+    """The items of a report, in the order of the entries; ``explained``: the entries with a section of the page.
+
+    Configurations with the same verdict and the same cause are one item, so that an explanation is there once.
+    """
     groups: dict[Hashable, list[Entry]] = {}
     for number, entry in enumerate(entries):
         groups.setdefault((entry.word, _shared(entry, number)), []).append(entry)
@@ -120,3 +122,75 @@ def sentence(text: str) -> str:
         return text
     begun = text if text.startswith(("llmb-", "srun ")) else text[0].upper() + text[1:]
     return begun if begun.endswith(".") else f"{begun}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The ``sentence``, the ``details`` behind it, and the runs with each verdict or status, the worst one first."""
+
+    sentence: str
+    details: tuple[str, ...]
+    tally: tuple[tuple[str, int], ...]
+
+
+def headline(entries: Sequence[Entry], against: Against = PUBLISHED) -> Headline:
+    """The headline of a report with these entries, which are compared with ``against``."""
+    counts = Counter(entry.word for entry in entries for _ in entry.runs)
+    tally = tuple((word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word])
+    return Headline(
+        sentence=_sentence(entries, counts, against), details=tuple(_details(entries, counts, against)), tally=tally
+    )
+
+
+def _sentence(entries: Sequence[Entry], counts: Counter[str], against: Against) -> str:
+    if not entries:
+        return "There are no runs yet."
+    total = counts.total()
+    compared = sum(entry.ratio is not None for entry in entries)
+    slow = sum(entry.word == FAIL for entry in entries)
+    wrong = []
+    if slow:
+        wrong.append(f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} worse than {against.as_}")
+    if counts[FAILED]:
+        wrong.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
+    if counts[INVALID]:
+        wrong.append(f"{count(counts[INVALID], 'run')} {_is(counts[INVALID])} invalid")
+    if wrong:
+        return f"{', '.join(wrong[:-1])}{' and ' if wrong[:-1] else ''}{wrong[-1]}."
+    if not compared:
+        nothing = "nothing is published" if against.is_published else f"{against.as_} has nothing"
+        return f"{count(total, 'run')}; {nothing} to compare {'it' if total == 1 else 'them'} with."
+    if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
+        return f"No configuration is certainly worse than {against.as_}; {count(compared, 'configuration')} compared."
+    if compared == 1:
+        return f"The one compared configuration reaches {against.figures}."
+    return f"All {compared} compared configurations reach {against.figures}."
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _details(entries: Sequence[Entry], counts: Counter[str], against: Against) -> list[str]:
+    ratios = [entry.ratio for entry in entries if entry.ratio is not None]
+    found = []
+    if len(ratios) > 1:
+        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
+        found.append(f"On average a configuration reaches {mean:.3f} of {against.figure}, {span}.")
+    elif ratios:
+        found.append(f"It reaches {ratios[0]:.3f} of {against.figure}.")
+    open_ = sum(entry.word == INCONCLUSIVE for entry in entries)
+    if open_:
+        found.append(f"{count(open_, 'configuration')} {'needs' if open_ == 1 else 'need'} more repeats.")
+    fast = sum(entry.word == SUSPICIOUS for entry in entries)
+    if fast:
+        found.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly good.")
+    if counts[CANCELLED]:
+        found.append(f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'} cancelled.")
+    if counts[UNKNOWN]:
+        verb = "has" if counts[UNKNOWN] == 1 else "have"
+        found.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown result.")
+    if going := counts[RUNNING] + counts[PENDING]:
+        found.append(f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not final.")
+    return found

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from llmb.report.changes import Change, changes_between
+from llmb.report.conditions import Change, changes_between
 from llmb.report.entries import Entry, entries_of
 from llmb.report.value import Against, Report, Run
+from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
-from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.stats.metrics import MetricSpec
 from llmb.stats.statistics import Spread
 from llmb.verdict.compare import judged_against

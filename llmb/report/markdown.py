@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from llmb.failures import Group, group_failures
 from llmb.report.value import ORDER, Report, Run, count, word_of
-from llmb.results.configuration import Configuration
+from llmb.results.description import Configuration
+from llmb.results.reason import parameters_in_words
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
-from llmb.results.setting_words import parameters_in_words
 from llmb.results.table import legend, table_of
 from llmb.text.names import listed, shorter
 from llmb.text.node_lists import fold

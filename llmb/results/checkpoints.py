@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmb.logs.samples import Checkpoint
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 
 # Below the folder that the ranks start in; NeMo-Run's launcher, which older releases used, starts them in code/.
 _STARTS = ("nemo_experiments", "code/nemo_experiments")

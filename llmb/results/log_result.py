@@ -16,10 +16,9 @@ from llmb.results.checkpoints import checkpoints_of
 from llmb.results.describe_log import describe_log, overridden_by
 from llmb.results.description import NOTHING, Description
 from llmb.results.launcher_config import config_near, window_of
-from llmb.results.log_reader import LogReader
-from llmb.results.metrics_of import metrics_of, read_samples, with_times
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
-from llmb.stats.window import Window
+from llmb.results.run_result import LogReader, metrics_of, read_samples, with_times
+from llmb.stats.measure import Window
 from llmb.workload.bridge import NEMO
 from llmb.workload.flops import Flops
 from llmb.workload.gpus import CPU, GpuTypes, known_types, peak_dtype

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains in a phrase why a run has no result, or what is unusual about the one that it has."""
+"""Phrases about results: why a run has none, what is unusual about one, and the settings of a configuration."""
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from llmb.failures import Cause, kind_of_end
@@ -11,6 +13,7 @@ from llmb.logs.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.logs.samples import Environment, Samples
 from llmb.logs.scan import open_log, plain
 from llmb.results.checkpoints import Checkpoints
+from llmb.results.description import USUAL_FRAMEWORK, Configuration
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.runs.state import (
     CANCELLED,
@@ -21,9 +24,8 @@ from llmb.runs.state import (
     WAITING,
     JobState,
 )
-from llmb.stats.measure import why_unmeasured
+from llmb.stats.measure import Window, steps_in, why_unmeasured
 from llmb.stats.metrics import STEP_TIME
-from llmb.stats.window import steps_in
 
 _NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"
@@ -202,3 +204,55 @@ def _attempts(samples: Samples) -> str:
 
 def _joined(*parts: str) -> str | None:
     return "; ".join(part for part in parts if part) or None
+
+
+TITLE = ("workload", "model_size", "dtype", "gpu_type", "scale")  # what every row shows of itself
+_SETTINGS = {
+    "gbs": "batch {}",
+    "seq_length": "sequence {}",
+    "num_layers": "{} layers",
+    "profile": "profiled",
+    "saves": "saves a checkpoint",
+    "loads": "loads a checkpoint",
+    "nccl_trace": "NCCL trace",
+    "image": "{}",
+    "vboost": "vboost",
+    "gpus_per_node": "{} GPUs per node",
+    "framework": "{}",
+    "rows_of": "rows of {}",
+}
+
+
+def parameters_in_words(parameters: Mapping[str, str]) -> str:
+    """``message_size=16M algorithm=ring``."""
+    return " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+
+
+def settings_of(
+    own: Configuration | None,
+    *,
+    window: Window | None,
+    steps: int | None = None,
+    without: Collection[str] = TITLE,
+) -> dict[str, str]:
+    """Each setting by its name, as a phrase that is empty where it is usual; variables are ``NAME=value``."""
+    found = {"steps": f"{steps} steps" if steps else "", "window": "" if window is None else f"window {window}"}
+    if own is None:
+        return found
+    for setting in fields(Configuration):
+        if setting.name not in (*without, "env", "parameters", "dotted"):
+            value = getattr(own, setting.name)
+            text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
+            found[setting.name] = "" if value in (None, False, USUAL_FRAMEWORK) else text.format(value)
+    named = {**({} if "parameters" in without else own.parameters), **own.dotted, **own.env}
+    return found | {name: f"{name}={value}" for name, value in sorted(named.items())}
+
+
+def distinguishing(titled: Sequence[tuple[Hashable, Mapping[str, str]]]) -> list[str]:
+    """For each title with its settings: those that not all rows of the same title have in common."""
+    alike = Counter(title for title, _ in titled)
+    shared = Counter((title, setting) for title, own in titled for setting in own.items())
+    return [
+        ", ".join(text for name, text in own.items() if text and shared[title, (name, text)] < alike[title])
+        for title, own in titled
+    ]

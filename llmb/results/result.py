@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from llmb.failures import Cause
 from llmb.results.checkpoints import Checkpoints
-from llmb.results.configuration import Configuration
-from llmb.results.deviations import VerdictCause
-from llmb.results.facts import LogFacts
+from llmb.results.description import Configuration
+from llmb.results.facts import LogFacts, VerdictCause
 from llmb.runs.state import COMPLETED, ENDS
+from llmb.stats.measure import Window
 from llmb.stats.metrics import (
     MFU,
     MODEL_TFLOPS_PER_GPU,
@@ -21,7 +21,6 @@ from llmb.stats.metrics import (
     Measured,
 )
 from llmb.stats.statistics import Statistics
-from llmb.stats.window import Window
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"

@@ -17,18 +17,18 @@ from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
 from llmb.results.checkpoints import Checkpoints
-from llmb.results.configuration import Configuration
+from llmb.results.columns import json_value
+from llmb.results.description import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.find import logs_of
-from llmb.results.json_form import json_value
-from llmb.results.log_reader import LogReader
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
+from llmb.results.run_result import LogReader
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
+from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.stats.statistics import Statistics
-from llmb.stats.window import Window
 from llmb.system import files
 from llmb.text import typed
 from llmb.workload.flops import Flops, flops_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmb.results.checkpoints import in_words
-from llmb.results.json_form import json_value
+from llmb.results.columns import json_value
 from llmb.results.result import Metrics, Result, Verdict
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.text.tables import Column

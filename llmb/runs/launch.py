@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
+from llmb.config.cluster_type import ClusterTraits
 from llmb.config.own_types import own_types
-from llmb.config.traits import ClusterTraits
 from llmb.errors import KeyFaultError
 from llmb.text.checked import check_types
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from llmb.logs.samples import Samples, Step
+from llmb.stats.measure import Window, steps_in
 from llmb.stats.metrics import STEP_TIME
-from llmb.stats.window import Window, steps_in
 
 OUTLIER_DEVIATIONS = 3.5  # from the median, in standard deviations as the median absolute deviation estimates them
 OUTLIER_LEAST = 0.02  # of the median: logs round to 4 digits, so steady runs do not deviate at all

@@ -45,3 +45,11 @@ def unit_after(text: bytes, at: int) -> str | None:
     found = _WORD.match(text, at)
     word = found[1].decode("utf-8", "replace") if found is not None else ""
     return word if word in KNOWN else None
+
+
+def bytes_in_words(number: int) -> str:
+    """``number`` of bytes in units of 1000: 1.6 GB."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.1f} {unit}"
+    return f"{number} bytes"

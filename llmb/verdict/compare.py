@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llmb.results.configuration import Configuration
+from llmb.results.description import Configuration
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Reference, Result, Verdict
+from llmb.stats.measure import Window
 from llmb.stats.metrics import LOWER, STEP_TIME
-from llmb.stats.window import Window
 from llmb.text import typed
 from llmb.verdict.differences import differences, differing_facts
 from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from llmb.results.configuration import Configuration
+from llmb.results.description import Configuration
 from llmb.results.facts import LogFacts
 from llmb.results.result import Result
 from llmb.runs.job import Job
-from llmb.stats.window import LAST, Window
+from llmb.stats.measure import LAST, Window
 from llmb.verdict.reference import SAME
 from llmb.workload.flops import flops_convention
 from llmb.workload.published import Figure, raises_vboost

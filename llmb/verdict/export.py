@@ -9,13 +9,12 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 from llmb.errors import UsageError
-from llmb.results.columns import report
-from llmb.results.configuration import Configuration
+from llmb.results.columns import from_json, report
+from llmb.results.description import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.json_form import from_json
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, Measured
-from llmb.stats.window import Window
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest

@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from llmb.results.configuration import Configuration
+from llmb.results.description import Configuration
 from llmb.results.result import Metrics, Result
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb.workload.published import Figure, release_order, releases
 
 T = TypeVar("T")

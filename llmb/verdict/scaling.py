@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
-from llmb.results.configuration import Configuration
+from llmb.results.description import Configuration
+from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
-from llmb.results.setting_words import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.stats.measure import tokens_per_second
 from llmb.stats.metrics import (
     STEP_TIME,

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmb.results.deviations import (
+from llmb.results.facts import (
     DRIVER,
     GPU,
     NCCL,
@@ -16,11 +16,12 @@ from llmb.results.deviations import (
     NODE,
     POWER_LIMIT,
     SM_CLOCK,
+    SOCKET,
+    LogFacts,
     VerdictCause,
     megahertz,
     watts,
 )
-from llmb.results.facts import SOCKET, LogFacts
 from llmb.results.result import SUCCESS, Result
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, WARN, pool_key
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmb.results.reason import distinguishing, settings_of
 from llmb.results.result import SUCCESS
-from llmb.results.setting_words import distinguishing, settings_of
 from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
 from llmb.text.tables import Column
 from llmb.verdict.compare import Comparison

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from llmb.errors import UsageError
-from llmb.stats.measure import mfu, model_tflops_per_gpu
+from llmb.stats.measure import Window, mfu, model_tflops_per_gpu
 from llmb.stats.metrics import STEP_TIME, TOKENS_PER_SECOND, TOKENS_PER_SECOND_PER_GPU, TRAINING, MetricSpec
-from llmb.stats.window import Window
 from llmb.text.names import nearest
 from llmb.workload.gpus import known_types, peak_dtype
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
+from llmb.stats.measure import Window, parse_window
 from llmb.stats.metrics import STEP_TIME, MetricSpec
-from llmb.stats.window import Window, parse_window
 from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.yamlfile import dotted

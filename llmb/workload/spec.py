@@ -15,8 +15,15 @@ from llmb.workload.model import ModelShape, require_positive
 from llmb.workload.nemo_recipe import NemoRecipe
 from llmb.workload.parameters import Parameter, check_parameters
 from llmb.workload.rows import ProfileWindow, Row, Scales, check_unambiguous, check_word, refuse_of_training
-from llmb.workload.sample_log import SampleLog
 from llmb.workload.switches import parse_image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLog:
+    """A log of one run. ``file``: relative to workload.yaml; ``size``: of that run, None for the default size."""
+
+    file: Path
+    size: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

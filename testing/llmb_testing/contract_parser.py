@@ -14,10 +14,10 @@ from llmb.errors import Fault, LlmbError, PluginError, author_fault
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples, Step
 from llmb.plugins.trial import reader_for_log, result_of_trial
-from llmb.results.log_reader import LogReader
 from llmb.results.result import SUCCESS, Result
+from llmb.results.run_result import LogReader
+from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME
-from llmb.stats.window import Window
 from llmb_testing.contract_support import fail, loaded, workload_of
 
 _CUTS = 60  # lengths at which the sample is cut

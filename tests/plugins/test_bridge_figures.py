@@ -5,10 +5,10 @@ import pytest
 
 from llmb.config import ClusterConfig
 from llmb.planning.plan import make_plan
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.runs.job import JobRequest
+from llmb.stats.measure import Window
 from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
-from llmb.stats.window import Window
 from llmb.verdict.reference import find_reference
 from llmb.workload.published import Figure
 from llmb.workload.published_tables import read_published

@@ -11,9 +11,9 @@ import pytest
 from llmb import api
 from llmb.logs.reader import read_log
 from llmb.planning.plan import make_plan
-from llmb.results.log_reader import reader_of
+from llmb.results.run_result import reader_of
 from llmb.runs.job import Job, JobRequest
-from llmb.stats.window import default_window
+from llmb.stats.measure import default_window
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload
 from llmb_microbench import llmb_launch, llmb_setup, llmb_workload

@@ -9,9 +9,8 @@ import pytest
 
 from llmb.logs.samples import Samples
 from llmb.plugins.checkup import jobs_of
-from llmb.results.configuration import Configuration, configuration_of
 from llmb.results.describe_log import describe_log
-from llmb.results.description import Description
+from llmb.results.description import Configuration, Description, configuration_of
 from llmb.text import typed
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import known_types

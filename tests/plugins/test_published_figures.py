@@ -15,7 +15,7 @@ import pytest
 from llmb.planning.configure import configure
 from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.planning.recompute import FLOPS, MFU, disagreements
-from llmb.stats.window import LAST, Window
+from llmb.stats.measure import LAST, Window
 from llmb.workload.flops import GQA, HYBRID, OLD
 from llmb.workload.gpus import known_types
 from llmb.workload.published import Figure

@@ -9,9 +9,9 @@ from llmb.config import ClusterConfig
 from llmb.planning.discover import discover
 from llmb.planning.plan import make_plan
 from llmb.planning.select import Selection
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.runs.job import Job, JobRequest
-from llmb.stats.window import default_window
+from llmb.stats.measure import default_window
 from llmb.verdict.reference import find_reference
 from llmb.workload.gpus import known_types
 from llmb.workload.model import ModelShape, parameters

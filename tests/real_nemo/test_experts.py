@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from llmb.frameworks.nemo.nemo_pretrain import recipe_of
-from llmb.frameworks.nemo.recipe_names import installed_names, listed_names
-from llmb.planning.configure import configure
-from llmb.planning.find_row import find_row
+from llmb.frameworks.nemo.recipe_checks import installed_names, listed_names
+from llmb.planning.configure import configure, find_row
 from llmb.planning.job_spec import ClusterLimits, JobSpec
 from llmb.workload.flops import model_flops
 from llmb.workload.model import MlaShape, ModelShape, MoeShape

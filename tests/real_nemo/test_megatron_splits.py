@@ -11,7 +11,7 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.planning.find_row import find_row
+from llmb.planning.configure import find_row
 from llmb.planning.job_spec import JobOverrides
 from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins

@@ -14,7 +14,7 @@ import pytest
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.results.facts import GRADIENT_NAN, invalid_because
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb_testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent

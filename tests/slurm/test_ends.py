@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from llmb.clusters.slurm.commands import Client
-from llmb.runs.nodes import nodes_of
 from llmb.runs.state import ACTIVE, WAITING, JobState
+from llmb.runs.store import nodes_of
 from llmb.text.node_lists import expand
 
 Site = Any  # the class is in conftest.py

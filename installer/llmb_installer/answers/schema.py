@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from llmb.config.cluster_type import ClusterType
+from llmb.config.cluster_type import ClusterTraits, ClusterType
 from llmb.config.own_types import own_types, undetermined
 from llmb.config.reading import no_type
 from llmb.config.runai import RunaiConfig
 from llmb.config.schema import GpuTypeConfig, PluginSections
 from llmb.config.slurm import SlurmConfig
-from llmb.config.traits import ClusterTraits
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text import typed
 from llmb.text.names import suggest

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from llmb.system.shell import StoppedError
-from llmb.text.size import bytes_in_words
 from llmb.text.tables import shorten
+from llmb.text.units import bytes_in_words
 from llmb_installer.steps import Step
 
 _TITLE, _BAR, _STATUS = 16, 12, 44  # characters: of a title at least, a bar, and the status of a step

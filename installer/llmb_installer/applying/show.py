@@ -10,7 +10,7 @@ from llmb.config.reading import read_config
 from llmb.errors import Fault
 from llmb.text import tables, yamlfile
 from llmb.text.fold import fold
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb.workload.gpus import CPU
 from llmb_installer import fits
 from llmb_installer.applying.apply import Outcome

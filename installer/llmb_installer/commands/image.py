@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llmb.config import find_install, images as image_names, load_config
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.cluster_types import all_types

@@ -12,7 +12,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb.workload import gpus, spec
 from llmb_installer import record
 from llmb_installer.answers import read_answers

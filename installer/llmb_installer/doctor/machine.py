@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.system import secrets, shell
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
 from llmb_installer.images import enroot, squash

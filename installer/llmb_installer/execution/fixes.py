@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from llmb.text import yamlfile
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
 FULL = 20_000_000  # free bytes below which a disk is taken for full

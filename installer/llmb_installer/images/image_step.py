@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer import registry
 from llmb_installer.answers import ImageAnswers
 from llmb_installer.images.build import build

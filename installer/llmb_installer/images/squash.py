@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from llmb.errors import LlmbError
 from llmb.system import shell
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer import registry as registries
 from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_folder, write_image

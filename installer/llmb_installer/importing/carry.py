@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans an import, a value that can be shown, and carries it out: only the target folder is written to."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import imported_folder, name_in_llmb
@@ -20,12 +23,28 @@ from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb_installer import record
 from llmb_installer.importing.finished import FoundRun, NotTaken, Place, find_run
-from llmb_installer.importing.history import states_in
 from llmb_installer.importing.items import Item, left
 from llmb_installer.importing.own_config import config_of, secret_items, secrets_of
 from llmb_installer.importing.source import Source, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
 from llmb_installer.planning.config import ConfigChange, write_config
+
+
+def states_in(folder: Path) -> dict[str, str]:
+    """Slurm's last known state of each job by its id, from the history that releases since 26.05 keep.
+
+    The database is opened read-only, and without the files that SQLite makes beside one.
+    """
+    path = folder / ".llmb" / "jobs.sqlite3"
+    if not path.is_file():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as history:
+            rows = history.execute("SELECT job_id, slurm_state FROM jobs WHERE slurm_state IS NOT NULL").fetchall()
+    except sqlite3.Error:  # damaged, or of a later version: the logs are enough
+        return {}
+    return {str(job): str(state).split()[0].upper() for job, state in rows if str(state).strip()}
+
 
 _BEGUN = "import.json"  # in record.FOLDER: names the folder that is, or was, imported
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import files
 from llmb.system.parallel import run_bounded
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
 from llmb_installer.steps import Context, Estimate, Step

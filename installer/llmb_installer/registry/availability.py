@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.system import files, parallel
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer.registry.client import Registry, Sleep
 from llmb_installer.registry.manifests import Manifest
 from llmb_installer.registry.reference import Reference, RegistrySettings

@@ -13,9 +13,9 @@ from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf
-from llmb_installer.venv.downloads import Downloads
 from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of
 from llmb_installer.venv.spec import VenvSpec, torch_line
+from llmb_installer.venv.tools import Downloads
 
 _REPORTS = (22, 2)  # the first pip that has --report
 _RAW_PROGRESS = (24, 1)  # the first pip that prints its progress for programs

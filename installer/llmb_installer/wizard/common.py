@@ -10,7 +10,7 @@ from llmb.config import CONFIG_FILE
 from llmb.config.cluster_type import ClusterType
 from llmb.config.exemplar import TOOL, is_exemplar
 from llmb.config.slurm import SlurmConfig
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
 from llmb_installer.answers import ARCHITECTURES, unusable_in

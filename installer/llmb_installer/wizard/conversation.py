@@ -4,22 +4,53 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+from llmb.clusters.local.queue import state_folder
 from llmb.errors import LlmbError, describe
-from llmb.system import console, secrets
+from llmb.system import console, files, secrets
 from llmb.text.fold import fold
 from llmb.text.yamlfile import Document
 from llmb_installer.answers import NOTHING, given, with_layer
 from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
 from llmb_installer.steps import Plugins
-from llmb_installer.wizard import draft, prompts
+from llmb_installer.wizard import prompts
 from llmb_installer.wizard.actions import choose_action, installed_keys
 from llmb_installer.wizard.question import Back, Option, Question, View
-from llmb_installer.wizard.screen import width
 from llmb_installer.wizard.tokens import Tokens, ask_secrets, needed_secrets
 from llmb_installer.wizard.walk import Memory, current_values, walk
+from llmb_installer.wizard.widgets import width
+
+
+def _path(environ: Mapping[str, str]) -> Path:
+    return state_folder(environ) / "install-answers.json"
+
+
+def load_draft(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The answers of the last conversation, if it was interrupted, by the keys of their questions."""
+    try:
+        data = files.read_json(_path(environ))
+    except LlmbError:  # only defaults: a damaged file does not matter
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def save_draft(answers: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+    """Keep ``answers``, without secrets; whether that was possible."""
+    try:
+        files.write_json(_path(environ), dict(answers), mode=0o600)
+    except LlmbError:
+        return False
+    return True
+
+
+def forget_draft(environ: Mapping[str, str]) -> None:
+    """Remove the answers of a conversation that came to its end."""
+    with contextlib.suppress(OSError):
+        _path(environ).unlink(missing_ok=True)
+
 
 SOURCE = "your answers"
 _WELCOME = (
@@ -69,7 +100,7 @@ def ask(
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt(fold(f"{_STOPPED} {_KEPT if kept else ''}".rstrip(), width())) from error
         raise
-    draft.forget(environ)
+    forget_draft(environ)
     return asked
 
 
@@ -86,7 +117,7 @@ class _Conversation:
 
     def begin(self, document: Document) -> Asked:
         """Ask what to do with an existing installation, else go straight to the questions."""
-        self.memory.earlier = draft.load(self.environ)
+        self.memory.earlier = load_draft(self.environ)
         if self.memory.earlier:
             console.echo(fold(_EARLIER, width()))
         installed, known = self.detected.installed, self.plugins.workloads()
@@ -113,7 +144,7 @@ class _Conversation:
     def keep(self) -> bool:
         """Keep the answers so far for the next conversation; whether there are any, and they could be kept."""
         answers = {**self.memory.earlier, **self.memory.chosen}
-        return bool(self.memory.chosen) and draft.save(answers, self.environ)
+        return bool(self.memory.chosen) and save_draft(answers, self.environ)
 
     def agree(self, document: Document, *, can_leave: bool) -> Asked:
         """Ask, review and show the plan, until the user confirms or stops. Raises _LeftError where they went back."""
@@ -194,3 +225,23 @@ def _change(key: str, base: View, memory: Memory) -> None:
     answer = prompts.ask(question, view, default, back=True)
     if not isinstance(answer, Back):
         memory.choose(key, answer)
+
+
+Resumed = Literal["continue", "change", "other"]
+
+
+def ask_resume(install: Path, count: str, *, refused: str, has_config: bool) -> Resumed:
+    """What to do with the unfinished installation in ``install``, of which the plan was shown.
+
+    ``count``: how many steps are done. ``refused``: why it cannot continue as it is; empty where it can.
+    ``has_config``: whether there was a finished installation before.
+    """
+    other = "do something else: add, remove or repair" if has_config else "leave it, and answer the questions anew"
+    options = [
+        Option("continue", "continue it", refused),
+        Option("change", "change its answers first"),
+        Option("other", other),
+    ]
+    text = f"{install} has an unfinished installation: {count}. What do you want to do?"
+    chosen: Resumed = prompts.one(text, options, "change" if refused else "continue")
+    return chosen

@@ -12,7 +12,6 @@ from llmb.errors import LlmbError
 from llmb.system import console
 from llmb.text.fold import fold
 from llmb_installer.wizard.question import Back, Option, Question, View
-from llmb_installer.wizard.screen import answered, width
 from llmb_installer.wizard.widgets import (
     BACK_TITLE,
     FIND_OUT_TITLE,
@@ -21,7 +20,9 @@ from llmb_installer.wizard.widgets import (
     Boxes,
     Typed,
     answer,
+    answered,
     control_of,
+    width,
     with_find_out,
 )
 

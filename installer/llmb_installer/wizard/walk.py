@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb_installer.answers import joined
-from llmb_installer.wizard import common, slurm, type_questions
-from llmb_installer.wizard.question import Back, Question, View
+from llmb_installer.wizard import common, slurm
+from llmb_installer.wizard.question import Back, Question, View, questions_of
 
 QUESTIONS: tuple[Question, ...] = (
     common.CLUSTER_TYPE,
@@ -41,7 +41,7 @@ def questions(view: View) -> Iterator[Question]:
     """Every question in order; those of a cluster type only while it is the chosen one."""
     yield from QUESTIONS[:_FIRST]
     for kind in view.types.values():
-        yield from type_questions.of(kind)
+        yield from questions_of(kind)
     yield from QUESTIONS[_FIRST:]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions on the screen: typed lines, lists of boxes, their keys, and what is shown below them."""
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,19 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from questionary.prompts.common import InquirerControl
 
+from llmb.system import console
 from llmb.text.fold import fold
-from llmb_installer.wizard.screen import width
+
+
+def width() -> int:
+    """The width of the terminal in characters."""
+    return shutil.get_terminal_size().columns
+
+
+def answered(text: str, answer: str) -> None:
+    """Print a question with its answer, which stay on the screen."""
+    console.echo(fold(f"? {text} {' '.join(answer.split())}", width(), "    "))
+
 
 BACK, FIND_OUT = "back", "?"  # what the user may also type, where an answer is typed
 BACK_TITLE, FIND_OUT_TITLE = "Back to the previous question (Esc)", "I don't know: show how to find out (?)"

@@ -9,7 +9,7 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context
 from llmb.cli.jobs import attempts, details, log_output, runs_table
 from llmb.cli.jobs.filters import Filters, filter_options
-from llmb.cli.opened import opened_run
+from llmb.cli.reading import opened_run
 from llmb.errors import UsageError
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import yaml
 
 from llmb.cli.context import Context, completed
-from llmb.cli.jobs.outcomes import outcome_data, outcomes
+from llmb.cli.jobs.runs_table import outcome_data, outcomes
 from llmb.cli.results import states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.results.result import Result
 from llmb.results.table import figure
 from llmb.runs import store
-from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
+from llmb.runs.store import nodes_of
 from llmb.system import console
 from llmb.system.secrets import is_secret_name
 from llmb.text import typed

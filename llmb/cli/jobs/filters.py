@@ -13,9 +13,9 @@ from llmb.cli import options
 from llmb.cli.context import Context
 from llmb.cli.results import workload_test
 from llmb.errors import UsageError
-from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, ENDS, KNOWN, NOT_SUBMITTED, UNKNOWN, WAITING, JobState
+from llmb.runs.store import nodes_of
 from llmb.text.names import suggest
 from llmb.text.node_lists import expand, is_list
 from llmb.text.times import since

@@ -230,7 +230,7 @@ def _above_one(value: int) -> str:
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
     """What a submission would miss, as far as this machine shows: images, environments, files, memory, secrets."""
     from llmb.clusters import checks
-    from llmb.submission.runnable import faults_seen
+    from llmb.submission.prepare import faults_seen
 
     config = context.config
     launches: list[Launch] = []

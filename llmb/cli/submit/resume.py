@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llmb.cli.context import Context, say
 from llmb.cli.results import results_of
 from llmb.cli.submit.announce import resubmit
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.results.result import SUCCESS, UNKNOWN
 from llmb.runs import store
 from llmb.runs.job import Job

@@ -95,7 +95,7 @@ def _settled(
 
 def _usable(context: Context, options: SingleOptions) -> list[str] | None:
     """What ``--set`` takes for the workload and its size; None where these are unknown."""
-    from llmb.planning.params import known_names
+    from llmb.planning.request_faults import known_names
     from llmb.planning.select import split_name
     from llmb.text.names import find_size
     from llmb.workload.switches import CHOICES
@@ -153,7 +153,7 @@ def _on_its_gpu_type(
 
 def _as_documented(context: Context, options: SingleOptions, request: "JobRequest") -> tuple["JobRequest", ...]:
     """The request, with the proxy at the scales where NVIDIA's documents mean it; prints a note for each."""
-    from llmb.planning.targets import with_proxies
+    from llmb.planning.select import with_proxies
 
     if options.force:
         return (request,)

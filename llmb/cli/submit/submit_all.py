@@ -127,7 +127,7 @@ def _run_discovered(context: Context, options: ListOptions, selection: "Selectio
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
     from llmb.planning.discover import discover
-    from llmb.planning.targets import with_proxies
+    from llmb.planning.select import with_proxies
     from llmb.runs.job import JobList
 
     with flow.refusing(dry_run=options.dry_run):

@@ -8,7 +8,7 @@ from llmb.errors import UsageError
 from llmb.frameworks import wrappers
 from llmb.frameworks.nemo import needs
 from llmb.frameworks.nemo.recipe_checks import known_names, unusable
-from llmb.planning.find_row import find_row
+from llmb.planning.configure import find_row
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch, Program, Site, StagedFile
 from llmb.workload.flops import model_flops

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from llmb.logs.samples import Step
 from llmb.report.svg import draw
 from llmb.report.svg.draw import Axis, Value, dot, label, line
+from llmb.stats.measure import Window
 from llmb.stats.metrics import LOWER, STEP_TIME, TRAINING_BY_NAME, MetricSpec
-from llmb.stats.window import Window
 
 WIDTH, HEIGHT = 280.0, 112.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 276.0, 8.0, 92.0

@@ -15,8 +15,7 @@ from llmb.builtin import builtin_plugins
 from llmb.planning.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.runs.job import JobRequest
-from llmb.submission.prepare import prepare
-from llmb.submission.runnable import faults_here
+from llmb.submission.prepare import faults_here, prepare
 from llmb.workload.switches import Switches
 from llmb_installer import record
 from llmb_installer.images.image_step import ImageStep

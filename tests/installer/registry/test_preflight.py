@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import PreflightError, UsageError, describe
-from llmb.text.size import bytes_in_words
+from llmb.text.units import bytes_in_words
 from llmb_installer.registry import RegistrySettings, check_images, disk_faults
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import ScriptedRegistry, Status

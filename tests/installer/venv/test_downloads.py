@@ -4,7 +4,7 @@
 import pytest
 
 from llmb.system.shell import StoppedError
-from llmb_installer.venv.downloads import Downloads
+from llmb_installer.venv.tools import Downloads
 
 UV = """\
 Using Python 3.11.7 environment at: v

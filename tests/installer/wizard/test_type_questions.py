@@ -10,9 +10,8 @@ import pytest
 
 import llmb_installer.answers.read as reading
 import llmb_installer.answers.schema as schema
-from llmb.config.cluster_type import ClusterQuestion, ClusterType
+from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
 from llmb.config.own_types import own_types
-from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload

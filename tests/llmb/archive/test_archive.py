@@ -20,8 +20,8 @@ import zstandard
 from hypothesis import given, strategies as st
 
 from llmb.archive.names import sites_of
-from llmb.archive.read import unpack
 from llmb.archive.redact import anonymous, redaction
+from llmb.archive.tar_file import unpack
 from llmb.errors import LlmbError
 from llmb.system.secret_texts import SECRET
 from llmb.text.node_lists import expand

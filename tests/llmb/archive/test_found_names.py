@@ -3,8 +3,8 @@
 
 import pytest
 
-from llmb.archive.found_names import homes_in, hosts_in, users_in
-from llmb.archive.ip_addresses import Addresses
+from llmb.archive.names import homes_in, hosts_in, users_in
+from llmb.archive.redact import Addresses
 
 
 @pytest.mark.parametrize(

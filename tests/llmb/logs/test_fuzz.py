@@ -17,8 +17,8 @@ from llmb.failures.causes import table
 from llmb.logs.reader import progress, read_log, read_on
 from llmb.results.describe_log import describe_log
 from llmb.results.facts import facts_of, invalid_because
+from llmb.stats.measure import Window
 from llmb.stats.statistics import summarize
-from llmb.stats.window import Window
 from llmb.workload.spec import Workload
 
 INPUTS = int(os.environ.get("LLMB_TEST_FUZZ", "2000"))

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 
 from llmb.cli import app
 from llmb.errors import LlmbError, describe
-from llmb.planning.budget import parse_budget, pick
-from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate
+from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate, parse_budget, pick
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]

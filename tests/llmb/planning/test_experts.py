@@ -9,7 +9,7 @@ import pytest
 from llmb.errors import UsageError
 from llmb.planning.configure import configure
 from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.results import log_names
+from llmb.results import describe_log
 from llmb.runs.job import Job
 from llmb.workload.model import ModelShape, MoeShape
 from llmb.workload.rows import BatchRule, Row, Scales
@@ -89,5 +89,5 @@ def test_a_dense_model_has_no_experts_to_split(name: str) -> None:
 
 def test_a_name_with_experts_is_read_back() -> None:
     name = job(params={"etp": 1}).experiment_name
-    numbers = {word: int(number) for word, number in log_names._NUMBERED.findall(name)}
+    numbers = {word: int(number) for word, number in describe_log._NUMBERED.findall(name)}
     assert numbers == {"gpus": 64, "tp": 2, "pp": 4, "cp": 1, "vp": 8, "ep": 8, "etp": 1, "mbs": 1, "gbs": 256}

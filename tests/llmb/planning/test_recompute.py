@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from llmb.planning.recompute import DAYS, FLOPS, MFU, TOKENS, disagreements
-from llmb.stats.measure import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
-from llmb.stats.window import Window
+from llmb.stats.measure import Window, days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
 from llmb.workload.flops import model_flops
 from llmb.workload.gpus import known_types
 from llmb.workload.published import Figure

@@ -12,7 +12,7 @@ from llmb.planning.estimate import alike, describe, estimate
 from llmb.planning.job_spec import JobOverrides
 from llmb.planning.plan import Plan, make_plan
 from llmb.planning.yaml_joblist import requests_of
-from llmb.results.configuration import configuration_of
+from llmb.results.description import configuration_of
 from llmb.runs.job import JobRequest
 from llmb.text import typed, yamlfile
 from llmb.text.yamlfile import Document

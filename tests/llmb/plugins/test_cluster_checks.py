@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterType
+from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
 from llmb.config.layers import load_config, with_slurm_args
 from llmb.config.own_types import own_types
 from llmb.config.reading import read_config
 from llmb.config.schema import ClusterConfig
 from llmb.config.slurm import SlurmConfig
-from llmb.config.traits import ClusterTraits
 from llmb.errors import InputFaults
 from llmb.plugins.cluster_checks import ANSWER_KEYS, with_source
 from llmb.text import yamlfile

@@ -10,8 +10,8 @@ import pytest
 
 from llmb import api
 from llmb.errors import KeyFaultError
+from llmb.plugins.complete import check_complete, check_samples
 from llmb.plugins.loader import Plugins
-from llmb.plugins.sample_checks import check_complete, check_samples
 from llmb.plugins.trial import sample_faults
 
 METRICS = (api.MetricSpec(name="latency", unit="ms", better="lower"), api.MetricSpec(name="gain", unit="%"))

@@ -15,12 +15,12 @@ from llmb.report.markdown import to_markdown
 from llmb.report.page import to_html
 from llmb.report.svg.steps import steps_picture
 from llmb.report.value import Report, Run
-from llmb.results.configuration import Configuration
-from llmb.results.json_form import from_json
+from llmb.results.columns import from_json
+from llmb.results.description import Configuration
 from llmb.results.result import SUCCESS, Result
 from llmb.runs.job import Job
+from llmb.stats.measure import Window
 from llmb.stats.metrics import Measured, MetricSpec
-from llmb.stats.window import Window
 from llmb.verdict.judge import judge
 from llmb.verdict.scaling import scaling_points
 from llmb.workload.published import Figure

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.report import history_page as caps
+from llmb.report import history_pages as caps
 from llmb.report.history import History, Line, history_of, night_of
-from llmb.report.history_markdown import history_markdown
-from llmb.report.history_page import headline_of, history_html
+from llmb.report.history_pages import headline_of, history_html, history_markdown
 from llmb.report.value import Report
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

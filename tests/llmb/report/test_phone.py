@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 
 from llmb.report.history import history_of
-from llmb.report.history_page import history_html
+from llmb.report.history_pages import history_html
 from llmb.report.page import to_html
 from llmb.report.value import Report
 from llmb.results.result import Verdict

@@ -25,7 +25,7 @@ from llmb.report.svg.draw import (
 )
 from llmb.report.svg.steps import HEIGHT, WIDTH, steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_strip, shares, spread_axis, spread_strip
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 
 HOSTILE = "</title><script>alert('\"&')</script>\x1b[31m\udc80"
 TIMES = st.lists(st.floats(1e-3, 1e4) | st.sampled_from([math.nan, math.inf]), min_size=1, max_size=120)

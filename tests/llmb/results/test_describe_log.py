@@ -13,9 +13,9 @@ from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
 from llmb.results.facts import LOSS_NAN, TRACED
 from llmb.results.find import find_logs, last_attempts
-from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import Result
+from llmb.results.run_result import LogReader
 from llmb.workload.flops import model_flops
 from llmb.workload.spec import Workload
 

@@ -13,15 +13,13 @@ from hypothesis import given, strategies as st
 
 from llmb.logs.formats import ParseSpec
 from llmb.logs.samples import Samples, Step
-from llmb.results.columns import csv_columns, csv_rows, report
+from llmb.results.columns import csv_columns, csv_rows, from_json, report
 from llmb.results.description import Description
-from llmb.results.json_form import from_json
-from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import FAILED, SUCCESS, Identity, Metrics, Result
-from llmb.stats.measure import measure
+from llmb.results.run_result import LogReader
+from llmb.stats.measure import LAST, Window, measure
 from llmb.stats.metrics import STEP_TIME, TRAINING, Measured, MetricSpec
-from llmb.stats.window import LAST, Window
 from llmb.text.tables import render, to_json
 from llmb.verdict.export import read_export
 from llmb.workload.spec import Workload

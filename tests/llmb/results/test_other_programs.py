@@ -10,10 +10,10 @@ import pytest
 
 from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
-from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import Result
-from llmb.stats.window import LAST, Window
+from llmb.results.run_result import LogReader
+from llmb.stats.measure import LAST, Window
 from llmb.verdict.judge import INVALID, NO_REFERENCE, judge
 from llmb.workload.published import Figure
 from llmb.workload.spec import Workload

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings, strategies as st
 from llmb.config import ClusterConfig
 from llmb.errors import InputFaults
 from llmb.planning.plan import make_plan
-from llmb.results.log_names import dtypes_of, of_name
+from llmb.results.describe_log import dtypes_of, of_name
 from llmb.runs.job import Job, JobRequest
 from llmb.text import typed
 from llmb.text.yamlfile import Document

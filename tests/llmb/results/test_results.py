@@ -18,17 +18,16 @@ from llmb.logs.formats import ParseSpec
 from llmb.results.columns import csv_columns, csv_rows, report
 from llmb.results.facts import LOSS_NAN
 from llmb.results.find import find_logs, last_attempts, log_of, logs_at, run_directory
-from llmb.results.log_reader import LogReader
 from llmb.results.log_result import result_of_log
 from llmb.results.result import Result, Verdict
-from llmb.results.run_result import result_of_run
+from llmb.results.run_result import LogReader, result_of_run
 from llmb.results.table import table_of
 from llmb.runs import record as records
 from llmb.runs.job import Job, Training
 from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats.window import LAST, Window
+from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
 from llmb.text.narrow import fit
 from llmb.text.tables import render, to_json

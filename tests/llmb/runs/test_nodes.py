@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.runs import record, store
-from llmb.runs.nodes import nodes_of
 from llmb.runs.state import COMPLETED, RUNNING, JobState
+from llmb.runs.store import nodes_of
 from llmb.text.node_lists import expand, fold, is_list
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -9,9 +9,18 @@ from hypothesis import given, strategies as st
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
-from llmb.stats.measure import days_to_train, measure, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.stats.measure import (
+    LAST,
+    Window,
+    days_to_train,
+    default_window,
+    measure,
+    mfu,
+    model_tflops_per_gpu,
+    parse_window,
+    tokens_per_second,
+)
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU
-from llmb.stats.window import LAST, Window, default_window, parse_window
 
 
 def samples(times: list[float], tflops: float | None = 600.0, first: int = 0) -> Samples:

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from llmb.logs.samples import Checkpoint, Environment, Samples, Step
 from llmb.results.facts import LOSS_NAN, CheckpointTime, facts_of, invalid_because
+from llmb.stats.measure import Window
 from llmb.stats.statistics import Statistics, quantile, summarize
-from llmb.stats.window import Window
 
 TIMES = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=80)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.cli import app
-from llmb.cli.jobs import outcomes
+from llmb.cli.jobs import runs_table
 from llmb.errors import LlmbError, describe
 from llmb.runs import record
 from llmb.runs.record import RunRecord
@@ -117,7 +117,7 @@ def test_the_list_has_what_results_has(three: list[RunRecord], llmb: Command) ->
 
 
 def test_few_logs_are_read_for_a_list(llmb: Command, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "READ", 1)
+    monkeypatch.setattr(runs_table, "READ", 1)
     llmb("single", "-w", "fake", "--scale", 8, "--repeats", 3)
     done = llmb("jobs", "wait")
     assert done.returncode == 0

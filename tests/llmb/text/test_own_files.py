@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.logs.formats import ParseSpec
-from llmb.results.log_reader import LogReader
+from llmb.results.run_result import LogReader
 from llmb.results.summary import Summary
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from llmb.results.columns import report
-from llmb.results.configuration import Configuration
-from llmb.results.json_form import from_json
+from llmb.results.columns import from_json, report
+from llmb.results.description import Configuration
 from llmb.results.result import SUCCESS, Result
 from llmb.results.table import table_of
 from llmb.runs.job import Job
+from llmb.stats.measure import Window
 from llmb.stats.metrics import TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, Better, Measured, MetricSpec, shown
-from llmb.stats.window import Window
 from llmb.text.tables import render
 from llmb.verdict.compare import with_measured, with_published
 from llmb.verdict.explain import Subject, explain

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from llmb.planning.estimate import alike, describe, estimate
-from llmb.results.configuration import Configuration
+from llmb.results.columns import from_json
+from llmb.results.description import Configuration
 from llmb.results.facts import LOSS_NAN, PROFILED, LogFacts
-from llmb.results.json_form import from_json
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.runs.job import Job, Training
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb.verdict.compare import Comparison, is_bad, judged_against, summary, with_measured, with_published
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN, judge
 from llmb.verdict.scaling import STRONG, WEAK, columns, scaling_points

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from llmb.logs.samples import Environment, Node, Samples
-from llmb.results.columns import csv_rows, report
-from llmb.results.configuration import Configuration
-from llmb.results.deviations import DRIVER, NETWORK, NODE, POWER_LIMIT, SM_CLOCK, uneven_nodes
-from llmb.results.facts import LogFacts, facts_of
-from llmb.results.json_form import from_json
+from llmb.results.columns import csv_rows, from_json, report
+from llmb.results.description import Configuration
+from llmb.results.facts import DRIVER, NETWORK, NODE, POWER_LIMIT, SM_CLOCK, LogFacts, facts_of, uneven_nodes
 from llmb.results.result import SUCCESS, Result
 from llmb.results.table import table_of
-from llmb.stats.window import Window
+from llmb.stats.measure import Window
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, judge
 from llmb.verdict.suspects import with_causes
 from llmb.workload.published import Figure

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.results.configuration import Configuration
-from llmb.results.json_form import from_json
+from llmb.results.columns import from_json
+from llmb.results.description import Configuration
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
 from llmb.stats.statistics import Spread, spread
-from llmb.stats.window import LAST, Window
 from llmb.verdict.judge import (
     FAIL,
     INCONCLUSIVE,

@@ -10,8 +10,8 @@ import pytest
 
 from llmb.errors import InputFaults, UsageError, describe
 from llmb.planning import listing, recompute
+from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import MetricSpec
-from llmb.stats.window import LAST, Window
 from llmb.workload.published import check_release, release_order, releases
 from llmb.workload.published_tables import read_published
 from llmb.workload.spec import Workload, read_workload

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb_workloads.bridge_pretrain.hub_cache import fill_cache
-from llmb_workloads.bridge_pretrain.recipe import parse_recipe
+from llmb_workloads.bridge_pretrain.recipe import fill_cache, parse_recipe
 from llmb_workloads.bridge_pretrain.settings import put
 from llmb_workloads.fields import RefusedError
 

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmb_workloads.bridge_pretrain.hub_cache import fill_cache
-from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, read_recipe
+from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, fill_cache, read_recipe
 from llmb_workloads.bridge_pretrain.settings import BRIDGE, build
 from llmb_workloads.command import begin_log, recipe_path
 from llmb_workloads.fields import RefusedError

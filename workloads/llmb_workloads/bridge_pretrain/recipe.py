@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe of a Megatron-Bridge run: NVIDIA's base function and what is set on top. Reads and checks it."""
 
+import os
 import re
+import shutil
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,3 +87,36 @@ def check_libraries(recipe: Recipe) -> None:
 def _release(text: str) -> list[int]:
     match = re.match(r"\d+(?:\.\d+)*", text)
     return [int(part) for part in match[0].split(".")] if match is not None else []
+
+
+CONFIG = "config.json"
+REVISION = "0" * 40  # the hub names snapshots by commit
+
+
+def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
+    """The cache, on this node's own disk. Raises RefusedError where a config.json is missing.
+
+    The ranks of a node fill the same folder; each file appears whole.
+    """
+    cache = (parent or Path(tempfile.gettempdir())) / f"llmb-hub-{os.getuid()}"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    if cache.stat().st_uid != os.getuid():
+        raise RefusedError(str(cache), "belongs to another user", "set TMPDIR to a folder of your own")
+    for repository, folder in folders.items():
+        source = Path(folder) / CONFIG
+        if not source.is_file():
+            raise RefusedError(str(source), "does not exist", "install it: llmb-install verify --repair --yes")
+        model = cache / f"models--{repository.replace('/', '--')}"
+        _appear(model / "snapshots" / REVISION / CONFIG, source.read_bytes())
+        _appear(model / "refs" / "main", REVISION.encode())
+    return cache
+
+
+def _appear(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file() and path.read_bytes() == content:
+        return
+    handle, part = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    shutil.move(part, path)

@@ -16,7 +16,7 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.logs.formats import ParseSpec
 from llmb.results import summary
-from llmb.results.log_reader import LogReader
+from llmb.results.run_result import LogReader
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

@@ -14,9 +14,9 @@ from llmb.clusters.runai.rest_errors import RefusedError
 from llmb.errors import Fault, LlmbError, PreflightError, describe
 from llmb.runs import record, store
 from llmb.runs.launch import Launch
-from llmb.runs.nodes import nodes_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, JobState
+from llmb.runs.store import nodes_of
 from llmb_testing.runai import Cluster, ControlPlane, Project, Trouble
 
 Site = Any  # the class is in conftest.py

@@ -9,7 +9,7 @@ import pytest
 
 from llmb.builtin import builtin_plugins
 from llmb.errors import Fault, UsageError
-from llmb.frameworks.nemo.recipe_names import NemoNames, installed_names, listed_names
+from llmb.frameworks.nemo.recipe_checks import NemoNames, installed_names, listed_names
 from llmb.plugins.checkup import faults_of, jobs_of
 from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site

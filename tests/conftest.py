@@ -138,7 +138,6 @@ _LONGEST = [
     "llmb/clusters/runai/test_pods.py",
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
-    "workloads/test_train.py",
     "installer/images/test_build.py",
     "llmb/submission/test_exactly_once.py",
     "slurm/test_commands.py",

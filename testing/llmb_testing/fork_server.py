@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Python scripts in processes forked from one that has imported their modules, so that none imports them again.
+"""Runs Python programs in processes forked from one that has imported their modules, so that none imports them again.
 
 Such a process has its own arguments, environment, folder, standard streams and exit code, as any other.
 """
@@ -31,67 +31,62 @@ _BEFORE_MAIN = ("LANG", "LANGUAGE", "LC_", "PYTHON")  # a Python reads these bef
 class ForkServer:
     """A process that has imported ``modules``, those in packages called ``NAME.*`` too, in a ``with`` statement.
 
-    It starts with the first script. ``environ`` is the usual environment of the scripts.
+    ``environ`` is the usual environment of the programs, and ``python`` (3.11 or newer) runs them.
     """
 
-    def __init__(self, modules: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._modules, self._environ = modules, environ
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, modules: Sequence[str], environ: Mapping[str, str], python: str = sys.executable) -> None:
+        self._modules, self._environ, self._python = modules, environ, python
 
     def __enter__(self) -> Self:
-        self._listener.bind("")  # Linux chooses a name
-        self._listener.listen()
+        pipe = subprocess.PIPE  # what Python's streams do depends on what they are at its start
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("")  # Linux chooses a name
+            listener.listen()
+            self._address, number = listener.getsockname(), listener.fileno()
+            argv = [self._python, "-P", __file__, str(number), *self._modules]
+            self._process = subprocess.Popen(
+                argv, env=self._environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=[number]
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.close()
-        if self._process is not None:
-            self._process.communicate()  # it ends where its standard input does
+        self._process.communicate()  # it ends where its standard input does
 
     def run(
         self,
-        argv: Sequence[str],
+        arguments: Sequence[str],
         *,
         env: Mapping[str, str],
         cwd: Path | None = None,
         stdin: IO[bytes] | int = subprocess.DEVNULL,
         timeout: float = 600.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run the Python script ``argv[0]`` without a terminal, as ``subprocess.run`` does, with this Python.
+        """Run a script, or ``-m`` and a module, without a terminal, as ``subprocess.run`` does.
 
         A new Python runs it where ``env`` changes what a Python reads before it runs anything. Raises
         subprocess.TimeoutExpired after ``timeout`` seconds.
         """
-        if self._process is None:
-            self._start()
         if _before_main(env) != _before_main(self._environ):
+            argv = [self._python, *arguments]
             return subprocess.run(
                 argv, env=env, cwd=cwd, stdin=stdin, capture_output=True, text=True, timeout=timeout, check=False
             )
         with contextlib.ExitStack() as stack:
             line = stack.enter_context(socket.socket(socket.AF_UNIX))
-            line.connect(self._listener.getsockname())
+            line.connect(self._address)
             given = stack.enter_context(Path(os.devnull).open("rb")) if isinstance(stdin, int) else stdin
             (out, out_end), (err, err_end) = _pipe(stack), _pipe(stack)
-            request = json.dumps({"argv": [*argv], "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+            request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
             first = len(request).to_bytes(_FIRST_BYTES, "big")
             socket.send_fds(line, [first], [given.fileno(), out_end.fileno(), err_end.fileno()])
             line.sendall(request)
             out_end.close()
             err_end.close()
-            answer, printed, errors = _read_all([line.fileno(), out.fileno(), err.fileno()], argv, timeout)
+            answer, printed, errors = _read_all([line.fileno(), out.fileno(), err.fileno()], arguments, timeout)
         _, _, code = answer.decode().partition("\n")
-        return subprocess.CompletedProcess([*argv], int(code), _text(printed), _text(errors))
-
-    def _start(self) -> None:
-        listener = self._listener.fileno()
-        argv = [sys.executable, "-P", "-m", __name__, str(listener), *self._modules]
-        environ = {name: value for name, value in self._environ.items() if name != "PYTHONPATH"}
-        pipe = subprocess.PIPE  # what Python's streams do depends on what they are at its start
-        self._process = subprocess.Popen(
-            argv, env=environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=[listener]
-        )
+        if not code:
+            raise RuntimeError(f"the server ended: {self._process.communicate()[1]}")
+        return subprocess.CompletedProcess([*arguments], int(code), _text(printed), _text(errors))
 
 
 def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +100,7 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     return stack.enter_context(os.fdopen(read, "rb")), stack.enter_context(os.fdopen(write, "wb"))
 
 
-def _read_all(descriptors: Sequence[int], argv: Sequence[str], timeout: float) -> list[bytes]:
+def _read_all(descriptors: Sequence[int], arguments: Sequence[str], timeout: float) -> list[bytes]:
     """What comes from each descriptor until its end.
 
     The first one begins with the id of the process that is killed after ``timeout`` seconds.
@@ -119,7 +114,7 @@ def _read_all(descriptors: Sequence[int], argv: Sequence[str], timeout: float) -
             ready = selector.select(max(deadline - time.monotonic(), 0.0))
             if not ready:
                 os.kill(int(read[descriptors[0]].split(b"\n")[0]), signal.SIGKILL)
-                raise subprocess.TimeoutExpired([*argv], timeout)
+                raise subprocess.TimeoutExpired([*arguments], timeout)
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
                 read[key.fd] += data
@@ -160,8 +155,8 @@ def _serve(listener: socket.socket) -> socket.socket | None:
                         line.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(line: socket.socket) -> str:
-    """Take the streams, folder, environment and arguments that the request has, and return the path of its script."""
+def _become(line: socket.socket) -> None:
+    """Take the streams, folder, environment and arguments of the request."""
     first, descriptors, _, _ = socket.recv_fds(line, _FIRST_BYTES, 3)
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
@@ -172,10 +167,10 @@ def _become(line: socket.socket) -> str:
     os.environ.clear()
     os.environ.update({**locale, **request["env"]})
     os.chdir(request["cwd"])
-    sys.argv[:] = request["argv"]
-    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    sys.path[:0] = [str(Path(sys.argv[0]).parent), *folders]
-    return sys.argv[0]
+    sys.argv[:] = request["arguments"]
+    folder = "" if sys.argv[0] == "-m" else str(Path(sys.argv[0]).parent)
+    folders = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    sys.path[:0] = [folder, *folders]
 
 
 def _import(name: str) -> None:
@@ -185,10 +180,14 @@ def _import(name: str) -> None:
             importlib.import_module(inner.name)
 
 
-def _run(script: str) -> int:
-    """The exit code of a script, as Python defines it."""
+def _run() -> int:
+    """Run what the arguments name; the exit code, as Python defines it."""
     try:
-        runpy.run_path(script, run_name="__main__")
+        if sys.argv[0] == "-m":
+            del sys.argv[0]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -201,7 +200,7 @@ def _run(script: str) -> int:
 
 
 def main() -> None:
-    """Serve; in each forked process, run its script."""
+    """Serve; in each forked process, run its program."""
     number, *modules = sys.argv[1:]
     for name in modules:
         _import(name)
@@ -209,12 +208,13 @@ def main() -> None:
     with socket.socket(fileno=int(number)) as listener:
         line = _serve(listener)
     if line is not None:
-        code = _run(_become(line))
+        _become(line)
+        code = _run()
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the end of a Python does
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(code)  # a Python that ends clears every module, which takes longer than most scripts
+        os._exit(code)  # a Python that ends clears every module, which takes longer than most programs
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -138,10 +138,10 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Gate:
-    """Serves wheels over HTTP. A request for the one named ``held`` waits until ``open`` is set."""
+    """Serves wheels over HTTP, in a ``with`` statement. Requests for the one named ``held`` wait until its end."""
 
     def __init__(self, folder: Path, held: str) -> None:
-        self.asked, self.open = threading.Event(), threading.Event()
+        self.asked, self._open = threading.Event(), threading.Event()
         gate = self
 
         class Handler(http.server.SimpleHTTPRequestHandler):
@@ -151,7 +151,7 @@ class Gate:
             def do_GET(self) -> None:
                 if held in self.path:
                     gate.asked.set()
-                    if not gate.open.wait(600):
+                    if not gate._open.wait(600):
                         return
                 try:
                     super().do_GET()
@@ -161,21 +161,25 @@ class Gate:
             def log_message(self, *arguments: Any) -> None:
                 """Log nothing: pip has its log."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
-@pytest.fixture
-def gate(wheels: Path) -> Iterator[Gate]:
+@pytest.fixture(scope="session")
+def new_gate(wheels: Path) -> Callable[[], Gate]:
     """The wheels over HTTP, with transformers behind the gate."""
-    made = Gate(wheels, "transformers-")
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.open.set()
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    return lambda: Gate(wheels, "transformers-")
 
 
 class Site:

@@ -127,17 +127,11 @@ def architecture_of(image: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
         into = Path(folder) / "image"
         shell.run([program, "-no-progress", "-no-xattrs", "-d", str(into), str(image), *_PROGRAMS])
-        found = (_machine_of(into / name) for name in _PROGRAMS)
-        return next((name for name in found if name is not None), None)
-
-
-def _machine_of(program: Path) -> str | None:
-    """The architecture of an ELF program; None for any other file."""
-    if not program.is_file() or program.is_symlink():
-        return None
-    with program.open("rb") as file:
-        head = file.read(20)
-    if len(head) < 20 or not head.startswith(b"\x7fELF"):
-        return None
-    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    return _MACHINES.get(number, f"machine {number}")
+        for path in (into / name for name in _PROGRAMS):
+            if path.is_file() and not path.is_symlink():
+                with path.open("rb") as file:
+                    head = file.read(20)
+                if len(head) == 20 and head.startswith(b"\x7fELF"):
+                    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+                    return _MACHINES.get(number, f"machine {number}")
+    return None

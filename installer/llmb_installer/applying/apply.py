@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, as_fault, os_errors
 from llmb.system import locks, parallel, permissions
 from llmb_installer import record
 from llmb_installer.answers.schema import to_yaml
@@ -95,16 +95,13 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
 
 def make_folder(install: Path) -> None:
     """Make the install directory and the installer's folder in it. Raises LlmbError."""
-    try:
+    hint = "choose a folder that you may write: --install DIR"
+    with os_errors(f"{install} cannot be created", hint=hint, code="not-writable", value=str(install)):
         install.mkdir(parents=True, exist_ok=True)
         if not (install / record.FOLDER).exists():
             (install / record.FOLDER).mkdir()
             permissions.mode_of_install.cache_clear()  # it is an install directory from now on
             permissions.share_folder(install / record.FOLDER)
-    except OSError as error:
-        message = f"{install} cannot be created: {error.strerror}"
-        hint = "choose a folder that you may write: --install DIR"
-        raise LlmbError(message, hint=hint, code="not-writable", value=str(install)) from error
 
 
 def _build_all(plan: Plan, workers: int) -> Results:

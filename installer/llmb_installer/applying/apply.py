@@ -13,7 +13,7 @@ from llmb.system import locks, parallel, permissions
 from llmb_installer import record
 from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
-from llmb_installer.planning import config, unfinished
+from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
@@ -83,13 +83,13 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
         record.end_leftover_programs(install)
         record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
-        unfinished.mark(install, os.environ)
+        record.mark_unfinished(install, os.environ)
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
             record.remove_unwanted_parts(install)
-            unfinished.unmark(install, os.environ)
+            record.mark_finished(install, os.environ)
     return outcome
 
 

@@ -23,9 +23,8 @@ from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb_installer import record
 from llmb_installer.importing.finished import FoundRun, NotTaken, Place, find_run
-from llmb_installer.importing.items import Item, left
 from llmb_installer.importing.own_config import config_of, secret_items, secrets_of
-from llmb_installer.importing.source import Source, read_source
+from llmb_installer.importing.source import Item, Source, left, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
 from llmb_installer.planning.config import ConfigChange, write_config
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from llmb.config.images import file_name, superblock_fault
 from llmb.errors import LlmbError, os_errors
 from llmb_installer.images.facts import architecture_of, facts_of, facts_path, write_facts
-from llmb_installer.importing.items import Item, left
-from llmb_installer.importing.source import Source
+from llmb_installer.importing.source import Item, Source, left
 from llmb_installer.registry.reference import Reference
 
 _NGC = "nvcr.io"  # the registry of the images whose file names begin with nvidia+

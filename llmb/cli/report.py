@@ -12,14 +12,14 @@ import click
 
 from llmb import __version__
 from llmb.cli import options
-from llmb.cli.compare import find_baseline, refuse_reference
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.reading import opened, peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
-from llmb.failures import group_failures
+from llmb.failures import Cause, group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report.history import history_of
@@ -85,10 +85,7 @@ def command(
         _check_folder(output)
     runs = opened(context, runs)
     choice = choice_of(workloads, exclude_cancelled, window)
-    against = None
-    if baseline is not None:
-        refuse_reference(reference)
-        against = find_baseline(context, baseline, choice)
+    against = baseline_instead(context, baseline, reference, choice)
     return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
 
 
@@ -219,7 +216,7 @@ def _run(
     return Run(
         result=result,
         job=record.job,
-        directory=str(record.directory),
+        directory=context.shown(record.directory),
         created=record.created,
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
@@ -227,9 +224,14 @@ def _run(
         figure=figure_of(result, references),
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
-        cause=cause_of(result) if result.is_failure else None,
+        cause=_cause(context, result) if result.is_failure else None,
         nodes=nodes_of(record, context.states.get(record.id)),
     )
+
+
+def _cause(context: Context, result: Result) -> Cause:
+    cause = cause_of(result)
+    return replace(cause, advice=context.advice(cause.fix))
 
 
 def _samples(context: Context, record: RunRecord) -> Samples | None:

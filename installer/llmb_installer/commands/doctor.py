@@ -15,7 +15,7 @@ from llmb_installer.doctor import ALL, examine
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
-    """Find what this machine and its cluster lack, with fixes."""
+    """Check this machine and its cluster, and print fixes."""
     if cluster_type is not None:
         try:
             check_cluster_type(cluster_type)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an import does with each thing that it finds: takes it, has it already, or leaves it, with the reason."""
+"""What an import does with each item: imports it, has it already, or skips it, with the reason."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -217,7 +217,7 @@ def _check_architecture(step: VenvSpec, *, here: bool) -> None:
     """Raise LlmbError where the machine code of the environment cannot run here."""
     own = platform.machine()
     if here and step.architecture != own:
-        message = f"the nodes are {step.architecture} and this machine is {own}: it cannot make their environment"
+        message = f"the nodes are {step.architecture} and this machine is {own}: it cannot build their environment"
         hint = f"on Slurm set 'method: srun' in the answers; otherwise install on a machine that is {step.architecture}"
         raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
 

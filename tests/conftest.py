@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
+import contextlib
 import fcntl
 import functools
 import itertools
@@ -29,6 +30,7 @@ from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload import spec
 from llmb.workload.spec import Workload
+from llmb_testing.fork_server import ForkServer
 
 # The duration of an example depends on the load of the machine.
 settings.register_profile("llmb", deadline=None)
@@ -43,6 +45,12 @@ _ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be i
 # In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What llmb-run and llmb-install import, at their start or when they need it.
+_IMPORTED = [
+    *("llmb.*", "llmb_installer.*", "llmb_llama31", "llmb_nemotron4", "llmb_nemotronh"),
+    *("llmb_microbench.program.settings", "email.parser", "jinja2", "psutil"),
+]
 
 _parse, _read_workload = yamlfile._parse, spec.read_workload
 
@@ -130,7 +138,6 @@ _LONGEST = [
     "llmb/clusters/runai/test_pods.py",
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
-    "workloads/test_train.py",
     "installer/images/test_build.py",
     "llmb/submission/test_exactly_once.py",
     "slurm/test_commands.py",
@@ -330,23 +337,28 @@ def llmb_program() -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def new_fork_server() -> Iterator[Callable[[Mapping[str, str]], ForkServer]]:
+    """Runs llmb-run and llmb-install in processes that need not import them: the tests start a thousand."""
+    with contextlib.ExitStack() as servers:
+        yield lambda environ: servers.enter_context(ForkServer(_IMPORTED, environ))
+
+
+@pytest.fixture(scope="session")
+def fork_server(new_fork_server: Callable[[Mapping[str, str]], ForkServer]) -> ForkServer:
+    """For commands that have the environment of the tests."""
+    return new_fork_server(_ENVIRONMENT)
+
+
 @pytest.fixture
-def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
+def llmb_run(tmp_path: Path, llmb_program: str, fork_server: ForkServer) -> Command:
     """Runs the real llmb-run without a terminal. Keywords other than ``cwd`` and ``stdin`` are variables."""
 
     def run(
         *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [llmb_program, *map(str, arguments)],
-            env={**os.environ, **variables},
-            cwd=cwd,
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        argv = [llmb_program, *map(str, arguments)]
+        return fork_server.run(argv, env={**os.environ, **variables}, cwd=cwd, stdin=stdin)
 
     return run
 
@@ -423,6 +435,41 @@ def torch_install() -> Path:
         if "is in use by" not in done.stderr:  # by another worker
             pytest.fail(f"llmb-install could not make {folder}:\n{done.stdout}\n{done.stderr}")
         time.sleep(2)
+
+
+_TRAIN = """\
+import sys, time, types
+from llmb_workloads import torch_pretrain
+from llmb_workloads.steplog import StepRecord, end_line, step_line
+
+def train(recipe, place, plan):
+    for step in range(recipe.max_steps if place.rank == 0 else 0):
+        figures = {"loss": 7.0, "seconds": 0.05, "tflops": None, "peak_memory": 1, "memory": 1}
+        rest = {"learning_rate": recipe.learning_rate, "global_batch": recipe.global_batch}
+        print(step_line(StepRecord(step=step, max_steps=recipe.max_steps, **rest, **figures)), flush=True)
+        time.sleep(0.05)
+    if place.rank == 0:
+        print(end_line(recipe.max_steps))
+
+sys.modules["llmb_workloads.torch_train"] = types.ModuleType("torch_train")
+sys.modules["llmb_workloads.torch_train"].train = train
+torch_pretrain.check_versions = lambda: None
+assert sys.argv[1:3] == ["-m", "llmb_workloads.torch_pretrain"], sys.argv
+sys.exit(torch_pretrain.main(sys.argv[3:]))
+"""
+
+
+@pytest.fixture
+def torchless_venv(tmp_path: Path) -> Path:
+    """An environment whose torch_pretrain logs steps and trains nothing: a rank need not import torch for seconds."""
+    folder = tmp_path / "torchless"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "train.py").write_text(_TRAIN)
+    (folder / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/train.py "$@"\n')
+    python.chmod(0o755)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
@@ -38,14 +39,7 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    runs: tuple[str, ...],
-    output: Path | None,
-    is_anonymous: bool,
-    force: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
+    context: Context, /, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, **choice: Any
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
@@ -54,7 +48,7 @@ def command(
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
+    found = gather(context, runs, choice_of(**choice))
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()

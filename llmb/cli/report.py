@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from llmb import __version__
 from llmb.cli import options
-from llmb.cli.compare import find_baseline, refuse_reference
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.reading import opened, peaks_of, spec_of
 from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
-from llmb.failures import group_failures
+from llmb.failures import Cause, group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report.history import history_of
@@ -60,15 +61,14 @@ _ENDINGS = {"": "md", ".md": "md", ".markdown": "md", ".txt": "md", ".html": "ht
 @pass_context
 def command(
     context: Context,
+    /,
     runs: tuple[str, ...],
     output: Path | None,
     fmt: str | None,
     history: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
     baseline: str | None,
     reference: str | None,
+    **chosen: Any,
 ) -> int:
     """Write a report on RUNS (default: all runs).
 
@@ -84,11 +84,8 @@ def command(
     if output is not None:
         _check_folder(output)
     runs = opened(context, runs)
-    choice = choice_of(workloads, exclude_cancelled, window)
-    against = None
-    if baseline is not None:
-        refuse_reference(reference)
-        against = find_baseline(context, baseline, choice)
+    choice = choice_of(**chosen)
+    against = baseline_instead(context, baseline, reference, choice)
     return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
 
 
@@ -131,8 +128,7 @@ def write_report(
     found = gather(context, names, choice)
     if baseline is not None and not names and not history:  # a history has its nights too
         found = _later(found, baseline)
-    # The workload of a run without a readable record is unknown.
-    unread = [] if names or choice.workloads else unreadable(context)
+    unread = [] if names else unreadable(context, choice)
     report = make_report(context, found, reference, datetime.now().astimezone(), unread, baseline)
     if as_html and not history:
         report = with_samples(context, report, [record for record, _ in found], charted(report))
@@ -219,7 +215,7 @@ def _run(
     return Run(
         result=result,
         job=record.job,
-        directory=str(record.directory),
+        directory=context.shown(record.directory),
         created=record.created,
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
@@ -227,9 +223,14 @@ def _run(
         figure=figure_of(result, references),
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
-        cause=cause_of(result) if result.is_failure else None,
+        cause=_cause(context, result) if result.is_failure else None,
         nodes=nodes_of(record, context.states.get(record.id)),
     )
+
+
+def _cause(context: Context, result: Result) -> Cause:
+    cause = cause_of(result)
+    return replace(cause, advice=context.advice(cause.fix))
 
 
 def _samples(context: Context, record: RunRecord) -> Samples | None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from llmb.logs.lines import read_value
-from llmb.logs.samples import Checkpoint, Environment, Node
+from llmb.logs.samples import CheckpointEvent, Environment, Node
 from llmb.logs.scan import Line, needle, plain, strip_escapes
 
 T = TypeVar("T")
@@ -27,12 +27,14 @@ _NODE = needle("llmb node ", b"{}")
 _VBOOST = needle("llmb vboost: ")
 _TITAN_JOB = needle("Trainer is initialized with local batch size", b",")
 _TITAN_WORLD = needle("Building device mesh with parallelism", b"=,")
-PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD)
+_CPU = needle("CPU with ")
+PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD, _CPU)
 
 _NETWORK_PATTERN = re.compile(rb"Using network\s+([^\r\n]{1,60})")
 _NCCL_VERSION_PATTERN = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
 _NODE_PATTERN = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
 _VBOOST_PATTERN = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
+_CPU_PATTERN = re.compile(rb"CPU with \d{1,6} threads a rank")
 _TITAN_JOB_PATTERN = re.compile(
     rb"global batch size (?P<gbs>\d{1,12}),.{1,200}sequence length (?P<seq>\d{1,12}),\s{1,40}"
     rb"total steps (?P<steps>\d{1,12})"
@@ -66,6 +68,8 @@ def environment_of(text: bytes, line: Line) -> Environment:
         return Environment(nccl_version=match[1].decode())
     if text == _VBOOST.text and (match := _VBOOST_PATTERN.match(after)):
         return Environment(vboost=plain(match[1]))  # `set on 15 of 16 nodes: sudo: a password is required`
+    if text == _CPU.text and _CPU_PATTERN.match(after):
+        return Environment(device="CPU")
     if text == _NETWORK.text and (match := _NETWORK_PATTERN.match(after)):
         host = _HOST.search(strip_escapes(line.before))
         return Environment(networks=(plain(match[1]),), hosts=(host[1].decode(),) if host else ())
@@ -86,6 +90,7 @@ def merged(earlier: Environment, later: Environment) -> Environment:
         steps=later.steps or earlier.steps,
         gbs=later.gbs or earlier.gbs,
         seq_length=later.seq_length or earlier.seq_length,
+        device=later.device or earlier.device,
     )
 
 
@@ -95,7 +100,7 @@ def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
     return earlier if set(later) <= set(earlier) else tuple(dict.fromkeys((*earlier, *later)))
 
 
-def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line: Line) -> None:
+def add_checkpoint(events: list[CheckpointEvent], kind: Literal["save", "load"], line: Line) -> None:
     """Add the ``line`` of one rank to ``events``; a second line of the same rank is of another checkpoint."""
     found = _read_checkpoint(line, b"Save duration" if kind == "save" else b"Time spent in load_checkpoint")
     if found is None:
@@ -103,7 +108,7 @@ def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line
     seconds, rank, iteration = found
     event = events[-1] if events else None
     if event is None or event.kind != kind or event.iteration != iteration or rank in event.ranks:
-        event = Checkpoint(kind=kind, ranks=(), max_seconds=seconds, iteration=iteration)
+        event = CheckpointEvent(kind=kind, ranks=(), max_seconds=seconds, iteration=iteration)
     else:
         events.pop()
     events.append(
@@ -167,7 +172,9 @@ _LOADED_TEXT = re.compile(rb"checkpoint from (\S{1,1024})(?:.{0,80} at iteration
 _TIMER = re.compile(rb"-checkpoint [.]{1,200}:\s{0,9}\((\d{1,15}(?:\.\d{1,9})?),\s{0,9}(\d{1,15}(?:\.\d{1,9})?)\)")
 
 
-def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], text: bytes, line: Line) -> None:
+def add_megatron_checkpoint(
+    saves: list[CheckpointEvent], loads: list[CheckpointEvent], text: bytes, line: Line
+) -> None:
     """Add the ``line``, found by the ``text`` of one of MEGATRON_CHECKPOINTS, to ``saves`` or ``loads``."""
     after = strip_escapes(line.after)
     if text in (SAVE_TIMER.text, LOAD_TIMER.text):
@@ -178,7 +185,7 @@ def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], te
     if found is None:
         return
     iteration, folder = found.groups() if saved else found.groups()[::-1]
-    event = Checkpoint(
+    event = CheckpointEvent(
         kind="save" if saved else "load",
         ranks=(0,),
         max_seconds=None,
@@ -188,7 +195,7 @@ def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], te
     (saves if saved else loads).append(event)
 
 
-def _add_time(events: list[Checkpoint], kind: str, after: bytes) -> None:
+def _add_time(events: list[CheckpointEvent], kind: str, after: bytes) -> None:
     """Add the longest time of all ranks to the last checkpoint that has none."""
     found = _TIMER.search(after)
     if found is not None and events and events[-1].kind == kind and events[-1].max_seconds is None:

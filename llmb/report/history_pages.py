@@ -8,6 +8,7 @@ from llmb.report.rendering import first, render
 from llmb.report.svg.over_time import history_picture
 from llmb.report.value import Report, count
 from llmb.text.tables import Column, as_markdown, render as render_table
+from llmb.verdict.judge import NO_REFERENCE
 
 PICTURES = 120
 STEPS = 200
@@ -89,7 +90,9 @@ def _row(line: Line) -> dict[str, object]:
 
 
 def _cell(point: Point) -> str:
-    return point.word if point.ratio is None else f"{point.ratio:.3f} {point.word}"
+    if point.ratio is None:
+        return point.word
+    return f"{point.ratio:.3f}" + (f" {point.word}" if point.word != NO_REFERENCE else "")  # it is to the first night
 
 
 def _steps(history: History) -> list[str]:

@@ -5,12 +5,13 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.results.facts import PROFILED
+from llmb.results.facts import ON_CPU, PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
 from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.stats.statistics import MOST_REPEATS, Spread, repeats_to_settle
 from llmb.verdict.ratio import Ratio, metric_of, pool, published, ratio_of
 from llmb.verdict.reference import LOADS, References, not_described, same_window
+from llmb.workload.gpus import CPU
 from llmb.workload.published import Figure, mfu_as_published
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
@@ -118,7 +119,7 @@ def _would_decide(more: int | None, found: Spread, reference: Spread) -> str:
     """How many more repeats would narrow the interval enough, if they deviate as those that there are."""
     whose = "" if reference.n == 1 else " of the other side" if found.n == 1 else " of each side"
     if more is None:
-        return f"not even {MOST_REPEATS} repeats{whose} would decide"
+        return f"not even {MOST_REPEATS} more repeats{whose} would decide"
     return f"{'about ' if more > 1 else ''}{more} more repeat{'s' if more > 1 else ''}{whose} would decide"
 
 
@@ -156,11 +157,10 @@ def _judged_with(result: Result) -> Hashable:
 
 
 def pool_key(result: Result) -> Hashable:
-    """Equal for the repeats of one configuration: all settings and the window are the same."""
+    """Equal for the repeats of one configuration: all settings, the window and the kind of device are the same."""
     own, metrics = result.identity, result.metrics
-    if own.configuration is None:
-        return (own.experiment, metrics.window, metrics.steps)
-    return (own.configuration.key, metrics.window, metrics.steps)
+    what = own.experiment if own.configuration is None else own.configuration.key
+    return what, metrics.window, metrics.steps, result.log and result.log.device
 
 
 def why_invalid(result: Result) -> str | None:
@@ -208,6 +208,8 @@ def _compared(result: Result, references: References) -> Result:
         mfu_reference_convention=None if time is None else mfu_as_published(figure, time),
         reference_flops_convention=figure.flops_convention,
     )
+    if invalid is None and result.log is not None and result.log.device is not None and figure.gpu_type != CPU:
+        invalid = ON_CPU
     invalid = invalid or "; ".join(_without_ratio(result, name)) or None
     if invalid is not None:
         return replace(result, verdict=replace(verdict, word=INVALID, reason=invalid))

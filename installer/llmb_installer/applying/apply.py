@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, as_fault, os_errors
 from llmb.system import locks, parallel, permissions
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
-from llmb_installer.planning import config, unfinished
+from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
@@ -43,7 +43,6 @@ class Outcome:
     faults: tuple[Fault, ...] = ()
 
     def require(self) -> None:
-        """Raise StepsFailed when a step failed."""
         if self.faults:
             raise StepsFailed(
                 [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"
@@ -84,28 +83,25 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
         record.end_leftover_programs(install)
         record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
-        unfinished.mark(install, os.environ)
+        record.mark_unfinished(install, os.environ)
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
             record.remove_unwanted_parts(install)
-            unfinished.unmark(install, os.environ)
+            record.mark_finished(install, os.environ)
     return outcome
 
 
 def make_folder(install: Path) -> None:
     """Make the install directory and the installer's folder in it. Raises LlmbError."""
-    try:
+    hint = "choose a folder that you may write: --install DIR"
+    with os_errors(f"{install} cannot be created", hint=hint, code="not-writable", value=str(install)):
         install.mkdir(parents=True, exist_ok=True)
         if not (install / record.FOLDER).exists():
             (install / record.FOLDER).mkdir()
             permissions.mode_of_install.cache_clear()  # it is an install directory from now on
             permissions.share_folder(install / record.FOLDER)
-    except OSError as error:
-        message = f"{install} cannot be created: {error.strerror}"
-        hint = "choose a folder that you may write: --install DIR"
-        raise LlmbError(message, hint=hint, code="not-writable", value=str(install)) from error
 
 
 def _build_all(plan: Plan, workers: int) -> Results:
@@ -169,7 +165,9 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     current = config.read_config(plan.install)
     change = config.plan_config(written_before(intent, found, current), current, own)
     backup = config.write_config(plan.install, change) if change.changed else None
-    now = replace(found, config=own, steps=_with_workloads(found, intent))
+    users = {step.key: _users(step, found, intent) for step in intent.steps}
+    steps = {key: replace(done, workloads=users.get(key, done.workloads)) for key, done in found.steps.items()}
+    now = replace(found, config=own, steps=steps)
     if now != found:
         record.save(plan.install, now)
     notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
@@ -182,12 +180,6 @@ def _users(step: Step, found: record.InstallRecord, intent: Intent) -> tuple[str
     before = found.steps[step.key].workloads if step.key in found.steps else ()
     gone = unoffered(intent, found)
     return (*step.workloads, *(key for key in before if key in gone))
-
-
-def _with_workloads(found: record.InstallRecord, intent: Intent) -> dict[str, record.StepRecord]:
-    """The recorded steps with their present workloads."""
-    now = {step.key: _users(step, found, intent) for step in intent.steps}
-    return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
 
 
 def run_steps(

@@ -11,12 +11,11 @@ from llmb.system import console
 from llmb.text.fold import fold
 from llmb.text.tables import output_width, to_json
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
-from llmb_installer.planning.unfinished import counted
 
 
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
@@ -56,8 +55,7 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
 def _interrupted(intent: Intent, *, yes: bool) -> str:
     """What is kept of an interrupted installation, and the command that continues it, in one line to be pasted."""
     try:
-        plan = look(intent)
-        kept = f"{counted(plan.done, plan.todo)} and kept; "
+        kept = f"{look(intent).progress} and kept; "
     except LlmbError:  # the command to continue reports it
         kept = ""
     command = f"llmb-install{record.option_of(intent.site.install)}{' --yes' if yes else ''}"
@@ -79,7 +77,7 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
         outcome = Outcome(record=plan.record, notes=kept, ready=intent.workloads)
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
+        console.echo(show.summary_of(plan, plan.record, intent.workloads))
 
 
 def ask(question: str = "Continue?") -> None:

@@ -15,7 +15,6 @@ from llmb_installer.doctor import ALL, examine
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
-    """Check this machine and its cluster, and print fixes."""
     if cluster_type is not None:
         try:
             check_cluster_type(cluster_type)

@@ -89,19 +89,35 @@ def test_jobs_names_the_nodes_and_finds_runs_by_them(slurm_run: record.RunRecord
     assert found(slurm_run.submitter.host) == ["here1"]
 
 
+def test_results_compare_and_report_of_some_nodes(slurm_run: record.RunRecord, install: Any, run: Run) -> None:
+    """By what the scheduler says, else by the hosts in the log."""
+    log = f"big102:1:2 [0] NCCL INFO Using network IB\n{slurm_run.log.read_text()}"
+    record.save(replace(install.run("logged1", install.job("nemotron4_15b", "bf16", 32), log), cluster_type="slurm"))
+    install.measured("here1", 2.75)
+
+    def found(*words: str) -> list[str]:
+        return sorted(row["run"] for row in json.loads(run("results", *words, "--format", "json").stdout)["results"])
+
+    assert found() == ["here1", "logged1", "onslurm1"]
+    assert found("--node", "big102.site.org") == ["logged1", "onslurm1"]
+    rows = json.loads(run("compare", "--node", "fat9", "--format", "json").stdout)["comparisons"]
+    assert [row["runs"] for row in rows] == [["onslurm1"]]
+    assert "2 runs:" in run("report", "--node", "big[101-102]").stdout
+
+
 def test_the_report_names_them(slurm_run: record.RunRecord, run: Run) -> None:
     assert slurm_run.id == "onslurm1"
     for fmt in ("md", "html"):
         assert "big[101-102],fat9" in run("report", "--format", fmt).stdout.replace("\\", "")
 
 
-@pytest.mark.parametrize("nodes", ["", " ", "n[1", "n]", "n[]", "n[a-b]", "n*", ",n1"])
+@pytest.mark.parametrize("nodes", ["", " ", "n[1", "n]", "n[]", "n[a-b]", "n*", ",n1", "n[4-1]", "n7,n[2,9-8]"])
 def test_a_list_of_nodes_that_is_none_is_refused(nodes: str, run: Run) -> None:
     done = run("jobs", "list", "--node", nodes)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--node" in done.stderr
 
 
-@pytest.mark.parametrize("nodes", ["n1", "n[1]", "rack-2.site.org", "n[01-03,7],login", "n1, n2", "a[1-2]b[3,5]"])
+@pytest.mark.parametrize("nodes", ["n1", "n[1]", "rack-2.site.org", "n[01-03,7],login", "n-9-1,n1, n2", "a[1-2]b[3,5]"])
 def test_lists_as_slurm_writes_them(nodes: str) -> None:
     assert is_list(nodes)

@@ -44,7 +44,7 @@ def command(
     """Write RUNS (default: all runs) to one file, without secrets.
 
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
-    without profiles and checkpoints. Commands that only read take it in the place of an install directory.
+    without profiles and checkpoints. Reading commands take the archive instead of an install directory.
     """
     from llmb.archive.tar_file import write
 

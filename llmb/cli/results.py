@@ -86,8 +86,8 @@ def command(
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
-    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
-    the first place selects the runs in it.
+    RUNS are unique prefixes of ids, job ids of the scheduler, or directories. If the first one is the file of an
+    archive, the runs in it are shown.
     """
     runs = opened(context, runs)
     choice = choice_of(**chosen)

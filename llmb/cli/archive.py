@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
@@ -37,23 +38,16 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    runs: tuple[str, ...],
-    output: Path | None,
-    is_anonymous: bool,
-    force: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
+    context: Context, /, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, **choice: Any
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
-    without profiles and checkpoints. Commands that only read take it in the place of an install directory.
+    without profiles and checkpoints. Reading commands take the archive instead of an install directory.
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
+    found = gather(context, runs, choice_of(**choice))
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()

@@ -76,7 +76,7 @@ def _state(context: Context, run: RunRecord) -> JobState:
 def _path(run: RunRecord, choice: LogChoice) -> Path:
     """The log that ``choice`` names. Raises UsageError for an attempt that the run does not have."""
     if choice.attempt is not None and choice.attempt > run.attempt:
-        hint, message = f"its last is {run.attempt}", f"{run.id} has no attempt {choice.attempt}"
+        hint, message = f"its last attempt is {run.attempt}", f"{run.id} has no attempt {choice.attempt}"
         raise UsageError(message, hint=hint, code="attempt-unknown", value=choice.attempt)
     of = replace(run, attempt=choice.attempt or run.attempt)
     if choice.batch:

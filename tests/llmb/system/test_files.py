@@ -194,3 +194,24 @@ def test_writing_in_place_on_a_full_disk_that_tells_only_at_the_end(
 
     monkeypatch.setattr(os, "close", full)
     assert not files.overwrite(path, "new")
+
+
+def test_an_output_replaces_the_target_of_a_link_and_is_written_to_a_pipe(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "there" / "target", tmp_path / "link", tmp_path / "pipe"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (link, link, pipe):
+        with files.output(path) as stream:
+            stream.write(b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert (link.is_symlink(), target.read_bytes(), pipe.is_fifo()) == (True, b"new", True)
+    with pytest.raises(ZeroDivisionError), files.output(link) as stream:
+        stream.write(bytes(1 // 0))
+    assert target.read_bytes() == b"new"
+    with pytest.raises(LlmbError) as refused, files.output(tmp_path / "no" / "file"):
+        pass
+    assert refused.value.code == "file-unwritable"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["link", "pipe", "target", "there"]

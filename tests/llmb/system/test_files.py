@@ -6,9 +6,12 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import llmb
+import llmb_installer
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 
@@ -215,3 +218,18 @@ def test_an_output_replaces_the_target_of_a_link_and_is_written_to_a_pipe(tmp_pa
         pass
     assert refused.value.code == "file-unwritable"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["link", "pipe", "target", "there"]
+
+
+def test_only_expand_asks_for_a_home_folder() -> None:
+    """Path.expanduser raises RuntimeError for ``~nobody``: in a variable, that would end every command."""
+    sources = [path for package in (llmb, llmb_installer) for path in Path(package.__path__[0]).rglob("*.py")]
+    found = {path.name for path in sources if ".expanduser()" in path.read_text("utf-8")}
+    assert found == {"files.py", "scalars.py"}  # the second reports the key
+    assert files.expand("~nobody-at-all/x") == Path("~nobody-at-all/x")
+
+
+def test_an_unknown_home_folder_in_a_variable(llmb_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMB_PLUGINS", "~nobody-at-all/plugins")
+    done = llmb_here("list")
+    assert done.returncode == 0
+    assert "~nobody-at-all/plugins" in done.stderr

@@ -18,6 +18,7 @@ from llmb.plugins.settings import Sections, key_of
 from llmb.runs.launch import Launch, Program
 from llmb.workload.gpus import CPU
 
+IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 _LAUNCH = Launch(
     name="check", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)), gpu_type=CPU, start="once"
 )
@@ -39,13 +40,9 @@ def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
             cluster, stamp = create(kind, config), preview_stamp(_LAUNCH, config)
             if cluster.render(_LAUNCH, stamp) != cluster.render(_LAUNCH, stamp):
                 message = f"render of cluster type {kind.name} gives different scripts for one launch"
-                hint = "it may depend on its arguments alone: no time, random number or environment"
-                yield Fault(place=kind.source, message=message, hint=hint, code="hook-impure", key="render")
+                yield Fault(place=kind.source, message=message, hint=IMPURE, code="hook-impure", key="render")
         except LlmbError as error:
             yield author_fault(error, kind.source)
-
-
-IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 
 
 def settings_for(sections: Sections, source: str) -> Mapping[str, Any]:

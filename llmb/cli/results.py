@@ -132,6 +132,8 @@ def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> l
         for run, one in zip(found, results_of(context, found, choice.window), strict=True)
         if not choice.nodes or ran_on(choice.nodes, all_nodes(run, context.states.get(run.id), one))
     ]
+    if found and not pairs:
+        say("no run matches the options")
     kept = _announce_cancelled([one for _, one in pairs if one.status == CANCELLED], choice)
     return [(run, one) for run, one in pairs if kept or one.status != CANCELLED]
 

@@ -142,7 +142,7 @@ def test_tflops_that_cannot_be_are_reported_for_every_program(
 ) -> None:
     name = "log-pretrain_llama3.1_70b_bf16_gpus64_gbs128.out"
     got = read(tmp_path, log + "\n", name, workloads=workloads)
-    found = f"the logged TFLOPS are {shown} of what follows from model, batch and GPUs" in (got.reason or "")
+    found = f"the logged TFLOPS are {shown} of the value computed from model, batch and GPUs" in (got.reason or "")
     assert found == (shown is not None), got.reason
 
 

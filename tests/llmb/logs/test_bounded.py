@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmb.failures import find_cause
+from llmb.failures import find, find_cause
 from llmb.failures.find import _TRACEBACK, _error_at
 from llmb.logs import lines
 from llmb.logs.formats import ParseSpec, formats_of
@@ -82,7 +82,8 @@ def test_a_text_that_comes_again_and_again_in_a_line_is_judged_once(tmp_path: Pa
     ],
     ids=lambda unit: str(unit[:20]),
 )
-def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path) -> None:
+def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "_MOST_TRACEBACKS", 100)  # each of them may be the longest that is read
     path = tmp_path / "log-x.out"
     path.write_bytes(many(unit) * 8)
     with time_limit(GUARD):
@@ -91,8 +92,6 @@ def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path) -> None:
 
 
 def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from llmb.failures import find
-
     counts: Counter[bytes] = Counter()
 
     def found(hit: Any) -> Any:

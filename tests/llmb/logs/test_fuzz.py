@@ -21,7 +21,7 @@ from llmb.stats.measure import Window
 from llmb.stats.statistics import summarize
 from llmb.workload.spec import Workload
 
-INPUTS = int(os.environ.get("LLMB_TEST_FUZZ", "2000"))
+INPUTS = int(os.environ.get("LLMB_TEST_FUZZ", "1000"))
 STEP = (
     b"[default0]:Training epoch 0, iteration 7/49 | lr: 7.496e-06 | global_batch_size: 128 | global_step: 7 | "
     b"peak_memory_usage: 70833405952 | reduced_train_loss: 11.96 | train_step_timing in s: 12.39 | consumed_samples: 9"

@@ -63,6 +63,20 @@ def test_a_program_that_submits_gets_its_runs(llmb: Command, jobs: Path, runs: C
     assert done.stdout == "id,scheduler_id,attempt,experiment,repeat,directory\n"
 
 
+def test_a_value_that_is_not_utf_8_is_submitted_as_it_is_shown(
+    llmb: Command, runs: Callable[[], list[RunRecord]]
+) -> None:
+    value = os.fsdecode(b"a\xffb")
+    words = ("single", "-w", "fake", "--scale", "8", "--env", f"ODD={value}")
+    assert llmb(*words, "--dry-run").returncode == 0
+    done = llmb(*words, "--wait")
+    assert done.returncode == 0, done.stderr
+    (run,) = runs()
+    assert (run.job.env["ODD"], run.launch.environment["ODD"]) == (value, value)
+    for command in ("jobs list", "jobs show {}", "jobs show {} --script", "results --format json", "report"):
+        assert llmb(*command.format(run.id).split()).returncode == 0, command
+
+
 def test_resume_submits_only_what_is_left(
     llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]], run_wording: RunWording
 ) -> None:

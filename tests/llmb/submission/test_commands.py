@@ -100,6 +100,21 @@ def test_resume_submits_only_what_is_left(
     assert len(runs()) == len(before) + 2
 
 
+@pytest.mark.parametrize(("fmt", "rows"), [("table", 0), ("md", 0), ("csv", 1), ("json", None)])
+def test_a_preview_of_what_is_left_where_nothing_is(
+    llmb: Command, jobs: Path, wording: RunWording, fmt: str, rows: int | None
+) -> None:
+    llmb("submit-all", jobs, "--wait")
+    done = llmb("submit-all", jobs, "--resume", "--dry-run", "--format", fmt)
+    assert done.returncode == 0, done.stderr
+    if fmt == "table":
+        wording("submit-all", done.stderr)
+    if rows is None:
+        assert json.loads(done.stdout) == {"jobs": []}
+    else:
+        assert len(done.stdout.splitlines()) == rows
+
+
 def test_resume_and_wait_shows_the_whole_list(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:
     llmb("submit-all", jobs, "--scale", "8", "--wait")
     done = llmb("submit-all", jobs, "--resume", "--wait", "--format", "json")

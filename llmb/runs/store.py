@@ -17,11 +17,12 @@ from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
 from llmb.runs.state import CANCELLED, JobState
-from llmb.system import console, files, permissions
+from llmb.system import console, files, locks, permissions
 from llmb.text import typed, yamlfile
 from llmb.text.node_lists import expand
 
 STATE = "state.json"
+_PATIENCE = 5.0  # seconds for another process, which writes a state
 
 
 def new_id() -> str:
@@ -131,7 +132,8 @@ def seen_state(run: RunRecord) -> JobState | None:
 def save_state(run: RunRecord, state: JobState) -> JobState:
     """Store a polled state unless a final one is stored already; returns the resulting state.
 
-    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none.
+    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none. Raises
+    LlmbError where it cannot be written.
     """
     seen = seen_state(run)
     if seen is not None and not state.nodes:
@@ -140,7 +142,11 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
         return state
     if seen is not None and (seen.is_final or seen == state):
         return seen
-    files.write_json(run.place / STATE, typed.keeping(state, _on_disk(run.place / STATE)))
+    with locks.hold(run.place, "state", wait=_PATIENCE):  # another poller may store the end meanwhile
+        now = seen_state(run)
+        if now is not None and now.is_final:
+            return now
+        files.write_json(run.place / STATE, typed.keeping(state, _on_disk(run.place / STATE)))
     return state
 
 

@@ -65,8 +65,8 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
         swept = _swept(jobs) if fmt != "csv" else []
         own = [[*_set_parameters(context, job, swept), *_words(job, context.workloads[job.workload])] for job in jobs]
         own = [[*words, *_slurm_words(item.launch)] for words, item in zip(own, items, strict=True)]
-        shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
-        if fmt != "table" or len(own) == 1:
+        shared = [word for word in own[0] if word and all(word in words for words in own)] if len(own) > 1 else []
+        if fmt != "table":
             shared = []
         by_size = _env_by_size(jobs, common) if fmt == "table" else {}
         rows = []
@@ -170,7 +170,8 @@ def _set_parameters(context: Context, job: Job, swept: Sequence[str]) -> list[st
 
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
     """The variables that have the same value in all jobs."""
-    return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
+    first = jobs[0].env if jobs else {}
+    return {name: value for name, value in first.items() if all(job.env.get(name) == value for job in jobs)}
 
 
 def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
@@ -246,6 +247,9 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """Print the totals."""
+    if not items:
+        say("nothing is left to submit (--dry-run)")
+        return
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
     found = describe(total(jobs, estimates_of(context, jobs)), unit)

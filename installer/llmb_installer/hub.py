@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.errors import Fault, LlmbError
-from llmb.system import http, retry, secrets
+from llmb.system import files, http, retry, secrets
 from llmb.workload import needs
 from llmb_installer.step import Context, Estimate, Facts, Step, sha256_of
 
@@ -177,9 +177,10 @@ class Hub:
                     stream.write(chunk)
                     self.context.progress.advance(len(chunk))
         except OSError as error:
-            path.unlink(missing_ok=True)  # the other steps need the space
-            message = f"{path} cannot be written: {error.strerror}"
-            raise LlmbError(message, hint="free space there", code="file-unwritable", key=str(path)) from error
+            failed = files.cannot_write(path, error)
+            if isinstance(failed, files.DiskFullError):  # the other steps need the space
+                path.unlink(missing_ok=True)
+            raise failed from error
         finally:
             answer.close()
         if _size(path) < file.size:

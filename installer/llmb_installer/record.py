@@ -77,11 +77,13 @@ def load(install: Path) -> InstallRecord:
             hint="use that version of llmb-install",
             code="record-version",
         )
-    return typed.read(InstallRecord, yamlfile.Document(name=str(path), data=data))
+    return typed.read_own(InstallRecord, path, data)
 
 
 def save(install: Path, record: InstallRecord) -> None:
-    files.write_json(record_path(install), {"schema_version": SCHEMA_VERSION, **typed.to_data(record)})
+    """Write the record; what a newer release added to it is kept."""
+    path = record_path(install)
+    files.write_json(path, {"schema_version": SCHEMA_VERSION, **typed.keeping(record, files.read_json(path))})
 
 
 def save_answers(install: Path, text: str) -> None:

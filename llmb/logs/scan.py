@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds literal text in a file of any size, in one pass and constant memory, and the line around it."""
 
+import contextlib
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -158,15 +159,30 @@ def read_blocks(stream: BinaryIO, start: int = 0) -> Iterator[Block]:
 
 
 def _fill(stream: BinaryIO, data: bytearray, filled: int) -> int:
-    with memoryview(data) as view:
-        try:
-            while filled < len(data) and (count := stream.readinto(view[filled:])):  # type: ignore[attr-defined]
-                filled += count
-        except (EOFError, zlib.error, OSError) as error:
-            # A compressed log that is cut off or damaged is used as far as it can be read.
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
+    # That of one step of gzip: a larger read loses what precedes damage.
+    readinto = stream.readinto1 if is_packed(stream) else stream.readinto  # type: ignore[attr-defined]
+    with memoryview(data) as view, _until_damage():
+        while filled < len(data) and (count := readinto(view[filled:])):
+            filled += count
     return filled
+
+
+def read_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """The rest of a log in pieces of at most ``size`` bytes; of a damaged compressed one, what precedes the damage."""
+    read: Callable[[int], bytes] = stream.read1 if is_packed(stream) else stream.read  # type: ignore[attr-defined]
+    with _until_damage():
+        while chunk := read(size):
+            yield chunk
+
+
+@contextlib.contextmanager
+def _until_damage() -> Iterator[None]:
+    """A compressed log that is cut off or damaged is used as far as it can be read."""
+    try:
+        yield
+    except (EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
 
 
 def hits_in(block: Block, needles: Sequence[Needle]) -> list[Hit]:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llmb.logs.samples import Node, Samples
@@ -32,9 +31,9 @@ class Uneven:
 
     @property
     def text(self) -> str:
-        """``SM clock 1395 MHz on node0003, 1980 MHz on the other 7 nodes``."""
+        """``SM clock 1395 MHz on node0003, 1980 MHz on 7 nodes``."""
         more = f" and {self.nodes - len(self.hosts)} more" if self.nodes > len(self.hosts) else ""
-        rest = f"the other {self.others} nodes" if self.others > 1 else "the other node"
+        rest = f"{self.others} nodes" if self.others > 1 else "1 node"
         return f"{self.condition} {self.value} on {', '.join(self.hosts)}{more}, {self.usual} on {rest}"
 
 
@@ -76,22 +75,27 @@ _OF_NODE: dict[str, Callable[[Node], str]] = {
 
 
 def uneven_nodes(nodes: Sequence[Node]) -> tuple[Uneven, ...]:
-    """The conditions in which some of the ``nodes`` differ from most of them, the rarest value of each."""
-    return tuple(own for name, value in _OF_NODE.items() if (own := _uneven(name, nodes, value)) is not None)
+    """Each value of a condition that only some of the ``nodes`` have, the rarest first."""
+    return tuple(own for name, value in _OF_NODE.items() for own in _uneven(name, nodes, value))
 
 
-def _uneven(condition: str, nodes: Sequence[Node], value_of: Callable[[Node], str]) -> Uneven | None:
-    values = {node.host: value for node in nodes if (value := value_of(node))}
-    counts = Counter(values.values()).most_common()
-    if len(counts) < 2:
-        return None
-    (usual, others), (value, number) = counts[0], counts[-1]
-    if number == others:  # half of them: neither value is the usual one, the higher is named so
-        usual, value = sorted((usual, value), key=_rank, reverse=True)
-    hosts = sorted(host for host, own in values.items() if own == value)
-    return Uneven(
-        condition=condition, value=value, usual=usual, hosts=tuple(hosts[:_MOST_HOSTS]), nodes=number, others=others
-    )
+def _uneven(condition: str, nodes: Sequence[Node], value_of: Callable[[Node], str]) -> Iterator[Uneven]:
+    hosts: dict[str, list[str]] = {}
+    for host, value in sorted({node.host: value for node in nodes if (value := value_of(node))}.items()):
+        hosts.setdefault(value, []).append(host)
+    *rare, usual = sorted(hosts, key=lambda value: (len(hosts[value]), _rank(value))) or [
+        ""
+    ]  # of equally many, the higher
+    for value in rare:
+        own = hosts[value]
+        yield Uneven(
+            condition=condition,
+            value=value,
+            usual=usual,
+            hosts=tuple(own[:_MOST_HOSTS]),
+            nodes=len(own),
+            others=len(hosts[usual]),
+        )
 
 
 def _rank(value: str) -> tuple[float, str]:

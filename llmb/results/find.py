@@ -99,13 +99,13 @@ def log_of(record: RunRecord) -> Path:
     An attempt after that of the record is of a scheduler that requeued the job.
     """
     if record.attempt > 1:
-        return _as_kept(record.log)
-    logs = [_as_kept(path / record.log.name) for path in record.directory.glob("attempt-*")]
+        return as_kept(record.log)
+    logs = [as_kept(path / record.log.name) for path in record.directory.glob("attempt-*")]
     attempts = [log for log in logs if _is_file(log)]
-    return max(attempts, key=lambda log: _number_of(log.parent)) if attempts else _as_kept(record.log)
+    return max(attempts, key=lambda log: _number_of(log.parent)) if attempts else as_kept(record.log)
 
 
-def _as_kept(log: Path) -> Path:
+def as_kept(log: Path) -> Path:
     """The log, or what ``gzip`` made of it in place."""
     packed = log.with_name(f"{log.name}.gz")
     return packed if not _is_file(log) and _is_file(packed) else log

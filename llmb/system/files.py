@@ -67,7 +67,7 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
     except BaseException as error:
         _discard(part)
         if isinstance(error, OSError):
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
         raise
 
 
@@ -92,7 +92,7 @@ def create_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True
         _write_new(part, text, mode, durable=durable)
         return _put_in_place(part, path, text, mode)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         _discard(part)
 
@@ -128,7 +128,7 @@ def write_folder(path: Path, texts: Mapping[str, str]) -> None:
         part.rename(path)
     except OSError as error:
         if not path.is_dir():  # else another process has written it
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -265,7 +265,8 @@ def check_space(folder: Path) -> None:
         _discard(part)
 
 
-def _cannot_write(path: Path, error: OSError) -> LlmbError:
+def cannot_write(path: Path, error: OSError) -> LlmbError:
+    """The error of a file that cannot be written; DiskFullError where its disk, or the user's quota, is full."""
     kind, code = (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
     message, hint = f"{path} cannot be written: {error.strerror}", "check free space and permissions there"
     return kind(message, hint=hint, code=code, value=str(path))

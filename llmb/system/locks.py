@@ -8,6 +8,7 @@ processes find a dead holder, only one of them can create the file.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from llmb.system import files, process
 
 STALE_AFTER = 300.0  # seconds without a heartbeat from another host
 HEARTBEAT = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # seconds between two looks of a process that waits
 _RELEASED = "released"
 _UNKNOWN = process.ProcessId(host="another host", pid=0, start=0.0, boot="")
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -44,26 +46,36 @@ def _generations(folder: Path, name: str) -> list[tuple[int, Path]]:
 
 def holder(folder: Path, name: str) -> process.ProcessId | None:
     """The process that holds the lock; None if it is free."""
+    return _holder(folder, name, _clock_of(folder))
+
+
+def _holder(folder: Path, name: str, now: Callable[[], float]) -> process.ProcessId | None:
     generations = _generations(folder, name)
-    return _holder_of(generations[-1][1]) if generations else None
+    return _holder_of(generations[-1][1], now) if generations else None
 
 
-def _holder_of(path: Path) -> process.ProcessId | None:
+def _holder_of(path: Path, now: Callable[[], float]) -> process.ProcessId | None:
     try:
         heartbeat = path.stat().st_mtime
         text = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError:  # another user's, not readable: only its heartbeat is known
-        return _UNKNOWN if _now_at(path.parent) - heartbeat < STALE_AFTER else None
+        return _UNKNOWN if now() - heartbeat < STALE_AFTER else None
     try:
         owner = process.ProcessId.from_data(json.loads(text))
     except (ValueError, RecursionError):  # released, or, without hard links, not yet written
-        is_free = text.startswith(_RELEASED.encode()) or _now_at(path.parent) - heartbeat > HEARTBEAT
+        is_free = text.startswith(_RELEASED.encode()) or now() - heartbeat > HEARTBEAT
         return None if is_free else _UNKNOWN
     if owner.is_here and not owner.is_hidden:
         return owner if owner.is_alive() else None
-    return owner if _now_at(path.parent) - heartbeat < STALE_AFTER else None
+    return owner if now() - heartbeat < STALE_AFTER else None
+
+
+def _clock_of(folder: Path) -> Callable[[], float]:
+    """The time as ``_now_at``, which is asked once, at the first call."""
+    offset = functools.cache(lambda: _now_at(folder) - time.monotonic())
+    return lambda: offset() + time.monotonic()
 
 
 def _now_at(folder: Path) -> float:
@@ -79,10 +91,10 @@ def _now_at(folder: Path) -> float:
             part.unlink()
 
 
-def _try_acquire(folder: Path, name: str) -> Path | None:
+def _try_acquire(folder: Path, name: str, now: Callable[[], float]) -> Path | None:
     generations = _generations(folder, name)
     last = generations[-1] if generations else (0, None)
-    if last[1] is not None and _holder_of(last[1]) is not None:
+    if last[1] is not None and _holder_of(last[1], now) is not None:
         return None
     mine = folder / f"{name}.lock.{last[0] + 1}"
     # Not durable: after a crash of the machine the lock is free anyway.
@@ -122,16 +134,17 @@ def hold(
     ``on_wait`` is called once with the holder before waiting. While the lock is held, a heartbeat shows it to other
     hosts.
     """
-    deadline = time.monotonic() + wait
+    deadline, pause, now = time.monotonic() + wait, _FIRST_PAUSE, _clock_of(folder)
     announced = False
-    while (mine := _try_acquire(folder, name)) is None:
-        owner = holder(folder, name)
+    while (mine := _try_acquire(folder, name, now)) is None:
+        owner = _holder(folder, name, now)
         if time.monotonic() >= deadline:
             raise _held(folder, name, owner)
         if owner is not None and on_wait is not None and not announced:
             announced = True
             on_wait(owner)
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
     _heart.add(mine)
     try:
         yield

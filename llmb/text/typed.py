@@ -118,6 +118,8 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
         own = {field.name for field in dataclasses.fields(value)}
         known = {key: _with_unknown(getattr(value, key), item, before.get(key)) for key, item in data.items()}
         return {**known, **{key: item for key, item in before.items() if key not in own}}
+    if isinstance(value, Mapping) and isinstance(before, dict):
+        return {key: _with_unknown(value[key], item, before.get(key)) for key, item in data.items()}
     if isinstance(value, (tuple, list)) and isinstance(data, list) and isinstance(before, list):
         rest = [None] * max(0, len(data) - len(before))
         return [_with_unknown(*one) for one in zip(value, data, [*before, *rest], strict=False)]

@@ -166,8 +166,15 @@ _jobs: dict[str, Mapping[str, str]] = {}  # names of batch jobs that run now, wi
 def cancel_jobs() -> None:
     """Cancel the batch jobs that run now: sbatch, when it is killed, leaves its job."""
     for name, env in [*_jobs.items()]:
-        with contextlib.suppress(LlmbError):
-            shell.run(["scancel", f"--name={name}"], env=env, timeout=5)
+        _cancel(name, env)
+
+
+_PATIENCE = 5.0  # seconds that scancel may take
+
+
+def _cancel(name: str, env: Mapping[str, str]) -> None:
+    with contextlib.suppress(LlmbError):  # the program ends in any case
+        shell.run(["scancel", f"--name={name}"], env=env, timeout=_PATIENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +201,7 @@ class Sbatch(Runner):
         try:
             yield self._argv(argv, out, err, name)
         except shell.StoppedError:
-            shell.run(["scancel", f"--name={name}"], env=env)
+            _cancel(name, env)
             raise
         finally:
             _jobs.pop(name, None)

@@ -13,6 +13,7 @@ from llmb.cli.results import all_nodes, states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
 from llmb.results.description import configuration_of
+from llmb.results.find import log_of
 from llmb.results.result import Result
 from llmb.results.table import figure
 from llmb.runs import store
@@ -81,7 +82,7 @@ def _data(context: Context, run: RunRecord, state: JobState, result: Result | No
         "ended": iso(state.ended),
         "nodes": list(all_nodes(run, state, result)),
         "directory": context.shown(run.directory),
-        "log": context.shown(run.log),
+        "log": context.shown(log_of(run)),
         "script": context.shown(run.script) if run.origin is None else None,
         "origin": typed.to_data(run.origin),
         "result": outcome_data(result),
@@ -130,7 +131,7 @@ def _facts(context: Context, run: RunRecord, state: JobState, result: Result | N
     yield "", ""
     yield "folder", context.shown(run.directory)
     scripts = [("script", run.script)] if run.origin is None else []
-    for label, path in (("log", run.log), *scripts):
+    for label, path in (("log", log_of(run)), *scripts):
         yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
 
 

@@ -13,7 +13,8 @@ from typing import TextIO
 from llmb.cli.context import Context, say
 from llmb.cli.results import states_of
 from llmb.errors import UsageError
-from llmb.logs.scan import strip_escapes
+from llmb.logs.scan import is_packed, open_log, read_chunks, strip_escapes
+from llmb.results.find import as_kept, log_of
 from llmb.runs.record import RunRecord
 from llmb.runs.state import LOST, JobState
 from llmb.submission.follow import last_seen
@@ -36,7 +37,7 @@ class LogChoice:
 
 def print_path(context: Context, name: str, choice: LogChoice) -> None:
     """Print the path of a log alone, also where it does not exist yet. Raises UsageError."""
-    path = _path(_attempt_of(context.runs((name,))[0], choice.attempt), choice)
+    path = _path(context.runs((name,))[0], choice)
     console.echo(context.shown(path))
     if not path.exists():
         say("note: this file does not exist")
@@ -45,8 +46,7 @@ def print_path(context: Context, name: str, choice: LogChoice) -> None:
 def print_log(context: Context, name: str, choice: LogChoice) -> None:
     """Print the log of one run. Raises UsageError for an attempt that it does not have."""
     found = context.runs((name,))[0]
-    of, last = _attempt_of(found, choice.attempt), choice.attempt in (None, found.attempt)
-    path = _path(of, choice)
+    path, last = _path(found, choice), choice.attempt in (None, found.attempt)
     follows = choice.follows and last and not last_seen(found).is_final
     start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
     if follows and context.archive is None:
@@ -58,7 +58,7 @@ def print_log(context: Context, name: str, choice: LogChoice) -> None:
     if tail(path, sys.stdout, ended=ended, start=start):
         return
     if not last:
-        say(f"attempt {of.attempt} of {found.id} has no log")
+        say(f"attempt {choice.attempt} of {found.id} has no log")
         return
     state = _state(context, found)
     nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
@@ -73,16 +73,15 @@ def _state(context: Context, run: RunRecord) -> JobState:
     return seen if seen.is_end else replace(seen, state=LOST, reason="it had not ended when it was archived")
 
 
-def _attempt_of(run: RunRecord, attempt: int | None) -> RunRecord:
-    """The run as of ``attempt``. Raises UsageError for one that it does not have."""
-    if attempt is not None and attempt > run.attempt:
-        hint = f"its last attempt is {run.attempt}"
-        raise UsageError(f"{run.id} has no attempt {attempt}", hint=hint, code="attempt-unknown", value=attempt)
-    return run if attempt is None else replace(run, attempt=attempt)
-
-
 def _path(run: RunRecord, choice: LogChoice) -> Path:
-    return run.batch_log if choice.batch else run.log
+    """The log that ``choice`` names. Raises UsageError for an attempt that the run does not have."""
+    if choice.attempt is not None and choice.attempt > run.attempt:
+        hint, message = f"its last attempt is {run.attempt}", f"{run.id} has no attempt {choice.attempt}"
+        raise UsageError(message, hint=hint, code="attempt-unknown", value=choice.attempt)
+    of = replace(run, attempt=choice.attempt or run.attempt)
+    if choice.batch:
+        return as_kept(of.batch_log)
+    return log_of(run) if choice.attempt is None else as_kept(of.log)
 
 
 _EVERY = 0.3  # seconds
@@ -94,14 +93,14 @@ _LINE_END = re.compile(r"\r\n?")  # a progress bar returns to the start of its l
 
 
 def start_of_last_lines(path: Path, count: int) -> int:
-    """The offset in bytes at which the last ``count`` lines of a log begin; 0 where it has no more.
+    """The offset in bytes, unpacked, at which the last ``count`` lines of a log begin; 0 where it has no more.
 
     A carriage return ends a line, as in what is printed. Reads the end of the file alone.
     """
     if not path.exists():
         return 0
-    with path.open("rb") as stream:
-        length, size = stream.seek(0, 2), _BLOCK
+    with open_log(path) as stream:
+        length, size = sum(map(len, read_chunks(stream, _BLOCK))) if is_packed(stream) else stream.seek(0, 2), _BLOCK
         while True:
             start = max(0, length - size)
             stream.seek(start)
@@ -125,9 +124,9 @@ def tail(path: Path, out: TextIO, *, ended: Callable[[], bool], start: int = 0) 
     while True:
         last = ended()  # before reading, so that everything written before the end is read
         if path.exists():
-            with path.open("rb") as stream:
+            with open_log(path) as stream:
                 stream.seek(position)
-                while chunk := stream.read(_BLOCK):
+                for chunk in read_chunks(stream, _BLOCK):
                     position += len(chunk)
                     data = kept + chunk
                     open_ = _OPEN.search(data, max(0, len(data) - 256))

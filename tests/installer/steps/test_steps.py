@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of single steps with real parts: files of a hub on loopback, repositories of the real git, a full disk."""
 
+import errno
 import os
 import random
 import re
@@ -127,6 +128,25 @@ def test_an_interrupted_download_is_continued(asset: AssetStep, context: Context
     asset.build(at(context, full_hub))
     assert (asset.path / "weights.bin").read_bytes() == CONTENT
     assert any(asked is not None for _, _, asked in full_hub.asked)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "continues"), [(errno.ESTALE, "file-unwritable", True), (errno.EDQUOT, "disk-full", False)]
+)
+def test_only_a_full_disk_ends_a_partial_download(
+    number: int, code: str, continues: bool, asset: AssetStep, context: Context, full_hub: SmallHub
+) -> None:
+    class Failing(Watched):
+        def advance(self, bytes: int) -> None:
+            if bytes:
+                raise OSError(number, os.strerror(number))
+
+    with pytest.raises(LlmbError) as failed:
+        asset.build(at(context, full_hub, progress=Failing()))
+    assert failed.value.code == code
+    assert os.strerror(number) in failed.value.message
+    asset.build(at(context, full_hub))
+    assert any(asked is not None for _, _, asked in full_hub.asked) == continues
 
 
 def test_wrong_content_is_not_kept(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:

@@ -106,7 +106,8 @@ def test_a_packed_log_that_is_cut_off(tmp_path: Path, end: int) -> None:
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(b"ab" + b"-" * 100)[:end])
     with open_log(path) as stream:
-        assert [hit.offset for hit in find_all(stream, NEEDLES)] in ([], [0])
+        # Of the last two, the text is complete.
+        assert [hit.offset for hit in find_all(stream, NEEDLES)] in ([[0]] if end < 0 else [[], [0]])
 
 
 def test_a_packed_log_that_is_damaged(tmp_path: Path) -> None:

@@ -87,6 +87,31 @@ def test_the_hint_for_a_lock_of_another_host_removes_it_if_its_holder_died(
     wording("llmb-run", describe(caught.value))
 
 
+def test_waiting_takes_few_looks_and_asks_the_clock_of_the_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_owner(tmp_path, dataclasses.replace(ended(), host="node7"))
+    pauses: list[float] = []
+    clocks: list[Path] = []
+    touch = Path.touch
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            (tmp_path / "x.lock.1").write_text("released")
+
+    def count(path: Path, **how: bool) -> None:
+        clocks.append(path)
+        touch(path, **how)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(Path, "touch", count)
+    with locks.hold(tmp_path, "x", wait=600):
+        assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+        assert len(clocks) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x.lock.2"]
+
+
 def test_an_error_inside_releases(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locks.hold(tmp_path, "x"):
         raise ZeroDivisionError

@@ -172,6 +172,12 @@ def test_nodes_of_one_run_that_differ_need_no_other_run() -> None:
     half = [Node(host=f"n{i}", max_sm_clock_mhz=1395.0 if i < 2 else 1980.0) for i in range(4)]
     assert [(own.value, own.usual) for own in uneven_nodes(half)] == [("1395 MHz", "1980 MHz")]
     assert uneven_nodes([Node(host="a", driver="1"), Node(host="b")]) == ()
+    clocks = (1980, 1395, 1980, 1200, 1980, 1395, 1980, 1980)
+    several = uneven_nodes([Node(host=f"n{i}", max_sm_clock_mhz=float(clock)) for i, clock in enumerate(clocks)])
+    assert [(own.value, own.usual, own.hosts, own.nodes, own.others) for own in several] == [
+        ("1200 MHz", "1980 MHz", ("n3",), 1, 5),
+        ("1395 MHz", "1980 MHz", ("n1", "n5"), 2, 5),
+    ]
 
 
 def test_the_cause_comes_first_and_everywhere(wording: Any) -> None:

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that a log is printed as it is, but for what would move a terminal's cursor or colour it."""
 
+import gzip
 import io
+import json
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmb.cli.jobs.log_output import start_of_last_lines, tail
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TRACEBACK = "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two  blanks\n\nValueError: bad\n"
 
 
@@ -80,3 +85,33 @@ def test_a_progress_bar_has_lines(tmp_path: Path, content: bytes, count: int, la
     path.write_bytes(content)
     assert content[start_of_last_lines(path, count) :] == last
     assert start_of_last_lines(tmp_path / "gone", count) == 0
+
+
+@pytest.mark.parametrize("kept", ["all", "a half"])
+def test_a_compressed_log_is_printed_as_far_as_it_can_be_read(tmp_path: Path, kept: str) -> None:
+    lines = "".join(f"line {number} {hash(number * 0.1)}\n" for number in range(3000))
+    packed = gzip.compress(lines.encode())
+    shown = printed(tmp_path / "log.gz", packed if kept == "all" else packed[: len(packed) // 2])
+    assert lines.startswith(shown)
+    assert len(shown) == len(lines) if kept == "all" else len(shown) > len(lines) // 3
+    start = start_of_last_lines(tmp_path / "log.gz", 2)
+    assert shown[start:].count("\n") in (1, 2)
+    assert shown[start - 1] == "\n"
+
+
+def test_the_log_of_a_run_is_the_one_that_results_reads(install: Any, run: Run) -> None:
+    made = install.measured("good1", 2.70)
+    text = made.log.read_text()
+    with gzip.open(f"{made.log}.gz", "wt") as packed:
+        packed.write(text)
+    made.log.unlink()
+    for words in ([], ["--attempt", "1"]):
+        assert run("jobs", "logs", "good1", *words).stdout == text
+    assert run("jobs", "logs", "good1", "--path").stdout == f"{made.log}.gz\n"
+    assert f"{made.log.name}.gz" in run("jobs", "show", "good1").stdout
+    assert json.loads(run("jobs", "show", "good1", "--format", "json").stdout)["log"] == f"{made.log}.gz"
+    requeued = made.directory / "attempt-2" / made.log.name
+    requeued.parent.mkdir()
+    requeued.write_text("the second\n")
+    assert run("jobs", "logs", "good1").stdout == "the second\n"
+    assert run("jobs", "logs", "good1", "--attempt", "1").stdout == text

@@ -18,7 +18,7 @@ from llmb.archive.names import FoundNames, hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import choice_of, choice_options, gather
+from llmb.cli.results import Choice, choice_options, gather
 from llmb.config.locate import ARCHIVE
 from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
@@ -43,9 +43,7 @@ def command(
     output: Path | None,
     is_anonymous: bool,
     force: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
+    choice: Choice,
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
@@ -54,7 +52,7 @@ def command(
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
+    found = gather(context, context.runs(runs), choice)
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()

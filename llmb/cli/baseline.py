@@ -8,7 +8,7 @@ import click
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
-from llmb.cli.results import choice_of, choice_options, gather, judged
+from llmb.cli.results import Choice, choice_options, gather, judged
 from llmb.errors import UsageError
 from llmb.text.tables import Column
 from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_rejected
@@ -31,16 +31,13 @@ def accept(
     name: str,
     runs: tuple[str, ...],
     replace: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
+    choice: Choice,
 ) -> None:
     """Accept the results of RUNS (default: all runs) as baseline NAME.
 
     Runs that failed, have not ended or are INVALID are skipped.
     """
-    choice = choice_of(workloads, exclude_cancelled, window)
-    results = judged(context, [result for _, result in gather(context, runs, choice)])
+    results = judged(context, [result for _, result in gather(context, context.runs(runs), choice)])
     good = [result for result in results if why_rejected(result) is None]
     for result in results:
         if (why := why_rejected(result)) is not None:

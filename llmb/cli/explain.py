@@ -41,7 +41,16 @@ _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of th
 @pass_context
 def command(context: Context, run: tuple[str, ...], window: str | None, reference: str | None) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
-    print_explanation(context, opened_run(context, run), window, reference)
+    name = opened_run(context, run)
+    chosen = parse_window(window) if window is not None else None
+    runs = context.runs()
+    (found,) = store.find_runs((name,), runs)
+    alike = [other for other in runs if configuration_of(other.job) == configuration_of(found.job)]
+    results = judged(context, results_of(context, alike, chosen), reference)
+    lines = explain(_subject(context, found, results, reference)).splitlines()
+    changes = found.launch.changed_by.items()
+    lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in changes]
+    console.echo(completed("\n".join(escape(line) for line in lines)))
 
 
 def cause_of(result: Result) -> Cause:
@@ -49,23 +58,12 @@ def cause_of(result: Result) -> Cause:
     return result.cause or Cause(kind=UNKNOWN_CAUSE, line=result.reason or "nothing in the logs", advice=_LOOK)
 
 
-def print_explanation(context: Context, name: str, window: str | None, reference: str | None) -> None:
-    """Print the explanation of the run called ``name``."""
-    chosen = parse_window(window) if window is not None else None
-    runs = context.runs()
-    (run,) = store.find_runs((name,), runs)
-    alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
-    results = judged(context, results_of(context, alike, chosen), reference)
-    subject = _subject(context, run, results, reference)
-    lines = explain(subject).splitlines()
-    lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in run.launch.changed_by.items()]
-    console.echo(completed("\n".join(escape(line) for line in lines)))
-
-
 def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
-    cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
+    cause, fix = _cause(run, own) if own.is_failure else ("", "")
+    if not own.is_failure and (state := store.seen_state(run)) is not None and not state.is_end:
+        fix = _filled_in(state.fix, run)  # of its scheduler's reason for waiting
     shown = context.shown(Path(own.identity.path))
     return Subject(
         result=replace(own, identity=replace(own.identity, path=shown)),
@@ -110,12 +108,6 @@ def _log_note(result: Result) -> str:
         return f" (empty{yet})" if Path(result.identity.path).stat().st_size == 0 else ""
     except OSError:
         return f" (does not exist{yet})"
-
-
-def _advice(run: RunRecord) -> str:
-    """The fix for a run that has not ended, where its scheduler's reason for waiting has one."""
-    state = store.seen_state(run)
-    return "" if state is None or state.is_end else _filled_in(state.fix, run)
 
 
 def _filled_in(fix: str, run: RunRecord) -> str:

@@ -21,10 +21,6 @@ def folder() -> Path:
     return inside if inside.is_dir() else _PACKAGE.parent / "docs"
 
 
-def _pages() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder().glob("*.md")) if path.stem != "index"}
-
-
 def _title(page: Path) -> str:
     with page.open(encoding="utf-8") as lines:
         return next((line.lstrip("# ").strip() for line in lines if line.startswith("# ")), page.stem)
@@ -35,7 +31,7 @@ def _title(page: Path) -> str:
 @click.option("--path", is_flag=True, help="Print the path of the page, or of the folder.")
 def command(page: str | None, path: bool) -> None:
     """Show a page of the documentation, or list the pages."""
-    pages = _pages()
+    pages = {path.stem: path for path in sorted(folder().glob("*.md")) if path.stem != "index"}
     if page is None:
         width = max(map(len, pages), default=0)
         lines = [str(folder())] if path else [f"{name:<{width}}  {_title(one)}" for name, one in pages.items()]

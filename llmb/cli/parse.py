@@ -34,7 +34,6 @@ from llmb.system.shell import map_many
 from llmb.text.names import suggest
 from llmb.workload.bridge import BRIDGE, FRAMEWORKS
 from llmb.workload.gpus import peak_dtype
-from llmb.workload.spec import Workload
 from llmb.workload.switches import NO_SWITCHES
 
 _FIELDS = {"num_layers": "layers"}  # what a description calls them, where not the same
@@ -135,20 +134,17 @@ def describe(
     """What the options say of logs without a record. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
-    if key is not None and size is None and _needs_size(context.workloads[key]):
-        sizes = ", ".join(f"-w {key}_{name}" for name in context.workloads[key].sizes)
-        message = f"--workload {workload} has no size"
-        raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload", value=workload)
+    if key is not None and size is None:
+        own = context.workloads[key]
+        if own.is_training or len(own.sizes) > 1:  # its key says too little
+            sizes = ", ".join(f"-w {key}_{name}" for name in own.sizes)
+            message = f"--workload {workload} has no size"
+            raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload", value=workload)
     rows = (row for one in context.workloads.values() for size in one.sizes.values() for row in size.rows)
-    known = {own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops}
-    known |= {*ALL_DTYPES, *(own for row in rows for own in row.dtype)}
+    known = {each for kind in context.plugins.gpu_types.values() for each in kind.peak_tflops}
+    known |= {*ALL_DTYPES, *(each for row in rows for each in row.dtype)}
     _check("--dtype", dtype, sorted(known))
     return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
-
-
-def _needs_size(workload: Workload) -> bool:
-    """Whether a log of ``workload`` can be of several sizes, so that its key says too little."""
-    return workload.is_training or len(workload.sizes) > 1
 
 
 def _check(option: str, value: str | None, known: list[str]) -> None:

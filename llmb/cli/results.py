@@ -3,7 +3,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import click
 
@@ -30,19 +31,35 @@ from llmb.verdict.judge import BAD, judge
 from llmb.verdict.suspects import EXPLAINED, with_causes
 from llmb.workload.published import check_release
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
+
+    workloads: tuple[str, ...] = ()
+    exclude_cancelled: bool = False
+    window: Window | None = None
 
 
-def choice_options(command: F) -> F:
-    """Add ``-w``, ``--exclude-cancelled`` and ``--window``; ``judged.choice_of`` reads them."""
+def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-w``, ``--exclude-cancelled`` and ``--window``, which ``command`` takes as one ``choice``."""
+
+    @wraps(command)
+    def chosen(
+        *args: Any, workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None, **others: Any
+    ) -> Any:
+        counted = parse_window(window) if window is not None else None
+        choice = Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
+        return command(*args, choice=choice, **others)
+
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
         click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
     ):
-        command = option(command)
-    return command
+        chosen = option(chosen)
+    return chosen
 
 
 @click.command("results")
@@ -56,10 +73,8 @@ def choice_options(command: F) -> F:
 def command(
     context: Context,
     runs: tuple[str, ...],
-    workloads: tuple[str, ...],
-    window: str | None,
+    choice: Choice,
     reference: str | None,
-    exclude_cancelled: bool,
     full_names: bool,
     fmt: str,
 ) -> int:
@@ -69,38 +84,14 @@ def command(
     the first place selects the runs in it.
     """
     runs = opened(context, runs)
-    choice = choice_of(workloads, exclude_cancelled, window)
-    results = [result for _, result in gather(context, runs, choice)]
-    if not runs and not workloads:
+    results = [result for _, result in gather(context, context.runs(runs), choice)]
+    if not runs and not choice.workloads:
         results += unreadable(context)
     archived = context.archive is not None
     return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
-
-    workloads: tuple[str, ...] = ()
-    exclude_cancelled: bool = False
-    window: Window | None = None
-
-
-def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None) -> Choice:
-    """The choice that the options make. Raises UsageError."""
-    counted = parse_window(window) if window is not None else None
-    return Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
-
-
-def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
-    """The selected runs among those that ``names`` mean (empty: all), with their results, not judged.
-
-    Raises UsageError for a name that means none or several.
-    """
-    return gather_of(context, context.runs(names), choice)
-
-
-def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
+def gather(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
     """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
     wanted = workload_test(context, choice.workloads, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]

@@ -140,16 +140,16 @@ def read_section(document: Document, kind: ClusterType | None, *, asks: bool = F
         else:
             missing = required_fields(kind.schema)
             value = None if missing else kind.schema()
-            faults = [] if asks else [_missing(document, f"{key}.{name}") for name in missing]
+            named = [f"{key}.{name}" for name in missing if not asks]
+            faults = [
+                Fault(place=document.name, message=f"'{name}' is missing", code="key-missing", key=name)
+                for name in named
+            ]
     except UsageError:
         raise
     except Exception as error:
         value, faults = None, [failed(kind, f"reading {key}", error, document.place((key,)))]
     return SectionRead(rest=rest, value=value, faults=tuple(faults))
-
-
-def _missing(document: Document, key: str) -> Fault:
-    return Fault(place=document.name, message=f"'{key}' is missing", code="key-missing", key=key)
 
 
 def _refused(document: Document, kind: ClusterType, data: Any) -> list[Fault]:

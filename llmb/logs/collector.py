@@ -104,7 +104,7 @@ class Collector:
 
     def add(self, hit: Hit) -> None:
         """Add what the line of ``hit`` says."""
-        text, line = hit.text, hit.line()
+        text, line = hit.text, hit.block.line(hit.at)
         if text in self.step_texts:
             self._add_step_line(hit, line)
         elif text == _END.text:

@@ -8,7 +8,7 @@ from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.planning import rules
 from llmb.planning.framework import bridge_dtypes
 from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.planning.splits import check_splits, expert_words, nodes_of, training_of
+from llmb.planning.splits import check_splits, nodes_of, training_of
 from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.bridge import BRIDGE, NEMO
@@ -58,9 +58,10 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
         where, named = f"{spec.label}{'' if same else f' {spec.dtype}'} on {gpu}", ", ".join(map(str, counts))
         message = f"{where} has no scale {spec.scale}"
         if spec.framework == BRIDGE and not size.exact_scales:
+            near = max((count for count in counts if count <= spec.scale), default=counts[0])
             warnings.append(
                 f"{where}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
-                f"{spec.scale} has the settings of {_settings_of(spec.scale, counts)}, untested"
+                f"{spec.scale} has the settings of {near}, untested"
             )
         elif spec.scale > counts[-1] and not size.exact_scales:
             warnings.append(f"{where}: scale {spec.scale} is untested, above the tested {named}")
@@ -78,11 +79,6 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
-
-
-def _settings_of(scale: int, counts: Sequence[int]) -> int:
-    """The one of ``counts`` whose settings a job on ``scale`` GPUs has: the next lower, else the lowest."""
-    return max((count for count in counts if count <= scale), default=counts[0])
 
 
 def _like_hint(size: Size, limits: ClusterLimits) -> str:
@@ -230,7 +226,9 @@ def _experiment_name(
     parts = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
     if training is not None:
         parts += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
-        parts += [*expert_words(training), f"mbs{training.mbs}", f"gbs{training.gbs}"]
+        if training.model.moe is not None:
+            parts += [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
+        parts += [f"mbs{training.mbs}", f"gbs{training.gbs}"]
     parts += [f"{key}{value}" for key, value in parameters.items()]
     parts += [f"{BRIDGE}{spec.release}"] if spec.framework == BRIDGE else []
     parts += [word for word in words if word.startswith("steps")]

@@ -99,7 +99,10 @@ def resolve(
     ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own); hints offer what runs on it.
     """
     sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
-    here = framework.SizesHere(workloads, rows or gpu_type)
+
+    def here(key: str) -> list[str]:
+        return framework.sizes_on(workloads[key], rows or gpu_type)
+
     key, size = find_workload_and_size(request.workload, sizes, on=gpu_type, here=here)
     if request.size is None:
         if size is None and request.place:
@@ -113,7 +116,7 @@ def resolve(
             raise UsageError(message, hint="omit one of them", code="size-conflict", key="size", value=size)
     workload = workloads[key]
     if not size:
-        error = size_unknown(key, str(request.size), here[key], on=gpu_type)
+        error = size_unknown(key, str(request.size), here(key), on=gpu_type)
         error.key = "size"
         raise error
     if not request.proxy:

@@ -68,10 +68,6 @@ class Plugins:
 
         return skipped_commands(name, self.problems, self.calls)
 
-    def source_of_cluster(self, name: str) -> str:
-        """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""
-        return next(claim.source for claim in self._held("llmb_clusters") if claim.name == name)
-
     def contract(self, source: str) -> str:
         """The contract that a plugin states, else the first one; empty for a plugin that is not loaded."""
         plugin = self.manager.get_plugin(source)

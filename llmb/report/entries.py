@@ -107,11 +107,6 @@ def entries_of(runs: Iterable[Run]) -> list[Entry]:
     return sorted(_with_notes(made), key=_severity)
 
 
-def worst_first(entries: Iterable[Entry], most: int) -> list[Run]:
-    """The first runs of the entries, at most ``most``."""
-    return [run for entry in entries for run in entry.runs][:most]
-
-
 def _severity(entry: Entry) -> tuple[object, ...]:
     ratio = entry.ratio
     return (
@@ -187,11 +182,8 @@ class Family:
     @property
     def settings(self) -> str:
         """Its parameters, and what distinguishes it from other families of the same model."""
-        return ", ".join(filter(None, (parameters_in_words(self.points[0].configuration.parameters), self._note)))
-
-    @property
-    def _note(self) -> str:
-        return self.points[0].settings
+        first = self.points[0]
+        return ", ".join(filter(None, (parameters_in_words(first.configuration.parameters), first.settings)))
 
     @property
     def batch(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llmb.report.entries import Entry
 from llmb.report.explanations import remarkable
 from llmb.report.figures import Figures
-from llmb.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, Run, count
+from llmb.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, count
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 
@@ -90,13 +90,9 @@ def _value(entry: Entry, figures: Figures) -> str:
 def _anchor(report: Report, entry: Entry, explained: Sequence[Entry]) -> str:
     if entry in explained:
         return f"why-{explained.index(entry) + 1}"
-    names = {_named(run) for run in entry.runs}
+    names = {f"{run.id} {run.job.experiment_name}" for run in entry.runs}
     groups = (number for number, group in enumerate(report.failures, 1) if names & set(group.runs))
     return next((f"failure-{number}" for number in groups), "results")
-
-
-def _named(run: Run) -> str:
-    return f"{run.id} {run.job.experiment_name}"
 
 
 def _why(entry: Entry) -> str:

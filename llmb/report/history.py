@@ -14,8 +14,6 @@ from llmb.report.entries import Entry, entries_of
 from llmb.report.value import Against, Report, Run
 from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
-from llmb.stats.metrics import MetricSpec
-from llmb.stats.statistics import Spread
 from llmb.verdict.compare import judged_against
 from llmb.verdict.judge import INVALID, judge
 from llmb.verdict.ratio import ratio_of
@@ -186,11 +184,7 @@ def _to_first(entry: Entry, base: Entry | None) -> float | None:
         return None
     if entry.metric != base.metric or not entry.value.mean or not base.value.mean:
         return None
-    return _ratio(entry.value, base.value, entry.metric)
-
-
-def _ratio(ours: Spread, theirs: Spread, metric: MetricSpec) -> float:
-    return ratio_of(ours, theirs, metric.better).value
+    return ratio_of(entry.value, base.value, entry.metric.better).value
 
 
 def _steps(lines: Sequence[Line]) -> list[Step]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from llmb.report.conditions import conditions_of, day
-from llmb.report.entries import Entry, entries_of, families_of, worst_first
+from llmb.report.entries import Entry, entries_of, families_of
 from llmb.report.explanations import explanations
 from llmb.report.figures import Figures, instead, metric_of_steps
 from llmb.report.glance import glance, headline
@@ -98,9 +98,8 @@ RUNS = 500
 
 def charted(report: Report) -> list[Run]:
     """The runs whose steps the page shows: of the worst entries, those with at least one step."""
-    entries = entries_of(report.runs)
-    started = [run for run in worst_first(entries, len(report.runs)) if run.result.metrics.max_iteration is not None]
-    return started[:CHARTS]
+    worst_first = (run for entry in entries_of(report.runs) for run in entry.runs)
+    return [run for run in worst_first if run.result.metrics.max_iteration is not None][:CHARTS]
 
 
 def values(report: Report) -> dict[str, Any]:

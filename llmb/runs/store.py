@@ -16,7 +16,7 @@ from llmb.logs.formats import ParseSpec
 from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
-from llmb.runs.state import CANCELLED, JobState
+from llmb.runs.state import JobState
 from llmb.system import console, files, permissions
 from llmb.text import typed, yamlfile
 from llmb.text.node_lists import expand
@@ -159,12 +159,6 @@ def _on_disk(path: Path) -> Any:
     with contextlib.suppress(LlmbError):
         return files.read_json(path)
     return None
-
-
-def was_cancelled(run: RunRecord) -> bool:
-    """Whether the run's current attempt was cancelled, as far as polling has seen."""
-    seen = seen_state(run)
-    return seen is not None and seen.state == CANCELLED
 
 
 PARSE = "parse.json"

@@ -127,11 +127,8 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
-    return {name: hint for name, hint in hints.items() if not _is_internal(cls, name)}
-
-
-def _is_internal(cls: type, name: str) -> bool:
-    return any(field.name == name and "internal" in field.metadata for field in dataclasses.fields(cls))
+    internal = {field.name for field in dataclasses.fields(cls) if "internal" in field.metadata}
+    return {name: hint for name, hint in hints.items() if name not in internal}
 
 
 class _Reader:

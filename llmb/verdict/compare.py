@@ -181,15 +181,11 @@ def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], nam
     if len(nearest) > 1:
         several = f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
-    if _unit(nearest[0][0], first.metrics.headline) != first.metrics.value.unit:
+    theirs = nearest[0][0].metrics.measured.get(first.metrics.headline)
+    if theirs is None or theirs.unit != first.metrics.value.unit:
         other = f"{name} did not measure {first.metrics.headline} in {first.metrics.value.unit}"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=other)
     return _compared(pool, nearest[0], name)
-
-
-def _unit(result: Result, metric: str) -> str | None:
-    own = result.metrics.measured.get(metric)
-    return None if own is None else own.unit
 
 
 def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:

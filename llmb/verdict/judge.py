@@ -46,7 +46,8 @@ def judge_values(
     5 %); None otherwise.
     """
     found = pool(values, metric.name)
-    ratio, interval = ratio_of(found, reference, metric.better)
+    compared = ratio_of(found, reference, metric.better)
+    ratio, interval = compared
     within = interval if noise is None else (ratio / noise, ratio * noise)
     verdict = _verdict(ratio, within)
     if noise is not None and within is not None and verdict != PASS and within[0] <= 1 <= within[1]:
@@ -56,7 +57,7 @@ def judge_values(
         why = f": from the spread of both runs' own steps, it may be {within[0]:.3f} to {within[1]:.3f}; "
         why += "repeats on both sides would decide"
     else:
-        limit = _undecided(verdict, Ratio(ratio, interval))
+        limit = _undecided(verdict, compared)
         sides = [side for side in (found, reference) if side.n > 1]
         more = None if limit is None else repeats_to_settle(abs(math.log(ratio / limit)), *sides)
         why = _WHY[verdict]
@@ -64,7 +65,7 @@ def judge_values(
             why = f"{_WHY_UNDECIDED[verdict]}; {_would_decide(more, found, reference)}"
     return Judgement(
         verdict=verdict,
-        reason=_measured(Ratio(ratio, interval), found, reference) + why,
+        reason=_measured(compared, found, reference) + why,
         value=found.mean,
         ratio=ratio,
         interval=interval,
@@ -130,7 +131,11 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     """
     references = References(figures, release)
     compared = [_compared(result, references) for result in results]
-    keys = [None if result.verdict.ratio is None else _judged_with(result) for result in compared]
+    # The key is equal for results that are judged together.
+    keys = [
+        None if (own := result.verdict).ratio is None else (pool_key(result), own.reference and own.reference.metric)
+        for result in compared
+    ]
     pools: dict[Hashable, list[Result]] = {}
     for result, key in zip(compared, keys, strict=True):
         if key is not None:
@@ -148,11 +153,6 @@ def judge_pool(repeats: Sequence[Result]) -> Judgement:
     metric = metric_of(repeats[0], reference.metric)
     values = [result.metrics.measured[reference.metric].mean for result in repeats]
     return judge_values(values, published(reference.value), metric)
-
-
-def _judged_with(result: Result) -> Hashable:
-    """Equal for results that are judged together."""
-    return pool_key(result), result.verdict.reference and result.verdict.reference.metric
 
 
 def pool_key(result: Result) -> Hashable:
@@ -230,9 +230,8 @@ def _judged(result: Result, judgement: Judgement) -> Result:
     if verdict.reference is not None and verdict.reference.metric != result.metrics.headline:
         reason += f"; compared by {verdict.reference.metric}"
     if verdict.reference is not None and not verdict.same_window:
-        window = result.metrics.window
-        own = "no iteration" if window is None else str(window)
-        reason += f"; measured over {own}, the published figure over {verdict.reference.window}"
+        window = result.metrics.window or "no iteration"
+        reason += f"; measured over {window}, the published figure over {verdict.reference.window}"
     return replace(
         result,
         verdict=replace(

@@ -11,21 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from llmb.results.result import Result
-from llmb.stats.metrics import (
-    LOWER,
-    MFU,
-    MODEL_TFLOPS_PER_GPU,
-    TOKENS_PER_SECOND,
-    TOKENS_PER_SECOND_PER_GPU,
-    Better,
-    Measured,
-    MetricSpec,
-)
+from llmb.stats import metrics
+from llmb.stats.metrics import LOWER, Better, Measured, MetricSpec
 from llmb.stats.statistics import Z95, Spread, relative_width, spread
 
 _MOST_WIDTH = 100.0
 # What a run derives from its step time: a constant divided by it.
-_BY_TIME = (TOKENS_PER_SECOND, TOKENS_PER_SECOND_PER_GPU, MODEL_TFLOPS_PER_GPU, MFU)
+_BY_TIME = (metrics.TOKENS_PER_SECOND, metrics.TOKENS_PER_SECOND_PER_GPU, metrics.MODEL_TFLOPS_PER_GPU, metrics.MFU)
 
 
 class Ratio(NamedTuple):

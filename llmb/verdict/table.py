@@ -23,26 +23,9 @@ _TEXT = (
     Column(key="reason"),
 )
 _CSV = (
-    "experiment",
-    "runs",
-    "status",
-    "window",
-    "metric",
-    "value",
-    "unit",
-    "step_time_s",
-    "against",
-    "reference_window",
-    "reference_value",
-    "reference_step_time_s",
-    "reference_source",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "n",
-    "verdict",
-    "differences",
-    "reason",
+    *("experiment", "runs", "status", "window", "metric", "value", "unit", "step_time_s"),
+    *("against", "reference_window", "reference_value", "reference_step_time_s", "reference_source"),
+    *("ratio", "ratio_low", "ratio_high", "n", "verdict", "differences", "reason"),
 )
 
 

@@ -31,20 +31,6 @@ def read_flag(text: str) -> bool:
     return word in _TRUE
 
 
-def _clock(text: str) -> str:
-    sw.parse_clock(text)
-    return text.strip()
-
-
-def _ranks(text: str) -> str:
-    sw.rank_ranges(text)
-    return text.strip()
-
-
-def _mounts(text: str) -> tuple[str, ...]:
-    return tuple(sw.parse_mount(item) for item in text.split(",") if item.strip())
-
-
 def read_slurm(text: str) -> dict[str, str | bool]:
     """The options of sbatch in ``a=1;b``; True for one without a value."""
     parts = (part.strip().lstrip("-").partition("=") for part in text.split(";"))
@@ -84,11 +70,11 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "words": lambda text: (text.strip().lower(),),
     "text": str.strip,
     "flag": read_flag,
-    "clock": _clock,
-    "ranks": _ranks,
+    "clock": lambda text: sw.parse_clock(text) and text.strip(),  # what is invalid raises
+    "ranks": lambda text: sw.rank_ranges(text) and text.strip(),
     "image": sw.absolute_image,
     "folder": lambda text: str(files.expand(text.strip()).absolute()),
-    "mounts": _mounts,
+    "mounts": lambda text: tuple(sw.parse_mount(item) for item in text.split(",") if item.strip()),
     "slurm": read_slurm,
     "recipe": _recipe,
 }

@@ -15,7 +15,7 @@ from llmb.results.result import Result
 from llmb.results.table import figure
 from llmb.runs.record import RunRecord
 from llmb.runs.state import UNKNOWN, JobState
-from llmb.stats.metrics import STEP_TIME
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
 from llmb.text.tables import Column
 from llmb.text.times import clock, day_and_time, iso
 from llmb.verdict.judge import NO_REFERENCE
@@ -127,7 +127,9 @@ def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], li
         "verdict": any(row["verdict"] not in (None, NO_REFERENCE) for row in rows),
         "reason": any(row["reason"] for row in rows),
     }
-    columns = _columns([name for name in _TABLE if shown.get(name, True)], _title(metrics))
+    is_time = {name for name, _ in metrics} == {STEP_TIME}
+    title = "step (s)" if is_time else heading([MetricSpec(name=one, unit=unit) for one, unit in metrics], "result")
+    columns = _columns([name for name in _TABLE if shown.get(name, True)], title)
     return columns, [_shown(row, differing, mixed=len(metrics) > 1) for row in rows]
 
 
@@ -144,15 +146,6 @@ def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -
         "value": None if value is None else figure(row["metric"], value, row["unit"] if mixed else ""),
         "verdict": None if row["verdict"] in (None, NO_REFERENCE) else f"{row['verdict']}{ratio}",
     }
-
-
-def _title(metrics: Collection[tuple[str, str]]) -> str:
-    """The heading of the values: ``step (s)``, ``busbw (GB/s)``, or ``result`` where they are of several metrics."""
-    if len(metrics) != 1:
-        return "result"
-    ((name, unit),) = metrics
-    name = "step" if name == STEP_TIME else name
-    return f"{name} ({unit})" if unit else name
 
 
 def _differing(all_values: Sequence[Mapping[str, str]]) -> set[str]:

@@ -2,7 +2,7 @@
 """The one path of every submitting command: plan, report faults, then show the jobs or submit and follow them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from llmb import __version__
 from llmb.cli.context import Context, say
@@ -60,7 +60,7 @@ def run(
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
     if not options.dry_run:
-        return _submit(context, items, options, force=overrides.force, failed=bool(faults))
+        return _submit(context, items, options, failed=bool(faults))
     if options.resume:
         items = list(resume.rest_of(context, items, dry_run=True).items)
     preview.show(context, cost.within(context, items, options.budget), options.fmt)
@@ -87,7 +87,7 @@ def _plan(
         if meant is not None:
             others = make_plan(listed.requests, context.workloads, config, overrides=overrides, gpu_type=meant)
         raise InputFaults([wrong, *listed.faults, *others.faults])
-    _warn_of_idle(config)
+    _warn_of_unused(config)
     settled = with_slurm_time(context, listed.requests, overrides)
     plan = make_plan(listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type)
     if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
@@ -110,13 +110,13 @@ def _plan(
     return [item for item in items if id(item.job) in chosen], faults
 
 
-def _warn_of_idle(config: ClusterConfig) -> None:
+def _warn_of_unused(config: ClusterConfig) -> None:
     """Warn of variables of NVIDIA's launch scripts in the configuration, where they have no effect on a job."""
     own = {"environment": config.environment}
     own |= {f"workloads.config.{name}.environment": one.environment for name, one in config.workloads.config.items()}
     for key, environment in own.items():
-        if idle := list(unread(environment, ())):
-            say(f"warning: {key} of {CONFIG_FILE} has variables without effect here: {', '.join(idle)}")
+        if unused := list(unread(environment, ())):
+            say(f"warning: {key} of {CONFIG_FILE} has variables without effect here: {', '.join(unused)}")
 
 
 def _unknown_gpu(name: str, known: Sequence[str], meant: str | None, kind: GpuType | None) -> Fault:
@@ -134,17 +134,14 @@ def _by_place(fault: Fault) -> tuple[str, int]:
     return (name, int(line)) if line.isdigit() else (fault.place, 0)
 
 
-def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, force: bool, failed: bool) -> int:
+def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, failed: bool) -> int:
     before: Sequence[RunRecord] = ()
     under_way: Sequence[RunRecord] = ()
-    if options.resume:
-        with resume.resume_lock(context):
+    with resume.resume_lock(context) if options.resume else nullcontext():
+        if options.resume:
             rest = resume.rest_of(context, items, dry_run=False)
-            before, under_way = rest.done, rest.live
-            chosen = _within_budget(context, rest.items, options)
-            outcome = _send(context, chosen, options, force=force) if chosen else Outcome()
-    else:
-        outcome = _send(context, _within_budget(context, items, options), options, force=force)
+            items, before, under_way = rest.items, rest.done, rest.live
+        outcome = _send(context, items, options)
     waits = options.wait and not outcome.left
     if not waits:
         announce.print_submitted(outcome.submitted, options.fmt)
@@ -162,16 +159,14 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
     return code or (LlmbError.exit_code if failed else 0)
 
 
-def _within_budget(context: Context, items: Sequence[Prepared], options: SubmitOptions) -> Sequence[Prepared]:
+def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions) -> Outcome:
+    """Submit those within the budget, reporting each run and, where not all were submitted, the totals."""
     with refusing(dry_run=False):
-        return cost.within(context, items, options.budget).items
-
-
-def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, force: bool) -> Outcome:
-    """Submit all, reporting each run and, where not all were submitted, the totals."""
-    with refusing(dry_run=False):
+        items = cost.within(context, items, options.budget).items
+        if not items:  # all are done or under way
+            return Outcome()
         cluster = context.need_cluster()
-        if not (force or options.no_preflight):
+        if not (options.force or options.no_preflight):
             check(items, cluster)
     say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
     announcer = announce.Announcer(verbose=context.verbose)

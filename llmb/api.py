@@ -38,9 +38,8 @@ _MODULES = {
     "clusters.base": ("Cluster", "Pace", "UnclearError"),
     "clusters.kit": ("job_environment", "launch_faults", "stage_programs"),
     "clusters.node_script": ("job_by_files", "node_script", "state_by_files"),
-    "config.cluster_type": ("ClusterQuestion", "ClusterType"),
+    "config.cluster_type": ("ClusterQuestion", "ClusterTraits", "ClusterType"),
     "config.schema": ("ClusterConfig",),
-    "config.traits": ("ClusterTraits",),
     "errors": ("Fault", "KeyFaultError", "LlmbError", "UsageError"),
     "runs.command_context": ("CommandContext",),
     "runs.job": ("Job", "Training"),
@@ -56,9 +55,8 @@ _MODULES = {
     "runs.record": ("RunRecord",),
     "runs.state": ("JobState",),
     "workload.rows": ("BatchRule", "Row", "Scales"),
-    "workload.sample_log": ("SampleLog",),
     "workload.nemo_recipe": ("NemoRecipe",),
-    "workload.spec": ("Checkpoint", "Size", "Workload", "read_workload"),
+    "workload.spec": ("Checkpoint", "SampleLog", "Size", "Workload", "read_workload"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -60,7 +60,8 @@ def test_ctrl_c_always_ends_the_command(
         if presses:
             threading.Event().wait(0.3)  # signals of one kind that come together are one
     output, _ = process.communicate(timeout=60)
-    assert (process.returncode, output) == (130, "interrupted\n")
+    assert output == "interrupted\n"
+    assert process.returncode in (130, -signal.SIGINT)  # a press when the command has ended: 130 in a shell as well
 
 
 def test_a_plugin_that_catches_everything_ends_the_command_and_is_named(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.cli.jobs.runs_table import FIELDS as OUTCOME, table_of
+from llmb.cli.jobs.runs_table import OUTCOME, table_of
 from llmb.runs.state import ENDS, PENDING, RUNNING
 from llmb.text.narrow import fit
 

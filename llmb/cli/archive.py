@@ -38,12 +38,7 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    runs: tuple[str, ...],
-    output: Path | None,
-    is_anonymous: bool,
-    force: bool,
-    choice: Choice,
+    context: Context, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, choice: Choice
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 

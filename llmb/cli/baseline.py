@@ -26,13 +26,7 @@ def group() -> None:
 @choice_options
 @options.install_option
 @pass_context
-def accept(
-    context: Context,
-    name: str,
-    runs: tuple[str, ...],
-    replace: bool,
-    choice: Choice,
-) -> None:
+def accept(context: Context, name: str, runs: tuple[str, ...], replace: bool, choice: Choice) -> None:
     """Accept the results of RUNS (default: all runs) as baseline NAME.
 
     Runs that failed, have not ended or are INVALID are skipped.

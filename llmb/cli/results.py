@@ -71,12 +71,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    runs: tuple[str, ...],
-    choice: Choice,
-    reference: str | None,
-    full_names: bool,
-    fmt: str,
+    context: Context, runs: tuple[str, ...], choice: Choice, reference: str | None, full_names: bool, fmt: str
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 

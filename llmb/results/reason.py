@@ -222,11 +222,7 @@ def parameters_in_words(parameters: Mapping[str, str]) -> str:
 
 
 def settings_of(
-    own: Configuration | None,
-    *,
-    window: Window | None,
-    steps: int | None = None,
-    without: Collection[str] = TITLE,
+    own: Configuration | None, *, window: Window | None, steps: int | None = None, without: Collection[str] = TITLE
 ) -> dict[str, str]:
     """Each setting by its name, as a phrase that is empty where it is usual; variables are ``NAME=value``."""
     found = {"steps": f"{steps} steps" if steps else "", "window": "" if window is None else f"window {window}"}

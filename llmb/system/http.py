@@ -112,12 +112,7 @@ def without_port(host: str) -> str:
 
 
 def send(
-    client: httpx.Client,
-    request: httpx.Request,
-    *,
-    known: bool,
-    name: str = "",
-    hints: Hints = None,
+    client: httpx.Client, request: httpx.Request, *, known: bool, name: str = "", hints: Hints = None
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
 

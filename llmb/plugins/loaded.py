@@ -57,14 +57,14 @@ class Plugins:
     def cluster_types(self) -> OfferedTypes:
         """Every cluster type by its name; a plugin's one knows its plugin."""
         from llmb.config.cluster_type import OfferedTypes
-        from llmb.plugins.missing import skipped_types
+        from llmb.plugins.calls import skipped_types
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
         return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
     def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
         """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
-        from llmb.plugins.missing import skipped_commands
+        from llmb.plugins.calls import skipped_commands
 
         return skipped_commands(name, self.problems, self.calls)
 
@@ -111,8 +111,8 @@ class Plugins:
 
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
+        from llmb.plugins.calls import check_launch
         from llmb.plugins.complete import completed, memory_of
-        from llmb.runs.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
         answer: api.Launch | None = self._ask("llmb_launch", (api.Launch,), arguments)

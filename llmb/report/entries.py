@@ -16,7 +16,7 @@ from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.stats.statistics import Spread
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
-from llmb.verdict.ratio import metric_of, pooled
+from llmb.verdict.reference import metric_of, pooled
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 

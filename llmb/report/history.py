@@ -16,7 +16,7 @@ from llmb.results.reason import TITLE, distinguishing, parameters_in_words, sett
 from llmb.results.result import Result
 from llmb.verdict.compare import judged_against
 from llmb.verdict.judge import INVALID, judge
-from llmb.verdict.ratio import ratio_of
+from llmb.verdict.reference import ratio_of
 from llmb.verdict.suspects import with_causes
 
 NOON = timedelta(hours=12)

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from llmb.report.conditions import conditions_of, day
 from llmb.report.entries import Entry, entries_of, families_of
 from llmb.report.explanations import explanations
-from llmb.report.figures import Figures, instead, metric_of_steps
-from llmb.report.glance import glance, headline
+from llmb.report.glance import Figures, glance, headline, instead, metric_of_steps
 from llmb.report.markdown import missing, scaling_note
 from llmb.report.rendering import Markup, Truncated, WithPicture, first, kind_of, render
 from llmb.report.svg.draw import Axis

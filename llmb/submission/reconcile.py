@@ -11,8 +11,7 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
 from llmb.submission import submit
-from llmb.submission.leftovers import remove_parts
-from llmb.submission.submit import SubmitResult, submission_lock
+from llmb.submission.submit import SubmitResult, remove_parts, submission_lock
 from llmb.system import locks
 from llmb.system.process import ProcessId, is_at_work
 

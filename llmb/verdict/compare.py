@@ -13,8 +13,7 @@ from llmb.stats.metrics import LOWER, STEP_TIME
 from llmb.text import typed
 from llmb.verdict.differences import differences, differing_facts
 from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid
-from llmb.verdict.ratio import metric_of, noise_of_pair, pooled
-from llmb.verdict.reference import LOADS, comparable, not_described
+from llmb.verdict.reference import LOADS, comparable, metric_of, noise_of_pair, not_described, pooled
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named

@@ -9,8 +9,17 @@ from llmb.results.facts import PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
 from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.stats.statistics import MOST_REPEATS, Spread, repeats_to_settle
-from llmb.verdict.ratio import Ratio, metric_of, pool, published, ratio_of
-from llmb.verdict.reference import LOADS, References, not_described, same_window
+from llmb.verdict.reference import (
+    LOADS,
+    Ratio,
+    References,
+    metric_of,
+    not_described,
+    pool,
+    published,
+    ratio_of,
+    same_window,
+)
 from llmb.workload.published import Figure, mfu_as_published
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"

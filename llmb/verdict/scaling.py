@@ -26,7 +26,7 @@ from llmb.stats.statistics import Spread
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
-from llmb.verdict.ratio import metric_of, pool, pooled, ratio_of
+from llmb.verdict.reference import metric_of, pool, pooled, ratio_of
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"

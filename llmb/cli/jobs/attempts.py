@@ -16,8 +16,7 @@ from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.runs import record, state as states, store
 from llmb.runs.launch import Launch
 from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
-from llmb.submission import cancel as cancelling, retry as retrying
-from llmb.submission.follow import poll
+from llmb.submission import follow, retry as retrying
 from llmb.workload.switches import parse_clock
 
 _NAMED = 8  # runs that fit on a line
@@ -65,7 +64,7 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
     if bool(runs) == all_:
         hint = "llmb-run jobs list --live shows them"
         raise UsageError("name the runs to cancel, or give --all", hint=hint, code="runs-missing", key="runs")
-    done = cancelling.cancel(context.need_cluster(), context.runs(runs))
+    done = follow.cancel(context.need_cluster(), context.runs(runs))
     if all_ and not (done.cancelling or done.not_cancelled):
         say("nothing to cancel: no run is waiting or running")
     for run, state in [] if all_ else done.ended:
@@ -86,7 +85,7 @@ def reconcile(context: Context) -> int:
     Finds its jobs on the cluster and submits the others, each exactly once.
     """
     runs = [run for run in context.runs() if run.scheduler_id is None]
-    found = poll(context.need_cluster(), runs)
+    found = follow.poll(context.need_cluster(), runs)
     unsent = [run for run in runs if found[run.id].state == NOT_SUBMITTED]
     settled = True
     for run in runs:

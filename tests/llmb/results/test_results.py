@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.output import fit
 from llmb.errors import UsageError
 from llmb.logs.formats import ParseSpec
 from llmb.results.columns import csv_columns, csv_rows, report
@@ -29,7 +30,6 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
-from llmb.text.narrow import fit
 from llmb.text.tables import render, to_json
 from llmb.workload.model import ModelShape
 

@@ -51,7 +51,6 @@ def command(page: str | None, path: bool) -> None:
 
 
 def _show(page: Path) -> None:
-    """Render a page in the terminal, page by page."""
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -61,7 +61,6 @@ class Collector:
         self.step_times = list(zip(state.step_times[::2], state.step_times[1::2], strict=True))
 
     def freeze(self, offset: int) -> ReadState:
-        """The state at ``offset`` of the log."""
         return ReadState(
             offset=offset,
             samples=self._numbered(),

@@ -72,7 +72,6 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
 
 
 def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Estimate:
-    """The sum of the ``estimates`` of ``jobs``."""
     counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
     for one in estimates:
         counts[one.how] += 1

@@ -4,8 +4,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from llmb.config import ClusterConfig
 from llmb.config.schema import InstallConfig
 from llmb.errors import UsageError
+from llmb.planning.job_spec import NO_OVERRIDES, JobOverrides
+from llmb.runs.job import JobRequest
 from llmb.text.names import suggest
 from llmb.workload import bridge
 from llmb.workload.bridge import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
@@ -20,29 +23,25 @@ class Framework:
     release: str | None
     workload: Workload
 
-    def dtype(self, name: str, size: str, gpu: str) -> str:
-        """The dtype that ``name`` is in this framework's words."""
-        return bridge.spelled(name, self.workload.sizes[size].dtypes(gpu)) if self.name == BRIDGE else name
 
-
-def choose(
+def framework_of(
+    request: JobRequest,
     workload: Workload,
     size: str,
-    gpu: str,
-    install: InstallConfig,
-    *,
-    framework: str | None = None,
-    release: str | None = None,
-    dtypes: Collection[str] = (),
-    image: str | None = None,
+    config: ClusterConfig,
+    gpu_type: str,
+    overrides: JobOverrides = NO_OVERRIDES,
 ) -> Framework:
-    """The framework for ``size`` on ``gpu``, the type whose rows apply; the asked for ``framework`` and ``release``.
+    """The framework of a request's jobs, ``size`` on ``gpu_type``, as ``overrides`` and the request select it.
 
     An ``image`` of a release of Megatron-Bridge selects that release. By default Megatron-Bridge where the install was
     made with it alone, or where the size has no other row for the GPU type; of its releases the install's, else the
-    newest that has all ``dtypes``. Raises UsageError for a framework or a release that the size does not have, and for
+    newest that has all dtypes. Raises UsageError for a framework or a release that the size does not have, and for
     an image of NVIDIA that is known to have another library.
     """
+    gpu, install = config.rows_for(gpu_type), config.install
+    framework, release = overrides.framework or request.framework, overrides.release or request.release
+    image = overrides.switches.image or request.switches.image
     own = bridge.nvidia_release(image) if image is not None else None
     if release is None and framework != NEMO and size in table_of(workload).sizes and own in releases():
         release = own
@@ -55,7 +54,7 @@ def choose(
     chosen = Framework(name=NEMO, release=None, workload=workload)
     if framework != NEMO:
         usual = release or install.bridge_release
-        chosen = _bridge(workload, size, gpu, usual, dtypes, asked=release is not None)
+        chosen = _bridge(workload, size, gpu, usual, request.dtypes, asked=release is not None)
     if image is not None and own is not None:
         _check_image(image, own, chosen, workload.sizes[size], f"{workload.key} {size}")
     return chosen
@@ -115,7 +114,6 @@ def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str]
 
 
 def bridge_dtypes(workload: Workload, size: str, gpu: str) -> list[str]:
-    """The dtypes that Megatron-Bridge has for ``size`` on ``gpu``, in any release."""
     rows = (row for _, row in table_of(workload).of(size))
     return list(dict.fromkeys(dtype for row in rows for dtype in row.dtype if row.fits(gpu, dtype)))
 
@@ -143,7 +141,6 @@ def discovered(
 
 
 def sizes_on(workload: Workload, gpu: str) -> list[str]:
-    """The sizes of ``workload`` that run on ``gpu`` with any framework."""
     own = workload.on(gpu)
     return [name for name in workload.sizes if name in own or bridge_dtypes(workload, name, gpu)]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import UsageError
-from llmb.planning.plan import framework_of, resolve
+from llmb.planning.framework import framework_of
+from llmb.planning.plan import resolve
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_workload_and_size, listed
 from llmb.workload.bridge import NEMO, spelled
@@ -41,7 +42,6 @@ class Selection:
 
     @property
     def names_scales(self) -> bool:
-        """Whether it selects scales, as discovery requires."""
         return self.max_scale is not None or self.min_scale or bool(self.scales)
 
 

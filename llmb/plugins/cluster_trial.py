@@ -21,6 +21,7 @@ from llmb.workload.gpus import CPU
 _LAUNCH = Launch(
     name="check", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)), gpu_type=CPU, start="once"
 )
+IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 
 
 def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
@@ -39,13 +40,9 @@ def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
             cluster, stamp = create(kind, config), preview_stamp(_LAUNCH, config)
             if cluster.render(_LAUNCH, stamp) != cluster.render(_LAUNCH, stamp):
                 message = f"render of cluster type {kind.name} gives different scripts for one launch"
-                hint = "it may depend on its arguments alone: no time, random number or environment"
-                yield Fault(place=kind.source, message=message, hint=hint, code="hook-impure", key="render")
+                yield Fault(place=kind.source, message=message, hint=IMPURE, code="hook-impure", key="render")
         except LlmbError as error:
             yield author_fault(error, kind.source)
-
-
-IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 
 
 def settings_for(sections: Sections, source: str) -> Mapping[str, Any]:

@@ -42,7 +42,6 @@ class Plugins:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The registered plugins by name."""
         return self.calls.manager
 
     @property
@@ -51,7 +50,6 @@ class Plugins:
         return [name for name, _ in self.manager.list_name_plugin() if ":" in name]
 
     def commands(self) -> list[click.Command]:
-        """Every command of llmb and its plugins."""
         return [claim.item for claim in self._held("llmb_commands")]
 
     def cluster_types(self) -> OfferedTypes:

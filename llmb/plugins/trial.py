@@ -37,7 +37,6 @@ class LogOnly(RunRecord):
 
     @property
     def log(self) -> Path:
-        """The file."""
         return self.file
 
     @property

@@ -69,7 +69,6 @@ class Entry:
 
     @property
     def metric(self) -> MetricSpec | None:
-        """The headline metric of its runs, None where the first one did not measure it."""
         return None if self.result.metrics.value is None else metric_of(self.result)
 
     @property
@@ -176,7 +175,6 @@ class Family:
 
     @property
     def gpu_type(self) -> str | None:
-        """The GPU type of the runs."""
         return self.points[0].configuration.gpu_type
 
     @property

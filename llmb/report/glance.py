@@ -61,7 +61,6 @@ class Figures:
         return "Step times" if self.only_train else "Steps"
 
     def text(self, metric: MetricSpec | None, value: float) -> str:
-        """A value below these headings."""
         return _in_words(metric, value, with_unit=self.mixed)
 
     @property
@@ -223,7 +222,6 @@ class Headline:
 
 
 def headline(entries: Sequence[Entry], against: Against = PUBLISHED) -> Headline:
-    """The headline of a report with these entries, which are compared with ``against``."""
     counts = Counter(entry.word for entry in entries for _ in entry.runs)
     tally = tuple((word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word])
     return Headline(

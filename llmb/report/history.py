@@ -63,7 +63,6 @@ class Line:
 
     @property
     def last(self) -> Point:
-        """The latest night."""
         return self.points[-1]
 
     @property
@@ -93,7 +92,6 @@ class History:
 
     @property
     def latest(self) -> list[Result]:
-        """The results of the latest night."""
         points = [point for line in self.lines for point in line.points if point.night == self.nights[-1]]
         return [run.result for point in points for run in point.entry.runs]
 
@@ -104,7 +102,6 @@ class History:
 
 
 def history_of(report: Report) -> History:
-    """The history of a report's runs."""
     nights: dict[date, list[Run]] = {}
     for run in sorted(report.runs, key=lambda run: (run.created, run.id)):
         nights.setdefault(night_of(run.created, report.made), []).append(run)
@@ -144,7 +141,6 @@ def _title(entry: Entry) -> tuple[Hashable, ...]:
 
 
 def _settings(entry: Entry) -> Mapping[str, str]:
-    """The settings that make a variant."""
     own, metrics = entry.result.identity.configuration, entry.result.metrics
     found = settings_of(own, window=None, steps=metrics.steps, without=(*TITLE, "framework", "parameters"))
     return {name: text for name, text in found.items() if name not in _UPGRADED and name != "window"}

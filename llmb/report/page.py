@@ -25,7 +25,6 @@ CHARTS = 48
 
 
 def axis_of(entries: Sequence[Entry]) -> Axis:
-    """One axis for the ratios of all entries."""
     verdicts = [run.result.verdict for entry in entries for run in entry.runs]
     ratios = [verdict.ratio for verdict in verdicts if verdict.ratio is not None]
     return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.verdict.ratio_interval or ())])
@@ -102,7 +101,6 @@ def charted(report: Report) -> list[Run]:
 
 
 def values(report: Report) -> dict[str, Any]:
-    """The variables of the template."""
     entries, conditions = entries_of(report.runs), conditions_of(report)
     against = report.against
     top, axis = headline(entries, against), axis_of(entries)

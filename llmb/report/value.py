@@ -120,7 +120,6 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The run's id."""
         return self.result.identity.run or self.directory
 
 
@@ -159,7 +158,6 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The title of the report."""
         return f"Benchmarks on {self.cluster_name}"
 
     @property

@@ -87,7 +87,6 @@ class Metrics:
         return self.headline in self.measured or rate_alone
 
     def mean(self, name: str) -> float | None:
-        """The mean of the metric ``name``."""
         return self.measured[name].mean if name in self.measured else None
 
     @property
@@ -149,7 +148,6 @@ class Verdict:
 
     @property
     def bare_reason(self) -> str:
-        """The reason without the causes."""
         return (self.reason or "").removeprefix("; ".join(cause.text for cause in self.causes)).removeprefix("; ")
 
 

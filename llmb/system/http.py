@@ -107,7 +107,6 @@ def is_loopback(host: str) -> bool:
 
 
 def without_port(host: str) -> str:
-    """``host`` without its port."""
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
 
 

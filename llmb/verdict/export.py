@@ -52,7 +52,6 @@ class _Exported:
             raise typed.KeyFaultError("must be the first and the last iteration", "window")
 
     def result(self) -> Result:
-        """As a result."""
         values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
         status = _OLD.get(self.state or "", FAILED) if self.status == FAILED else self.status
         window = None if self.window is None else Window(*self.window)
@@ -151,7 +150,6 @@ def read_baseline(install: Path, name: str) -> Baseline:
 
 
 def baselines(install: Path) -> list[str]:
-    """The names of the baselines of an install directory."""
     return sorted(path.stem for path in (install / _FOLDER).glob("*.json"))
 
 

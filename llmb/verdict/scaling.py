@@ -35,7 +35,6 @@ RATE = TRAINING_BY_NAME[TOKENS_PER_SECOND_PER_GPU]  # what scaling of training i
 
 
 def percent(value: float) -> str:
-    """A fraction in percent with one decimal."""
     return f"{100 * value:.1f}"
 
 
@@ -255,7 +254,6 @@ def cells(point: Point, fmt: str, *, mixed: bool = False) -> dict[str, Any]:
 
 
 def rows_of(points: Iterable[Point], fmt: str) -> list[dict[str, Any]]:
-    """The points as rows of COLUMNS."""
     points = list(points)
     mixed = len({point.metric for point in points}) > 1
     return [cells(point, fmt, mixed=mixed) for point in points]

@@ -61,12 +61,10 @@ def columns(rows: Sequence[Comparison]) -> list[Column]:
 
 
 def csv_columns() -> list[Column]:
-    """The columns of CSV."""
     return [Column(key=key) for key in _CSV]
 
 
 def csv_rows(rows: Iterable[Comparison]) -> list[dict[str, Any]]:
-    """The rows of CSV."""
     return [_cells(row, "csv") for row in rows]
 
 

@@ -114,7 +114,6 @@ class Variable:
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Variable]:
-    """Every variable by its name."""
     rows: dict[str, dict[str, str]] = yamlfile.load(Path(__file__).with_suffix(".yaml")).data
     return {name: Variable(**row) for name, row in rows.items()}  # type: ignore[arg-type]
 

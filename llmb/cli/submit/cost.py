@@ -34,7 +34,6 @@ def estimates_of(context: Context, jobs: Sequence[Job]) -> list[JobEstimate]:
 
 
 def estimate_data(one: JobEstimate) -> dict[str, Any]:
-    """The values of ESTIMATE_FIELDS."""
     return {"gpu_hours": one.gpu_hours, "from": one.how, "release": one.release}
 
 

@@ -144,18 +144,18 @@ def split(
     ``of_list``: it is a job list's. Raises KeyFaultError for a value that cannot be read, for two variables of one
     setting with different values, and for variables without such a setting: no program of llmb reads them.
     """
-    rest, used, idle = dict[str, str | bool](), list[Used](), dict[str, str]()
+    rest, used, unused = dict[str, str | bool](), list[Used](), dict[str, str]()
     for name, given in env.items():
         variable = table().get(name)
         text = str(given).lower() if isinstance(given, bool) else given
         if variable is None:
             rest[name] = given
         elif variable.sets not in settings:
-            idle[name] = variable.hint(text, of_list=of_list)
+            unused[name] = variable.hint(text, of_list=of_list)
         else:
             used.append(_used(name, variable, text, of_list=of_list))
-    if idle:
-        raise _without_effect(idle)
+    if unused:
+        raise _without_effect(unused)
     for one in used:
         if other := next((two for two in used if two.sets == one.sets and two.value != one.value), None):
             message = f"{one.name} and {other.name} have different values"

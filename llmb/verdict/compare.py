@@ -204,14 +204,14 @@ def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without:
     return f"{name} has nothing {missing}"
 
 
-_NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
+NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
 
 
 def _state(result: Result) -> str:
     reason = f" ({result.reason})" if result.reason else ""
     if result.status in (RUNNING, PENDING):
         return f"has not ended{reason}: compare again later"
-    if words := _NO_FIGURE.get(result.status):
+    if words := NO_FIGURE.get(result.status):
         return f"{words}{reason}: choose a run that succeeded"
     return f"is invalid ({why_invalid(result) or LOADS}): choose another run"
 

@@ -20,6 +20,7 @@ from llmb.text import typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.tables import escape
 from llmb.text.times import iso
+from llmb.verdict.compare import NO_FIGURE
 from llmb.verdict.judge import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states whose status was Failed in earlier releases
@@ -93,13 +94,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 def why_rejected(result: Result) -> str | None:
     """Why a judged result cannot be part of a baseline; None where it can."""
     if result.status != SUCCESS or result.metrics.value is None:
-        words = {
-            FAILED: "failed",
-            CANCELLED: "was cancelled",
-            RUNNING: "has not ended",
-            PENDING: "is waiting",
-            UNKNOWN: "has an unknown result",
-        }
+        words = {**NO_FIGURE, RUNNING: "has not ended", PENDING: "is waiting"}
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
     if result.verdict.word == INVALID:
         return f"INVALID: {result.verdict.reason}"

@@ -7,7 +7,8 @@ from typing import Any
 
 from llmb.results.reason import distinguishing, settings_of
 from llmb.results.result import SUCCESS
-from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
+from llmb.results.table import figure
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
 from llmb.text.tables import Column
 from llmb.verdict.compare import Comparison
 
@@ -37,12 +38,16 @@ def rows_of(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
     return [
         {
             **own,
-            "value": _figure(row.metric, row.value, row.unit if mixed else ""),
-            "reference_value": row.reference and _figure(row.metric, row.reference.value, row.unit if mixed else ""),
+            "value": _figure(row, row.value, mixed=mixed),
+            "reference_value": row.reference and _figure(row, row.reference.value, mixed=mixed),
             "reason": "; ".join(filter(None, (note, own["reason"]))) or None,
         }
         for row, own, note in cells
     ]
+
+
+def _figure(row: Comparison, value: float | None, *, mixed: bool) -> str | None:
+    return None if value is None else figure(row.metric or "", value, (row.unit if mixed else None) or "")
 
 
 def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
@@ -66,12 +71,6 @@ def csv_columns() -> list[Column]:
 
 def csv_rows(rows: Iterable[Comparison]) -> list[dict[str, Any]]:
     return [_cells(row, "csv") for row in rows]
-
-
-def _figure(metric: str | None, value: float | None, unit: str | None) -> str | None:
-    if value is None:
-        return None
-    return f"{value:.3f} {unit}".strip() if metric == STEP_TIME else shown(value, unit or "")
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import click
 import llmb
 from llmb.errors import UsageError
 from llmb.system import console
-from llmb.text.names import suggest
-from llmb.text.tables import output_width
+from llmb.text import names, tables
 
 _PACKAGE = Path(llmb.__file__).parent
 
@@ -40,7 +39,7 @@ def command(page: str | None, path: bool) -> None:
     name = Path(page).name.removesuffix(".md")
     if name not in pages:
         message = f"no page '{page}'"
-        meant = suggest(name, list(pages))
+        meant = names.suggest(name, list(pages))
         raise UsageError(message, hint=f"{meant}  llmb-run docs", code="page-unknown", key="page", value=page)
     if path:
         console.echo(str(pages[name]))
@@ -54,6 +53,6 @@ def _show(page: Path) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    shown = Console(width=output_width())
+    shown = Console(width=tables.output_width())
     with shown.pager(styles=True):
         shown.print(Markdown(page.read_text("utf-8"), hyperlinks=False))

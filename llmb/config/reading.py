@@ -9,8 +9,7 @@ from llmb.config.cluster_type import ClusterQuestion, ClusterType, OfferedTypes,
 from llmb.config.own_types import own_types
 from llmb.config.schema import ClusterConfig
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
-from llmb.text import typed
-from llmb.text.names import nearest
+from llmb.text import names, typed
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import GpuTypes, known_types
 
@@ -112,7 +111,7 @@ def no_type(name: str, types: ClusterTypes) -> KeyFaultError:
     for one in (one for one in skipped if one.offers):
         message = f"'{name}' cannot be used: plugin {one.source} is skipped: {one.reason}"
         return KeyFaultError(message, hint="llmb-run plugins list", code="cluster-type-skipped", value=name)
-    close = nearest(name, known)
+    close = names.nearest(name, known)
     hint = f"did you mean '{close}'?" if close else f"one of {', '.join(known)}; or install the plugin that offers it"
     if skipped and not close:
         these = "; ".join(f"{one.source} ({one.reason})" for one in skipped)

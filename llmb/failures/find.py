@@ -10,8 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
 from llmb.failures.causes import PYTHON, Cause, any_in, row_of, table
-from llmb.logs import scan
-from llmb.logs.reader import read_log
+from llmb.logs import reader, scan
 from llmb.logs.scan import AHEAD, Hit, needle, plain, strip_escapes
 from llmb.runs.state import JobState
 
@@ -79,7 +78,7 @@ def root_cause(paths: Iterable[Path], end: JobState | None = None) -> Cause | No
 
 def _find(path: Path) -> _Found | None:
     try:
-        start = read_log(path).begins
+        start = reader.read_log(path).begins
         with scan.open_log(path) as stream:
             search = _Search()
             for hit in _candidates(stream, start):

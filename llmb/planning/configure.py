@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
-from llmb.planning import rules
-from llmb.planning.framework import bridge_dtypes
+from llmb.planning import framework, rules, splits
 from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.planning.splits import check_splits, nodes_of, training_of
 from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.bridge import BRIDGE, NEMO
@@ -101,7 +99,7 @@ def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
 def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) -> Fault:
     message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
     there = f"its only dtype there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
-    if spec.framework == NEMO and spec.dtype in bridge_dtypes(spec.workload, spec.size, limits.rows):
+    if spec.framework == NEMO and spec.dtype in framework.bridge_dtypes(spec.workload, spec.size, limits.rows):
         current = ", or dtype fp8 with --set fp8=current" if spec.dtype == "fp8_cs" and "fp8" in dtypes else ""
         hint = f"{there}{current}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
         place = spec.places.get(spec.dtype, "")
@@ -151,7 +149,7 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
         )
     job, ignored = _with_vboost(job, spec, row, limits)
     if job.training is not None:
-        check_splits(job.training, size, spec.label)
+        splits.check_splits(job.training, size, spec.label)
     if spec.profile:
         rules.check_ranks(switches, spec.scale, spec.label)
     return job, warnings + ignored
@@ -188,8 +186,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     """The job with all its numbers. Raises UsageError for a division with a remainder."""
     size, switches = spec.own_size, spec.switches
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
-    training = training_of(spec, row, size.model, label) if size.model is not None else None
-    nodes, per_node = nodes_of(spec, limits)
+    training = splits.training_of(spec, row, size.model, label) if size.model is not None else None
+    nodes, per_node = splits.nodes_of(spec, limits)
     mode = _mode(spec, row)
     parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
     name = _experiment_name(spec, training, parameters, mode.words)

@@ -11,9 +11,8 @@ from llmb.report.explanations import explanations
 from llmb.report.glance import Figures, glance, headline, instead, metric_of_steps
 from llmb.report.markdown import missing, scaling_note
 from llmb.report.rendering import Markup, Truncated, WithPicture, first, kind_of, render
+from llmb.report.svg import scaling, steps
 from llmb.report.svg.draw import Axis
-from llmb.report.svg.scaling import scaling_picture
-from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
 from llmb.report.value import NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
 from llmb.stats.metrics import heading, shown
@@ -69,7 +68,7 @@ def step_pictures(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
         metric = metric_of_steps(run)
         what = metric.name.replace("_", " ")
         title = f"{what} of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
-        picture = steps_picture(
+        picture = steps.steps_picture(
             f"steps-{len(drawn) + 1}",
             title,
             run.samples.numbered,
@@ -132,7 +131,7 @@ def values(report: Report) -> dict[str, Any]:
         "shown": shown,
         "explanations": explanations(cards.items, report.digests),
         "cards": cards,
-        "families": with_pictures(families, FAMILIES, lambda i, one: scaling_picture(f"scaling-{i}", one)),
+        "families": with_pictures(families, FAMILIES, lambda i, one: scaling.scaling_picture(f"scaling-{i}", one)),
         "scaling_note": scaling_note([point for one in families for point in one.points]),
         "repeats": repeat_pictures(repeated),
         "charts": step_pictures(runs),

@@ -19,10 +19,9 @@ from llmb.runs import state as states
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats import measure, metrics as known
+from llmb.stats import measure, metrics as known, statistics
 from llmb.stats.measure import Window, covered, default_window
 from llmb.stats.metrics import MetricSpec
-from llmb.stats.statistics import summarize
 from llmb.workload.flops import Flops, flops_of
 from llmb.workload.spec import Workload
 
@@ -90,7 +89,7 @@ def metrics_of(
     if used is None or metrics.value is None:
         return metrics
     tflops = metrics.model_tflops_per_gpu
-    return replace(metrics, statistics=summarize(samples, used, reader.headline, tflops=tflops))
+    return replace(metrics, statistics=statistics.summarize(samples, used, reader.headline, tflops=tflops))
 
 
 def _window_of(samples: Samples, steps: int | None, wanted: Window | None, framework: str | None) -> Window | None:

@@ -20,8 +20,7 @@ from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
 from llmb.submission.prepare import Prepared, launches_of
-from llmb.system import files, locks
-from llmb.system.parallel import held_interrupts, run_bounded
+from llmb.system import files, locks, parallel
 from llmb.system.process import ProcessId
 
 T = TypeVar("T")
@@ -127,9 +126,9 @@ def submit_each(
             on_result(one)
         return numbered[1].error is None or keep_going
 
-    with held_interrupts(on_interrupt) as interrupted:
+    with parallel.held_interrupts(on_interrupt) as interrupted:
         try:
-            run_bounded(
+            parallel.run_bounded(
                 enumerate(tasks),
                 lambda task: (task[0], work(task[1])),
                 done,

@@ -16,10 +16,9 @@ from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UN
 from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.system import files
-from llmb.text import typed, yamlfile
+from llmb.text import times, typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.tables import escape
-from llmb.text.times import iso
 from llmb.verdict.compare import NO_FIGURE
 from llmb.verdict.judge import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
@@ -158,7 +157,7 @@ def baseline_facts(install: Path, name: str) -> dict[str, Any]:
 def _accepted(data: Any) -> str | None:
     """When the baseline in ``data`` was accepted."""
     seconds = data.get("accepted") if isinstance(data, dict) else None
-    return iso(seconds) if isinstance(seconds, (int, float)) else None
+    return times.iso(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def _path(install: Path, name: str) -> Path:

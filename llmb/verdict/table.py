@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmb.results import result, table
 from llmb.results.reason import distinguishing, settings_of
-from llmb.results.result import SUCCESS
-from llmb.results.table import figure
 from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
 from llmb.text.tables import Column
 from llmb.verdict.compare import Comparison
@@ -47,7 +46,7 @@ def rows_of(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 def _figure(row: Comparison, value: float | None, *, mixed: bool) -> str | None:
-    return None if value is None else figure(row.metric or "", value, (row.unit if mixed else None) or "")
+    return None if value is None else table.figure(row.metric or "", value, (row.unit if mixed else None) or "")
 
 
 def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
@@ -78,7 +77,7 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     star = "*" if row.same_window is False else ""
     reference = row.reference
     reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
-    if row.status != SUCCESS:  # a separate row: nothing else names its run
+    if row.status != result.SUCCESS:  # a separate row: nothing else names its run
         reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
     return {
         "experiment": row.experiment,

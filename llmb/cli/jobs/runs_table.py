@@ -5,14 +5,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from llmb.cli import output, reading
 from llmb.cli.context import Context, say
 from llmb.cli.jobs.filters import Filters, choose, selects
-from llmb.cli.output import print_runs
-from llmb.cli.reading import flops_of, peaks_of, result_of
 from llmb.cli.results import judged, states_of
-from llmb.results import summary
+from llmb.results import summary, table
 from llmb.results.result import Result
-from llmb.results.table import figure
 from llmb.runs.record import RunRecord
 from llmb.runs.state import UNKNOWN, JobState
 from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
@@ -32,7 +30,7 @@ def outcomes(
     The logs of the newest runs without a current summary are read (``most``, READ where None) and kept.
     """
     most = READ if most is None else most
-    peaks = peaks_of(context, runs)
+    peaks = reading.peaks_of(context, runs)
     found: dict[str, Result] = {}
     unread: list[RunRecord] = []
     for run in runs:
@@ -40,12 +38,12 @@ def outcomes(
         if not state.is_end or state.is_refused:
             continue
         kept = summary.load(run)
-        if kept is not None and state.is_final and kept.is_current(run, peak, flops_of(context, run.job)):
+        if kept is not None and state.is_final and kept.is_current(run, peak, reading.flops_of(context, run.job)):
             found[run.id] = kept.result_of(run)
         else:
             unread.append(run)
     for run in unread[max(0, len(unread) - most) :]:
-        found[run.id] = result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
+        found[run.id] = reading.result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
     results = judged(context, list(found.values()))
     return dict(zip(found, results, strict=True)), max(0, len(unread) - most)
 
@@ -87,7 +85,7 @@ def list_runs(context: Context, fmt: str, filters: Filters) -> None:
         rows.append(dict.fromkeys(FIELDS) | known)
     if not rows:
         say(NO_RUN if filters.is_any else "no run matches the options")
-    print_runs(*table_of(rows, fmt), fmt)
+    output.print_runs(*table_of(rows, fmt), fmt)
     if unread:
         say(f"note: {unread} runs have no result here yet: llmb-run results reads their logs")
 
@@ -143,7 +141,7 @@ def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -
         **row,
         "state": f"{row['state']}{number}",
         "parameters": " ".join(f"{name}={value}" for name, value in own if name in differing),
-        "value": None if value is None else figure(row["metric"], value, row["unit"] if mixed else ""),
+        "value": None if value is None else table.figure(row["metric"], value, row["unit"] if mixed else ""),
         "verdict": None if row["verdict"] in (None, NO_REFERENCE) else f"{row['verdict']}{ratio}",
     }
 

@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from llmb import __version__
+from llmb.cli import progress, reading
 from llmb.cli.context import Context, say
-from llmb.cli.progress import follow
-from llmb.cli.reading import keep_reader
 from llmb.cli.results import judged, print_report, results_of
 from llmb.cli.submit import announce, cost, preview
 from llmb.cli.submit.announce import resubmit
@@ -163,7 +162,7 @@ def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions,
         if outcome.submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         return LlmbError.exit_code if failed else 0
-    followed, _ = follow(context, [*under_way, *outcome.submitted], options.retries)
+    followed, _ = progress.follow(context, [*under_way, *outcome.submitted], options.retries)
     results = results_of(context, [*before, *followed])
     context.runs()  # earlier ones show what is unusual about these
     code = print_report(judged(context, results), options.fmt, full_names=False)
@@ -184,7 +183,7 @@ def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions) -
 
     def done(result: SubmitResult) -> None:
         if result.error is None:
-            keep_reader(context, result.run)
+            reading.keep_reader(context, result.run)
         announcer(result)
 
     outcome = submit(

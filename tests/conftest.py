@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of all tests: an empty home, clusters written by hand, and the real commands."""
 
+import contextlib
 import fcntl
 import functools
 import itertools
@@ -29,6 +30,7 @@ from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload import spec
 from llmb.workload.spec import Workload
+from llmb_testing.fork_server import ForkServer
 
 # The duration of an example depends on the load of the machine.
 settings.register_profile("llmb", deadline=None)
@@ -43,6 +45,12 @@ _ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be i
 # In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What llmb-run and llmb-install import, at their start or when they need it.
+_IMPORTED = [
+    *("llmb.*", "llmb_installer.*", "llmb_llama31", "llmb_nemotron4", "llmb_nemotronh"),
+    *("llmb_microbench.program.settings", "email.parser", "jinja2", "psutil"),
+]
 
 _parse, _read_workload = yamlfile._parse, spec.read_workload
 
@@ -130,7 +138,6 @@ _LONGEST = [
     "llmb/clusters/runai/test_pods.py",
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
-    "workloads/test_train.py",
     "installer/images/test_build.py",
     "llmb/submission/test_exactly_once.py",
     "slurm/test_commands.py",
@@ -330,23 +337,28 @@ def llmb_program() -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def new_fork_server() -> Iterator[Callable[[Mapping[str, str]], ForkServer]]:
+    """Runs llmb-run and llmb-install in processes that need not import them: the tests start a thousand."""
+    with contextlib.ExitStack() as servers:
+        yield lambda environ: servers.enter_context(ForkServer(_IMPORTED, environ))
+
+
+@pytest.fixture(scope="session")
+def fork_server(new_fork_server: Callable[[Mapping[str, str]], ForkServer]) -> ForkServer:
+    """For commands that have the environment of the tests."""
+    return new_fork_server(_ENVIRONMENT)
+
+
 @pytest.fixture
-def llmb_run(tmp_path: Path, llmb_program: str) -> Command:
+def llmb_run(tmp_path: Path, llmb_program: str, fork_server: ForkServer) -> Command:
     """Runs the real llmb-run without a terminal. Keywords other than ``cwd`` and ``stdin`` are variables."""
 
     def run(
         *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [llmb_program, *map(str, arguments)],
-            env={**os.environ, **variables},
-            cwd=cwd,
-            stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        argv = [llmb_program, *map(str, arguments)]
+        return fork_server.run(argv, env={**os.environ, **variables}, cwd=cwd, stdin=stdin)
 
     return run
 

@@ -56,7 +56,9 @@ def cli(
     console.require_home()
     if context.invoked_subcommand is not None:
         return
+    from llmb.system import files
     from llmb_installer import gather
+    from llmb_installer.answers.schema import to_yaml
     from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
@@ -80,7 +82,7 @@ def cli(
     for note in () if wanted.agreed else wanted.notes:
         console.echo(f"note: {note}", err=True)
     if record_file is not None:
-        gather.record_answers(wanted.intent, record_file)
+        files.write_text(record_file, to_yaml(wanted.intent.asked))
     carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
 
 

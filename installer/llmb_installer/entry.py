@@ -5,7 +5,6 @@ from llmb.cli import entry  # first: from here on Ctrl-C prints no traceback
 
 
 def main() -> None:
-    """Run ``llmb-install`` and end with its exit code."""
     from llmb_installer.cli import main as run
 
     entry.begin(run)

@@ -15,7 +15,7 @@ from llmb.errors import LlmbError
 from llmb.frameworks.torch_pretrain import PACKAGES, VENV
 from llmb.system.secrets import SECRETS_FILE
 from llmb.workload.gpus import CPU
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.slurm_checks import check_slurm
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.steps import Step
@@ -89,12 +89,7 @@ def check_runai(answers: Answers, environ: Mapping[str, str]) -> Iterator[str]:
         unset = f"export {error.name}, or add it to {SECRETS_FILE}" if isinstance(error, token.NotSetError) else None
         fix = unset or runai_fix(part, _ANSWERS)
         yield f"jobs cannot be submitted to Run:ai now: {error.message} ({fix})"
-    yield from _volume_notes(answers, answers.runai)
-
-
-def _volume_notes(answers: Answers, runai: RunaiConfig) -> Iterator[str]:
-    """Whether the files are where pods can see them; the volume may be mounted later."""
-    pvc = runai.pvc
+    pvc = answers.runai.pvc  # it may be mounted later
     if not pvc.here.is_dir():
         yield f"the volume {pvc.name} is not mounted here: there is no folder {pvc.here} (runai.pvc.local sets another)"
     for key, folder in (("install", answers.install), ("experiments_root", answers.experiments_root)):

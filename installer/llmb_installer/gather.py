@@ -12,17 +12,19 @@ from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
-from llmb.system import console, files
+from llmb.system import console
 from llmb.text import yamlfile
 from llmb.text.fold import fold
 from llmb.text.tables import output_width
-from llmb_installer import answers, fits, record
+from llmb_installer import fits, record
+from llmb_installer.answers.layers import NOTHING, given, missing, value_at, with_layer, with_settings
+from llmb_installer.answers.read import read_answers, require_valid
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import context_for
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import detected as detection, scheduler, slurm_checks
 from llmb_installer.planning.costs import find_costs
-from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look
+from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look, with_changed_types
 from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
 
 
@@ -44,24 +46,21 @@ class Change:
     workloads: tuple[str, ...] = ()
 
 
-def layers(file: Path | None, install: Path | None = None, settings: Sequence[str] = ()) -> yamlfile.Document:
+def layers(
+    file: Path | None, install: Path | None = None, settings: Sequence[str] = (), *, recorded: bool = False
+) -> yamlfile.Document:
     """The answers of ``file``, overridden by ``settings`` (``slurm.account=team``), then by ``--install``.
 
-    Raises UsageError for an invalid setting.
+    ``recorded``: the file is the installer's own in ``install``. Raises UsageError for an invalid setting.
     """
-    document = _without_duplicates(yamlfile.load(file, strict=False)) if file is not None else answers.NOTHING
-    document = answers.with_settings(document, settings)
-    return answers.with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
-
-
-def _without_duplicates(document: yamlfile.Document) -> yamlfile.Document:
-    """``document`` without its duplicate keys, which are among its faults."""
-    if not isinstance(document.data, dict):
-        return document
-    return replace(
-        document,
-        data={key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)},
-    )
+    document = yamlfile.load(file, strict=False) if file is not None else NOTHING
+    if isinstance(document.data, dict):  # duplicate keys are among its faults
+        unique = {key: value for key, value in document.data.items() if not isinstance(key, yamlfile.DuplicateKey)}
+        document = replace(document, data=unique)
+    if recorded and install is not None:
+        document = with_changed_types(document, install)
+    document = with_settings(document, settings)
+    return with_layer(document, {"install": str(install)} if install is not None else {}, "--install")
 
 
 def gather(
@@ -78,7 +77,7 @@ def gather(
         answers_file, install, recorded = record.answers_path(folder), folder, True
     elif answers_file is None and not terminal and not settings:
         _check_configured(install)
-    document = layers(answers_file, install, settings)
+    document = layers(answers_file, install, settings, recorded=recorded)
     if not terminal and not recorded:
         document, used = detection.with_variables(document, os.environ)
         _print_notes([f"from the environment: {', '.join(used)}"] if used else [])
@@ -87,23 +86,24 @@ def gather(
         if isinstance(resumed, Gathered):
             return resumed
         document = resumed if resumed is not None else document
-    elif not terminal or not answers.missing(document.data):
+    elif not terminal or not missing(document.data):
+        document, detected = (document, []) if recorded else slurm_checks.with_container(document)
         intent, notes = _intent(document, offered, recorded=recorded)
-        return Gathered(intent=intent, notes=tuple(notes))
+        return Gathered(intent=intent, notes=(*detected, *notes))
     return _ask(document, offered, install, dry_run=dry_run)
 
 
 def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *, dry_run: bool) -> Gathered | Change:
     """Ask for what ``document`` lacks, with what is detected here as defaults. Raises InputFaults, LlmbError."""
     try:
-        answers.require_valid(document, offered.workloads)
+        require_valid(document, offered.workloads)
     except InputFaults as error:
         raise _with_cluster_faults(error, document) from error
     from llmb_installer.wizard.conversation import ask
 
     console.echo("Detecting this machine and its cluster ...", err=True)
     detected = detection.detect(os.environ, console.current_folder(), install)
-    if detected.damaged is not None and not answers.given(document.data, "cluster_type"):
+    if detected.damaged is not None and not given(document.data, "cluster_type"):
         raise detected.damaged.error
     if detected.slurm is not None:
         faults, notes = _check_given(document, detected.slurm)
@@ -114,7 +114,7 @@ def _ask(document: yamlfile.Document, offered: Offered, install: Path | None, *,
         document,
         detected,
         offered.plugins,
-        lambda layered: _show_plan(*_intent(layered, offered)),
+        lambda answered: _show_plan(*_intent(answered, offered)),
         os.environ,
         dry_run=dry_run,
     )
@@ -149,7 +149,8 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
     """
     from llmb_installer.wizard.conversation import ask_resume
 
-    document, count, refused = layers(record.answers_path(folder), folder, settings), "its plan is invalid", ""
+    document = layers(record.answers_path(folder), folder, settings, recorded=True)
+    count, refused = "its plan is invalid", ""
     found: tuple[Intent, list[str]] | None = None
     try:
         found = _intent(document, offered, recorded=True)
@@ -167,7 +168,7 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
 def _intent(document: yamlfile.Document, offered: Offered, *, recorded: bool = False) -> tuple[Intent, list[str]]:
     """What the answers ask for, compared with the cluster here. Raises InputFaults at file and line, LlmbError."""
     try:
-        asked = answers.read_answers(document, known=offered.workloads, recorded=recorded)
+        asked = read_answers(document, known=offered.workloads, recorded=recorded)
         offered.check_settings(document, asked)
         intent, notes = intent_of(asked, offered)
         return intent, [*notes, *fits.check(intent.answers)]
@@ -187,7 +188,7 @@ def _check_given(
     document: yamlfile.Document, found: scheduler.SlurmFound | None = None
 ) -> tuple[list[Fault], list[str]]:
     kind = type_in(document.data)
-    if answers.value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
+    if value_at(document.data, "cluster_type") is not None and not (kind is not None and kind.has(SlurmConfig)):
         return [], []
     faults, notes = slurm_checks.check_given(document.data, found)
     return [_placed(fault, document) for fault in faults], notes
@@ -200,7 +201,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _placed(fault: Fault, document: yamlfile.Document) -> Fault:
     """A fault at a key, placed at the layer that has the key: ``file:line`` for the file."""
-    if not answers.given(document.data, fault.place):
+    if not given(document.data, fault.place):
         return fault
     place = document.place(tuple(fault.place.split(".")))
     return replace(fault, place=place if place.endswith(fault.place) else f"{place}: {fault.place}")
@@ -238,8 +239,3 @@ def _show_plan(intent: Intent, notes: Sequence[str]) -> Plan:
     console.echo(show.plan_text(plan, costs))
     costs.require()
     return plan
-
-
-def record_answers(intent: Intent, path: Path) -> None:
-    """Write the answers in effect to a file that gives the same installation again."""
-    files.write_text(path, answers.to_yaml(intent.asked))

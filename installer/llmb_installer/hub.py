@@ -39,7 +39,6 @@ class AssetStep(Step):
 
     @property
     def name(self) -> str:
-        """The hub's name for the repository, and the revision."""
         return f"{self.need.repository}@{self.need.revision}"
 
     @property
@@ -80,7 +79,6 @@ def _files(facts: Facts) -> dict[Path, Any]:
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether every file exists."""
     return all(path.is_file() for path in _files(facts))
 
 
@@ -96,14 +94,12 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Remove the files."""
     folder = Path(str(facts.get("folder")))
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def describe(name: str, facts: Facts) -> str:
-    """The number of files and their commit."""
     return f"{len(facts.get('files', {}))} files at {str(facts.get('commit'))[:12]}"
 
 

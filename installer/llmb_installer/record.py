@@ -48,16 +48,13 @@ class InstallRecord:
         return replace(self, steps={**self.steps, key: step})
 
     def marked(self, key: str) -> Self:
-        """The record with the step ``key`` marked as damaged."""
         return self.finished(key, replace(self.steps[key], damaged=True))
 
     def without(self, key: str) -> Self:
-        """The record without a step."""
         return replace(self, steps={other: step for other, step in self.steps.items() if other != key})
 
 
 def record_path(install: Path) -> Path:
-    """The file of the record."""
     return install / FOLDER / "install.json"
 
 
@@ -82,7 +79,6 @@ def load(install: Path) -> InstallRecord:
 
 
 def save(install: Path, record: InstallRecord) -> None:
-    """Write the record, atomically."""
     files.write_json(record_path(install), {"schema_version": SCHEMA_VERSION, **typed.to_data(record)})
 
 

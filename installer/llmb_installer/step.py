@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Protocol
 from llmb.errors import Fault, LlmbError
 from llmb.system import console, files, shell
 from llmb.text import typed
-from llmb_installer.execution.fixes import end_of, fix_for, full_disk
-from llmb_installer.execution.runner import Runner
+from llmb_installer.execution.runner import Runner, end_of, fix_for, full_disk
 
 Facts = dict[str, Any]
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes an archive, a tar file with Zstandard whose last member is its manifest, and unpacks one."""
 
-import atexit
+import contextlib
+import errno
 import hashlib
 import io
 import json
+import os
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
@@ -30,20 +33,49 @@ from llmb.system import files
 from llmb.text import typed
 
 _MOST = 64 << 30  # bytes of an unpacked archive: a file that unpacks to more is no archive of ours
+_KEPT = 7 * 86400  # seconds after its last use that an unpacked archive is removed
 
 
 def unpacked(path: Path) -> Path:
-    """A new folder with the files of an archive, which is removed when the process ends. Raises as ``unpack``."""
-    folder = Path(tempfile.mkdtemp(prefix="llmb-archive-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    unpack(path, folder)
+    """The folder with the files of an archive, in the user's cache by the archive's checksum. Raises as ``unpack``.
+
+    It is unpacked once: 10,000 runs are 30,000 files, which take half a minute.
+    """
+    cache = files.expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llmb" / "archives"
+    folder = cache / _checksum(path)
+    if not folder.is_dir():
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            part = Path(tempfile.mkdtemp(dir=cache))
+        except OSError as error:
+            raise _no_folder(cache, error) from error
+        try:
+            unpack(path, part)
+            with contextlib.suppress(OSError):  # another process was faster
+                part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        for old in cache.iterdir():
+            if time.time() - old.lstat().st_mtime > _KEPT:
+                shutil.rmtree(old, ignore_errors=True)
+    os.utime(folder)
     return folder
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} does not exist", code="path-missing", key="ARCHIVE", value=str(path)) from error
+    except OSError as error:
+        raise _damaged(path, str(error)) from error
 
 
 def unpack(path: Path, folder: Path) -> Manifest:
     """Unpack an archive into the empty ``folder`` and return its manifest; every file has its checksum.
 
-    Raises UsageError where the file is missing, and LlmbError where it is damaged or no archive.
+    Raises LlmbError where it is damaged or no archive, and where the folder has no space for it.
     """
     import zstandard
 
@@ -53,10 +85,10 @@ def unpack(path: Path, folder: Path) -> Manifest:
             zstandard.ZstdDecompressor().stream_reader(raw) as unpacked,
             tarfile.open(fileobj=unpacked, mode="r|") as tar,
         ):
-            _extract(tar, folder)
-    except FileNotFoundError as error:
-        raise UsageError(f"{path} does not exist", code="path-missing", key="ARCHIVE", value=str(path)) from error
+            checksums = _extract(tar, folder)
     except (OSError, EOFError, tarfile.TarError, zstandard.ZstdError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_folder(folder, error) from error
         raise _damaged(path, str(error) or type(error).__name__) from error
     data = files.read_json(folder / MANIFEST)
     if not isinstance(data, dict):
@@ -66,20 +98,34 @@ def unpack(path: Path, folder: Path) -> Manifest:
         raise LlmbError(message, hint="use a newer llmb", code="archive-version")
     manifest = typed.read_own(Manifest, folder / MANIFEST, data)
     for name, known in manifest.files.items():
-        found = folder / name
-        if not found.is_file() or hashlib.sha256(found.read_bytes()).hexdigest() != known.sha256:
+        if checksums.get(name) != known.sha256:
             raise _damaged(path, f"{name} is not what was archived")
     return manifest
 
 
-def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """Extract regular files alone, below ``folder``. Raises tarfile.TarError."""
-    size = 0
+def _extract(tar: tarfile.TarFile, folder: Path) -> dict[str, str]:
+    """Write regular files alone, below ``folder``, and return their SHA-256 by name. Raises tarfile.TarError, OSError.
+
+    In half the time of tarfile's own function, which also sets owner, mode and times.
+    """
+    size, checksums = 0, {}
     for member in tar:
         size += member.size
-        if not member.isfile() or size > _MOST:
+        content = tar.extractfile(member) if member.isfile() and size <= _MOST else None
+        if content is None:
             raise tarfile.TarError(f"{member.name} does not belong in an archive of llmb")
-        tar.extract(member, folder, filter="data")
+        target = folder / tarfile.data_filter(member, str(folder)).name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        data = content.read()
+        target.write_bytes(data)
+        checksums[member.name] = hashlib.sha256(data).hexdigest()
+    return checksums
+
+
+def _no_folder(folder: Path, error: OSError) -> LlmbError:
+    message = f"{folder}: no archive can be unpacked there: {error.strerror}"
+    hint = "set XDG_CACHE_HOME to another folder"
+    return LlmbError(message, hint=hint, code="archive-no-folder", value=str(folder))
 
 
 def _damaged(path: Path, why: str) -> LlmbError:

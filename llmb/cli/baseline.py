@@ -2,12 +2,14 @@
 """`llmb-run baseline`: accepted results that later runs are compared with."""
 
 import time
+from pathlib import Path
 
 import click
 
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
+from llmb.cli.reading import opened
 from llmb.cli.results import Choice, choice_options, gather, judged
 from llmb.errors import UsageError
 from llmb.text.tables import Column
@@ -46,13 +48,18 @@ def accept(context: Context, name: str, runs: tuple[str, ...], replace: bool, ch
 
 
 @group.command("list")
+@click.argument("archive", required=False)
 @options.format_option
 @options.read_option
 @pass_context
-def list_(context: Context, fmt: str) -> None:
-    """Show the baselines of this install directory."""
+def list_(context: Context, archive: str | None, fmt: str) -> None:
+    """Show the baselines of this install directory, or of ARCHIVE."""
+    if archive is not None and opened(context, (archive,)):
+        message, hint = f"{archive} is no archive", "name a file FILE.tar.zst, or give --install DIR"
+        raise UsageError(message, hint=hint, code="archive-name", key="ARCHIVE", value=archive)
     install = context.config.llmb_install
     rows = [baseline_facts(install, name) for name in baselines(install)]
+    rows = [{**row, "file": context.shown(Path(row["file"]))} for row in rows]
     if not rows:
         say("no baselines yet; accept one: llmb-run baseline accept NAME")
     day = Column(key="accepted", show=lambda text: str(text)[:10])

@@ -81,6 +81,14 @@ def find_baseline(context: Context, name: str, choice: Choice, ours: str | None 
     )
 
 
+def baseline_instead(context: Context, name: str | None, reference: str | None, choice: Choice) -> Baseline | None:
+    """The baseline ``name`` in place of the published figures, None without a name. Raises UsageError."""
+    if name is None:
+        return None
+    refuse_reference(reference)
+    return find_baseline(context, name, choice)
+
+
 def refuse_reference(reference: str | None) -> None:
     """Raise UsageError for a release with ``--reference`` where nothing is compared with published figures."""
     if reference is not None:

@@ -58,7 +58,8 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
             if (found := command.get_command(click.Context(command), words[taken])) is None:
                 break
             command, taken = found, taken + 1
-        if not taken or not any("--install" in option.opts for option in command.params):
+        metavars = [option.metavar or "" for option in command.params if "--install" in option.opts]
+        if not taken or not metavars or (is_archive(str(install)) and "ARCHIVE" not in metavars[0]):
             return match[0]
         return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
 
@@ -105,6 +106,10 @@ class Context:
         if install is None or not path.is_relative_to(install):
             return str(path)
         return f"{self.archive}:{path.relative_to(install)}"
+
+    def advice(self, fix: str) -> str:
+        """``fix`` as the reader can follow it: a run of an archive is retried where it ran."""
+        return f"where it ran: {fix}" if self.archive is not None and "llmb-run jobs retry" in fix else fix
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:

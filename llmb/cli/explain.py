@@ -2,27 +2,29 @@
 """`llmb-run explain`: how one run's figures and its verdict are computed, or why it failed."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from llmb.cli import options
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, completed, pass_context
 from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
-from llmb.cli.results import judged, results_of
+from llmb.cli.results import Choice, judged, results_of
 from llmb.config.images import recorded_digest
 from llmb.failures import Cause
 from llmb.results.description import configuration_of
+from llmb.results.find import log_of
 from llmb.results.reason import REFUSED_KIND, cause_of_end
 from llmb.results.result import Result
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
-from llmb.stats.measure import parse_window
+from llmb.stats.measure import Window, parse_window
 from llmb.system import console
 from llmb.text.tables import escape
 from llmb.verdict.explain import WIDTH, Subject, explain
+from llmb.verdict.export import Baseline
 from llmb.verdict.judge import pool_key
 from llmb.verdict.reference import References
 from llmb.workload.bridge import table_of
@@ -36,21 +38,18 @@ _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of th
 @click.command("explain")
 @click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @options.window_option
+@options.baseline_option
 @options.reference_option
 @options.read_option
 @pass_context
-def command(context: Context, run: tuple[str, ...], window: str | None, reference: str | None) -> None:
+def command(
+    context: Context, run: tuple[str, ...], window: str | None, baseline: str | None, reference: str | None
+) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
     name = opened_run(context, run)
-    chosen = parse_window(window) if window is not None else None
-    runs = context.runs()
-    (found,) = store.find_runs((name,), runs)
-    alike = [other for other in runs if configuration_of(other.job) == configuration_of(found.job)]
-    results = judged(context, results_of(context, alike, chosen), reference)
-    lines = explain(_subject(context, found, results, reference)).splitlines()
-    changes = found.launch.changed_by.items()
-    lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in changes]
-    console.echo(completed("\n".join(escape(line) for line in lines)))
+    choice = Choice(window=parse_window(window) if window is not None else None)
+    against = baseline_instead(context, baseline, reference, choice)
+    print_explanation(context, name, choice.window, reference, against)
 
 
 def cause_of(result: Result) -> Cause:
@@ -58,25 +57,41 @@ def cause_of(result: Result) -> Cause:
     return result.cause or Cause(kind=UNKNOWN_CAUSE, line=result.reason or "nothing in the logs", advice=_LOOK)
 
 
-def _subject(context: Context, run: RunRecord, results: list[Result], reference: str | None) -> Subject:
+def print_explanation(
+    context: Context, name: str, window: Window | None, reference: str | None, baseline: Baseline | None
+) -> None:
+    """Print the explanation of the run called ``name``; runs of the ``baseline`` are no repeats of other ones."""
+    runs = context.runs()
+    (run,) = store.find_runs((name,), runs)
+    accepted = {result.identity.run for result in baseline.results} if baseline is not None else set()
+    alike = [other for other in runs if configuration_of(other.job) == configuration_of(run.job)]
+    alike = [other for other in alike if (other.id in accepted) == (run.id in accepted)]
+    results = judged(context, results_of(context, alike, window), reference, baseline)
+    figures = context.figures([run.job.workload]) if baseline is None else ()
+    subject = _subject(context, run, results, References(figures, reference))
+    lines = explain(subject).splitlines()
+    lines += [f"{'plugins':{WIDTH}}{source} changed {', '.join(own)}" for source, own in run.launch.changed_by.items()]
+    console.echo(completed("\n".join(escape(line) for line in lines)))
+
+
+def _subject(context: Context, run: RunRecord, results: list[Result], references: References) -> Subject:
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
     cause, fix = _cause(run, own) if own.is_failure else ("", "")
     if not own.is_failure and (state := store.seen_state(run)) is not None and not state.is_end:
         fix = _filled_in(state.fix, run)  # of its scheduler's reason for waiting
-    shown = context.shown(Path(own.identity.path))
     return Subject(
-        result=replace(own, identity=replace(own.identity, path=shown)),
+        result=own,
         job=run.job,
-        figure=figure_of(own, References(context.figures([run.job.workload]), reference)),
+        figure=figure_of(own, references),
         cause=cause,
-        fix=fix,
+        fix=context.advice(fix),
         peak_tflops=peak_of(context, run.job),
         row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
         repeats=[other for other in results if other.verdict.ratio is not None and pool_key(other) == pool_key(own)],
         tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
-        log_note=_log_note(own),
+        log_note=_log_note(log_of(run), is_open=own.is_open),
         flops=flops_of(context, run.job),
         origin=str(run.origin or ""),
     )
@@ -102,10 +117,10 @@ def row_of(context: Context, job: Job) -> Row | None:
     return next((row for row in rows if job.scale in row.scales.counts and row.batch(job.scale) == batch), None)
 
 
-def _log_note(result: Result) -> str:
-    yet = " yet" if result.is_open else ""
+def _log_note(log: Path, *, is_open: bool) -> str:
+    yet = " yet" if is_open else ""
     try:
-        return f" (empty{yet})" if Path(result.identity.path).stat().st_size == 0 else ""
+        return f" (empty{yet})" if log.stat().st_size == 0 else ""
     except OSError:
         return f" (does not exist{yet})"
 

@@ -12,14 +12,14 @@ import click
 
 from llmb import __version__
 from llmb.cli import options
-from llmb.cli.compare import find_baseline, refuse_reference
+from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.reading import opened, peaks_of, spec_of
 from llmb.cli.results import Choice, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
-from llmb.failures import group_failures
+from llmb.failures import Cause, group_failures
 from llmb.logs.reader import read_log
 from llmb.logs.samples import Samples
 from llmb.report.history import history_of
@@ -82,10 +82,7 @@ def command(
     if output is not None:
         _check_folder(output)
     runs = opened(context, runs)
-    against = None
-    if baseline is not None:
-        refuse_reference(reference)
-        against = find_baseline(context, baseline, choice)
+    against = baseline_instead(context, baseline, reference, choice)
     found = gather(context, context.runs(runs), choice)
     if against is not None and not runs and not history:  # a history has its nights too
         found = _later(found, against)
@@ -201,7 +198,7 @@ def _run(
     return Run(
         result=result,
         job=record.job,
-        directory=str(record.directory),
+        directory=context.shown(record.directory),
         created=record.created,
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
@@ -209,9 +206,14 @@ def _run(
         figure=figure_of(result, references),
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],
-        cause=cause_of(result) if result.is_failure else None,
+        cause=_cause(context, result) if result.is_failure else None,
         nodes=nodes_of(record, context.states.get(record.id)),
     )
+
+
+def _cause(context: Context, result: Result) -> Cause:
+    cause = cause_of(result)
+    return replace(cause, advice=context.advice(cause.fix))
 
 
 def _samples(context: Context, record: RunRecord) -> Samples | None:

@@ -2,8 +2,9 @@
 """`llmb-run results`: what runs measured; how every command chooses runs, judges and prints their results."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -101,7 +102,7 @@ def unreadable(context: Context) -> list[Result]:
     """A result for each run whose record ``gather`` could not read."""
     return [
         Result(
-            identity=Identity(experiment=one.directory.parent.name, path=str(one.directory)),
+            identity=Identity(experiment=one.directory.parent.name, path=context.shown(one.directory)),
             status=UNKNOWN,
             reason=one.reason,
         )
@@ -155,13 +156,15 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
 
     Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
     """
-    states = {run.id: last_seen(run) for run in runs}
+    states: dict[str, JobState] | None = None
     trouble: LlmbError | None = None
     if context.archive is None:
         try:
             states, trouble = look(context.need_cluster(), runs)
         except LlmbError as error:
             trouble = error
+    if states is None:
+        states = {run.id: last_seen(run) for run in runs}
     context.states |= states
     if trouble is not None and not all(state.is_final for state in states.values()):
         console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")
@@ -185,7 +188,11 @@ def results_of(context: Context, runs: Sequence[RunRecord], window: Window | Non
     """The current results of ``runs``, not judged."""
     states = states_of(context, runs)
     peaks = peaks_of(context, runs)
-    return [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
+    found = [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
+    if context.archive is None:
+        return found
+    own = [(one, replace(one.identity, path=context.shown(Path(one.identity.path)))) for one in found]
+    return [replace(one, identity=identity) for one, identity in own]
 
 
 def judged(

@@ -27,12 +27,14 @@ _NODE = needle("llmb node ", b"{}")
 _VBOOST = needle("llmb vboost: ")
 _TITAN_JOB = needle("Trainer is initialized with local batch size", b",")
 _TITAN_WORLD = needle("Building device mesh with parallelism", b"=,")
-PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD)
+_CPU = needle("CPU with ")
+PLACES = (_NETWORK, _NCCL_VERSION, _LIGHTNING_WORLD, _MEGATRON_WORLD, _NODE, _VBOOST, _TITAN_JOB, _TITAN_WORLD, _CPU)
 
 _NETWORK_PATTERN = re.compile(rb"Using network\s+([^\r\n]{1,60})")
 _NCCL_VERSION_PATTERN = re.compile(rb"NCCL version\s+(\d[\w.+-]{0,60})")
 _NODE_PATTERN = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{}\r\n]*\})")
 _VBOOST_PATTERN = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
+_CPU_PATTERN = re.compile(rb"CPU with \d{1,6} threads a rank")
 _TITAN_JOB_PATTERN = re.compile(
     rb"global batch size (?P<gbs>\d{1,12}),.{1,200}sequence length (?P<seq>\d{1,12}),\s{1,40}"
     rb"total steps (?P<steps>\d{1,12})"
@@ -66,6 +68,8 @@ def environment_of(text: bytes, line: Line) -> Environment:
         return Environment(nccl_version=match[1].decode())
     if text == _VBOOST.text and (match := _VBOOST_PATTERN.match(after)):
         return Environment(vboost=plain(match[1]))  # `set on 15 of 16 nodes: sudo: a password is required`
+    if text == _CPU.text and _CPU_PATTERN.match(after):
+        return Environment(device="CPU")
     if text == _NETWORK.text and (match := _NETWORK_PATTERN.match(after)):
         host = _HOST.search(strip_escapes(line.before))
         return Environment(networks=(plain(match[1]),), hosts=(host[1].decode(),) if host else ())
@@ -86,6 +90,7 @@ def merged(earlier: Environment, later: Environment) -> Environment:
         steps=later.steps or earlier.steps,
         gbs=later.gbs or earlier.gbs,
         seq_length=later.seq_length or earlier.seq_length,
+        device=later.device or earlier.device,
     )
 
 

@@ -63,7 +63,7 @@ class Environment:
     ``networks``: what NCCL uses (``IB``, ``Socket``, ``AWS Libfabric``), each once; ``hosts``: the nodes that logged
     anything; ``world_size`` in ranks, which is GPUs; ``vboost``: on how many nodes it was raised, and why not on the
     others; ``described``: nodes with their GPUs; ``steps``, ``gbs`` (samples) and ``seq_length`` (tokens): what the
-    trainer logs before its first step.
+    trainer logs before its first step; ``device``: ``CPU`` where the ranks found no GPU.
     """
 
     networks: tuple[str, ...] = ()
@@ -75,6 +75,7 @@ class Environment:
     steps: int | None = None
     gbs: int | None = None
     seq_length: int | None = None
+    device: str | None = None
 
     @property
     def nodes(self) -> int | None:

@@ -15,7 +15,7 @@ from llmb.report.value import Against, Report, Run
 from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
 from llmb.verdict.compare import judged_against
-from llmb.verdict.judge import INVALID, judge
+from llmb.verdict.judge import INVALID, judge, pool_key
 from llmb.verdict.reference import ratio_of
 from llmb.verdict.suspects import with_causes
 
@@ -126,8 +126,16 @@ def night_of(seconds: float, made: datetime) -> date:
 
 
 def _judged(runs: Sequence[Run], report: Report) -> list[Run]:
-    """The runs of one night, judged without those of other nights."""
-    own, baseline = [run.result for run in runs], report.baseline
+    """The runs of one night, judged without those of other nights.
+
+    A run of the baseline is omitted where a later one of its configuration ran in that night, which is judged by it.
+    """
+    baseline = report.baseline
+    if baseline is not None:
+        accepted = {result.identity.run for result in baseline.results}
+        later = {pool_key(run.result) for run in runs if run.id not in accepted}
+        runs = [run for run in runs if run.id not in accepted or pool_key(run.result) not in later]
+    own = [run.result for run in runs]
     if baseline is None:
         results = judge(own, report.figures, report.release)
     else:

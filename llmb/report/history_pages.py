@@ -8,6 +8,7 @@ from llmb.report.rendering import first, render
 from llmb.report.svg.over_time import history_picture
 from llmb.report.value import Report, count
 from llmb.text.tables import Column, as_markdown, render as render_table
+from llmb.verdict.judge import NO_REFERENCE
 
 PICTURES = 120
 STEPS = 200
@@ -79,7 +80,8 @@ def _table(history: History) -> str:
 def _row(line: Line) -> dict[str, object]:
     cells: dict[str, list[str]] = {}
     for point in line.points:
-        cell = point.word if point.ratio is None else f"{point.ratio:.3f} {point.word}"
+        word = f" {point.word}" if point.word != NO_REFERENCE else ""  # the ratio is then to the first night
+        cell = point.word if point.ratio is None else f"{point.ratio:.3f}{word}"
         cells.setdefault(str(point.night), []).append(cell)
     row: dict[str, object] = {
         "configuration": ", ".join(filter(None, (line.title, line.note))),

@@ -102,6 +102,7 @@ def _rank(value: str) -> tuple[float, str]:
 SOCKET = "Socket"
 PROFILED = "profiled: a profiler costs time"
 TRACED = "ran with an NCCL trace, which costs time"
+ON_CPU = "the log says that it ran on a CPU"
 LOSS_NAN = "the loss is not a number"
 GRADIENT_NAN = "the gradient norm is not a number"
 
@@ -113,7 +114,8 @@ class LogFacts:
     ``networks``: what NCCL uses (``IB``, ``Socket``); ``nodes``: the number of ``hosts`` that logged anything;
     ``drivers`` and ``gpu_models``: each once; ``max_sm_clock_mhz`` and ``power_limit_w``: the lowest of all GPUs;
     ``vboost``: on how many nodes it was raised, and why not on the others; ``peak_memory_bytes`` of one GPU;
-    ``checkpoints``: each save and load, in seconds; ``uneven``: in what some of its nodes differ from the others.
+    ``checkpoints``: each save and load, in seconds; ``uneven``: in what some of its nodes differ from the others;
+    ``device``: ``CPU`` where its ranks found no GPU.
     """
 
     framework: str | None = None
@@ -129,6 +131,7 @@ class LogFacts:
     power_limit_w: float | None = None
     vboost: str | None = None
     uneven: tuple[Uneven, ...] = ()
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +171,7 @@ def facts_of(samples: Samples) -> LogFacts:
         power_limit_w=min(filter(None, (node.power_limit_w for node in nodes)), default=None),
         vboost=environment.vboost,
         uneven=uneven_nodes(nodes),
+        device=environment.device,
     )
 
 

@@ -4,7 +4,7 @@
 import contextlib
 import random
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,7 +68,7 @@ class Unreadable:
 def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
     """Every run of this install, oldest first, and those whose record cannot be read."""
     runs, unreadable = [], []
-    for directory in _directories(config):
+    for directory in runs_root(config).glob("*/experiments/*/*"):
         try:
             if (found := record.find(directory)) is not None:
                 runs.append(found)
@@ -76,16 +76,6 @@ def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
             unreadable.append(Unreadable(directory=directory, reason=error.message))
     unreadable.sort(key=lambda one: one.directory)
     return sorted(runs, key=lambda run: (run.created, run.name)), unreadable
-
-
-def _directories(config: ClusterConfig) -> Iterator[Path]:
-    """The directories that may be runs: those with a record, and those that this user may not read."""
-    for path in runs_root(config).glob("*/experiments/*/*"):
-        try:
-            if (path / RECORD).exists():
-                yield path
-        except PermissionError:
-            yield path
 
 
 def runs_of(config: ClusterConfig, workload: str, experiment: str) -> list[RunRecord]:

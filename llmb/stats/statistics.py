@@ -153,10 +153,9 @@ def repeats_to_settle(distance: float, *sides: Spread) -> int | None:
 
     An estimate: if the means stay and the repeats deviate as these do. ``distance``: from the logarithm of the ratio to
     that of a limit; the means are more than 0. A single value stays alone, as a published one. None where even
-    MOST_REPEATS of the side with most would not do.
+    MOST_REPEATS more would not do.
     """
-    most = MOST_REPEATS - max(side.n for side in sides)
-    for more in range(1, most + 1):
+    for more in range(1, MOST_REPEATS + 1):
         widths = [relative_width(side, side.n + more) for side in sides if side.n > 1]
         if math.hypot(*widths) < distance:
             return more

@@ -11,8 +11,9 @@ _LIST = re.compile(rf"\s*{_PART}(?:[,\s]+{_PART})*\s*")
 
 
 def is_list(text: str) -> bool:
-    """Whether ``text`` names at least one node, with numbers in each of its brackets."""
-    return _LIST.fullmatch(text) is not None
+    """Whether ``text`` names at least one node, with ascending numbers in each of its brackets."""
+    ranges = (pair for inner in re.findall(r"\[(.*?)\]", text) for pair in re.findall(r"(\d+)-(\d+)", inner))
+    return _LIST.fullmatch(text) is not None and all(int(first) <= int(last) for first, last in ranges)
 
 
 def expand(nodes: str) -> Iterator[str]:

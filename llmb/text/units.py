@@ -11,6 +11,7 @@ _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _BYTES, _BITS, _RATE, _OPERATIONS, _TIME = "bytes", "bits", "/s", "operations/s", "time"
 _WORD = re.compile(rb" {0,2}([A-Za-z%\xc2\xb5\xce\xbc][A-Za-z/%\xc2\xb5\xce\xbc]{0,11})(?![\w=:(/-])")
+_STATISTICS = re.compile(rb"\b(?:max|avg|mean|median)\b", re.IGNORECASE)
 
 
 def _table() -> dict[str, tuple[str, float]]:
@@ -41,10 +42,13 @@ def factor_between(unit: str, wanted: str) -> float | None:
 
 
 def unit_after(text: bytes, at: int) -> str | None:
-    """The known unit directly after a number that ends at ``at`` of ``text``; None for any other word, and for none."""
+    """The known unit directly after a number that ends at ``at`` of ``text``; None for any other word, and for none.
+
+    ``min`` is the minimum, not minutes, where the text has a maximum or a mean too.
+    """
     found = _WORD.match(text, at)
     word = found[1].decode("utf-8", "replace") if found is not None else ""
-    return word if word in KNOWN else None
+    return word if word in KNOWN and not (word == "min" and _STATISTICS.search(text)) else None
 
 
 def bytes_in_words(number: int) -> str:

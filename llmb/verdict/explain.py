@@ -29,10 +29,11 @@ _WORTH_SAYING = 0.01  # a fraction of the step time
 class Subject:
     """The judged ``result`` of ``job``, and what is needed to explain it.
 
-    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: what it is compared with; ``row``: that of its
-    workload's table; ``digest``: of its image; ``repeats``: the results that are pooled, this one included; ``cause``
-    and ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS are wrong; ``log_note``: what is unusual
-    about the log file; ``flops``: by the plugin's own formula, None for llmb's; ``origin``: of an imported run.
+    ``peak_tflops``: of one GPU at the job's dtype; ``figure``: the published one that it is compared with; ``row``:
+    that of its workload's table; ``digest``: of its image; ``repeats``: the results that are pooled, this one included;
+    ``cause`` and ``fix``: of a failure; ``tflops_note``: why the framework's own TFLOPS are wrong; ``log_note``: what
+    is unusual about the log file; ``flops``: by the plugin's own formula, None for llmb's; ``origin``: of an imported
+    run.
     """
 
     result: Result
@@ -146,11 +147,15 @@ def _comparison(subject: Subject) -> list[str]:
             formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample"
             lines.append(f"its printed MFU is {100 * figure.mfu:.2f} % ({formula})")
         parts += _entries("reference", lines)
+    elif (other := verdict.reference) is not None:
+        window = f" over {other.window}" if other.window else ""
+        parts.append(_entry("reference", f"{_exact(other.value, other.unit)}{window}, {other.release}: {other.source}"))
     if verdict.ratio is not None and verdict.reference is not None:
         own, reference = subject.result.metrics.measured[verdict.reference.metric], verdict.reference
         terms = [_exact(reference.value, reference.unit), f"{own.mean:.6g} {own.unit}".strip()]
         term = " / ".join(terms if own.better == LOWER else reversed(terms))
         meaning = "measured relative to published" + (" throughput" if reference.metric == STEP_TIME else "")
+        meaning = meaning if figure is not None else f"relative to {reference.release}"
         parts.append(_entry("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
         ratios = [(one.identity.run, one.verdict.ratio) for one in subject.repeats if one.verdict.ratio is not None]
         if len(subject.repeats) > 1:
@@ -172,7 +177,7 @@ def _conditions(subject: Subject) -> list[str]:
     result, job, figure = subject.result, subject.job, subject.figure
     ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
     if figure is None:
-        return _entries("ran on", ran_on)
+        return [*_entries("differs", result.verdict.differences), *_entries("ran on", ran_on)]
     peak, row = subject.peak_tflops, subject.row
     ran_on += [NOT_PUBLISHED.format(result.identity.run), *differences.missing_in_log(result.log, job.scale)]
     differs = differences.differences_from_published(result, job, figure, peak_tflops=peak, row=row)

@@ -5,21 +5,13 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmb.results.facts import PROFILED
+from llmb.results.facts import ON_CPU, PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
 from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.stats.statistics import MOST_REPEATS, Spread, repeats_to_settle
-from llmb.verdict.reference import (
-    LOADS,
-    Ratio,
-    References,
-    metric_of,
-    not_described,
-    pool,
-    published,
-    ratio_of,
-    same_window,
-)
+from llmb.verdict import reference as refs
+from llmb.verdict.reference import Ratio, References, metric_of, ratio_of
+from llmb.workload.gpus import CPU
 from llmb.workload.published import Figure, mfu_as_published
 
 PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
@@ -54,7 +46,7 @@ def judge_values(
     ``noise``: the part of the ratio of two single runs that the spread of their steps explains, as a factor (1.05 for
     5 %); None otherwise.
     """
-    found = pool(values, metric.name)
+    found = refs.pool(values, metric.name)
     compared = ratio_of(found, reference, metric.better)
     ratio, interval = compared
     within = interval if noise is None else (ratio / noise, ratio * noise)
@@ -128,7 +120,7 @@ def _would_decide(more: int | None, found: Spread, reference: Spread) -> str:
     """How many more repeats would narrow the interval enough, if they deviate as those that there are."""
     whose = "" if reference.n == 1 else " of the other side" if found.n == 1 else " of each side"
     if more is None:
-        return f"not even {MOST_REPEATS} repeats{whose} would decide"
+        return f"not even {MOST_REPEATS} more repeats{whose} would decide"
     return f"{'about ' if more > 1 else ''}{more} more repeat{'s' if more > 1 else ''}{whose} would decide"
 
 
@@ -161,15 +153,14 @@ def judge_pool(repeats: Sequence[Result]) -> Judgement:
     assert reference is not None
     metric = metric_of(repeats[0], reference.metric)
     values = [result.metrics.measured[reference.metric].mean for result in repeats]
-    return judge_values(values, published(reference.value), metric)
+    return judge_values(values, refs.published(reference.value), metric)
 
 
 def pool_key(result: Result) -> Hashable:
-    """Equal for the repeats of one configuration: all settings and the window are the same."""
+    """Equal for the repeats of one configuration: all settings, the window and the kind of device are the same."""
     own, metrics = result.identity, result.metrics
-    if own.configuration is None:
-        return (own.experiment, metrics.window, metrics.steps)
-    return (own.configuration.key, metrics.window, metrics.steps)
+    what = own.experiment if own.configuration is None else own.configuration.key
+    return what, metrics.window, metrics.steps, result.log and result.log.device
 
 
 def why_invalid(result: Result) -> str | None:
@@ -193,9 +184,9 @@ def _compared(result: Result, references: References) -> Result:
     if result.status != SUCCESS or metrics.value is None:
         return result
     if configuration is None:
-        figure, missing = None, not_described(result)
+        figure, missing = None, refs.not_described(result)
     elif configuration.loads:
-        figure, missing = None, LOADS
+        figure, missing = None, refs.LOADS
     else:
         figure, missing = references.find(configuration, metrics)
     invalid = why_invalid(result)
@@ -217,10 +208,12 @@ def _compared(result: Result, references: References) -> Result:
         mfu_reference_convention=None if time is None else mfu_as_published(figure, time),
         reference_flops_convention=figure.flops_convention,
     )
+    if invalid is None and result.log is not None and result.log.device is not None and figure.gpu_type != CPU:
+        invalid = ON_CPU
     invalid = invalid or "; ".join(_without_ratio(result, name)) or None
     if invalid is not None:
         return replace(result, verdict=replace(verdict, word=INVALID, reason=invalid))
-    same = same_window(metrics.window, metrics.steps, figure, metrics.first_iteration)
+    same = refs.same_window(metrics.window, metrics.steps, figure, metrics.first_iteration)
     own = metrics.measured[name]
     ratio = figure.value / own.mean if own.better == LOWER else own.mean / figure.value
     return replace(result, verdict=replace(verdict, ratio=ratio, same_window=same))

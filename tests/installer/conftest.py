@@ -12,14 +12,15 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
 
 from llmb.workload.needs import Need, Needs
+from llmb_testing.fork_server import ForkServer
 from llmb_testing.hub import SmallHub
 from llmb_testing.plugin_writer import write_plugin
 
@@ -102,19 +103,17 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def run_install(command: str, environ: dict[str, str]) -> Install:
+def installers(new_fork_server: Callable[[Mapping[str, str]], ForkServer], environ: dict[str, str]) -> ForkServer:
+    """For commands that have that environment."""
+    return new_fork_server(environ)
+
+
+@pytest.fixture(scope="session")
+def run_install(command: str, environ: dict[str, str], installers: ForkServer) -> Install:
     """Runs llmb-install without a terminal; keywords are variables."""
 
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [command, *map(str, arguments)],
-            env={**environ, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
+        return installers.run([command, *map(str, arguments)], env={**environ, **variables}, timeout=800)
 
     return run
 
@@ -139,10 +138,10 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Gate:
-    """Serves wheels over HTTP. A request for the one named ``held`` waits until ``open`` is set."""
+    """Serves wheels over HTTP, in a ``with`` statement. Requests for the one named ``held`` wait until its end."""
 
     def __init__(self, folder: Path, held: str) -> None:
-        self.asked, self.open = threading.Event(), threading.Event()
+        self.asked, self._open = threading.Event(), threading.Event()
         gate = self
 
         class Handler(http.server.SimpleHTTPRequestHandler):
@@ -152,7 +151,7 @@ class Gate:
             def do_GET(self) -> None:
                 if held in self.path:
                     gate.asked.set()
-                    if not gate.open.wait(600):
+                    if not gate._open.wait(600):
                         return
                 try:
                     super().do_GET()
@@ -162,28 +161,33 @@ class Gate:
             def log_message(self, *arguments: Any) -> None:
                 """Log nothing: pip has its log."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/"
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
-@pytest.fixture
-def gate(wheels: Path) -> Iterator[Gate]:
+@pytest.fixture(scope="session")
+def new_gate(wheels: Path) -> Callable[[], Gate]:
     """The wheels over HTTP, with transformers behind the gate."""
-    made = Gate(wheels, "transformers-")
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.open.set()
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    return lambda: Gate(wheels, "transformers-")
 
 
 class Site:
     """An install directory for workloads whose needs the test chooses, installed by the real command with uv."""
 
-    def __init__(self, folder: Path, command: str, environ: dict[str, str]) -> None:
+    def __init__(self, folder: Path, command: str, environ: dict[str, str], installers: ForkServer) -> None:
         self.folder, self.install, self.command = folder, folder / "install", command
+        self.installers = installers
         self.environ = {**environ, "PYTHONPATH": str(folder / "plugins")}
         self.keys: list[str] = []
         self.settings: dict[str, Any] = {"venv_type": "uv"}
@@ -213,15 +217,7 @@ class Site:
 
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the command."""
-        return subprocess.run(
-            self.argv(*arguments),
-            env={**self.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-        )
+        return self.installers.run(self.argv(*arguments), env={**self.environ, **variables}, timeout=800)
 
     def record(self) -> Any:
         """The record of the install directory."""
@@ -256,19 +252,19 @@ class Installed:
         """The installation as it was at first, with the times of its files."""
         shutil.rmtree(self._site.folder)
         shutil.copytree(self._copy, self._site.folder, symlinks=True)
-        site = Site(self._site.folder, self._site.command, self._site.environ)
+        site = Site(self._site.folder, self._site.command, self._site.environ, self._site.installers)
         site.keys = [*self._keys]
         return site
 
 
 @pytest.fixture(scope="module")
 def install_once(
-    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str], installers: ForkServer
 ) -> Callable[[dict[str, tuple[Need, ...]]], Installed]:
     """Installs workloads with these needs, by key, for all tests of a module."""
 
     def install(workloads: dict[str, tuple[Need, ...]]) -> Installed:
-        site = Site(tmp_path_factory.mktemp("installed"), command, environ)
+        site = Site(tmp_path_factory.mktemp("installed"), command, environ, installers)
         for key, needs in workloads.items():
             site.workload(key, *needs)
         done = site.run()
@@ -279,9 +275,9 @@ def install_once(
 
 
 @pytest.fixture
-def site(tmp_path: Path, command: str, environ: dict[str, str]) -> Site:
+def site(tmp_path: Path, command: str, environ: dict[str, str], installers: ForkServer) -> Site:
     """An empty install directory."""
-    return Site(tmp_path, command, environ)
+    return Site(tmp_path, command, environ, installers)
 
 
 @pytest.fixture

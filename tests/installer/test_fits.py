@@ -10,7 +10,8 @@ from llmb.config import ClusterConfig
 from llmb.text import typed, yamlfile
 from llmb.workload.spec import Workload
 from llmb_installer import fits
-from llmb_installer.answers import Answers, read_answers
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.applying import show
 from llmb_installer.detect import scheduler
 from llmb_installer.images.image_step import ImageStep

@@ -3,6 +3,7 @@
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from llmb.config.reading import NEWER
 from llmb.errors import InputFaults, UsageError, as_fault
 from llmb.workload.spec import Workload
 from llmb_installer import gather
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import find_machine
@@ -205,3 +206,35 @@ def test_a_configuration_of_a_later_release_is_not_repaired(run_install: Install
         assert "schema_version" in done.stderr
         assert "--repair" not in done.stderr
     assert "new: 1" in path.read_text()
+
+
+ON_SLURM = {"cluster_type": "slurm", "gpu_type": "h100", "node_architecture": "x86_64"}
+
+
+def test_containers_are_the_default_only_where_slurm_has_pyxis(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    """What is detected is recorded; what the answers say is never changed, nor what cannot be detected."""
+    found = SLURM
+    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: found)
+    path = tmp_path / "answers.yaml"
+
+    def container(**slurm: str) -> tuple[str, list[str]]:
+        data = {**ON_SLURM, "install": str(tmp_path / "llmb"), "slurm": {"gpu": {"gres": 8}, **slurm}}
+        path.write_text(yaml.safe_dump(data))
+        gathered = gather.gather(path, None, (), terminal=False, dry_run=True)
+        assert isinstance(gathered, gather.Gathered)
+        recorded = gathered.intent.asked.slurm
+        assert recorded is not None
+        assert gathered.intent.site.container == (recorded.container == "pyxis")
+        return recorded.container, [note for note in gathered.notes if "slurm.container" in note]
+
+    chosen, notes = container()
+    assert chosen == "none"
+    wording("llmb-install", "\n".join(notes))
+    assert container(container="none") == ("none", [])
+    assert container(container="pyxis")[0] == "pyxis"
+    found = replace(SLURM, pyxis=True)
+    assert container() == ("pyxis", [])
+    found = replace(SLURM, fault="Slurm does not answer")
+    assert container() == ("pyxis", [])

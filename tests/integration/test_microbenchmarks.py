@@ -69,7 +69,7 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench,
     by_name = {one["experiment"].removeprefix("mybench_"): one for one in results}
     assert len(by_name) == len(results) == 8
     for one in results:
-        assert (one["status"], one["steps"]) == ("Success", 9), one
+        assert (one["status"], one["steps"], one["log"]["device"]) == ("Success", 9, "CPU"), one
         assert {one[name] for name in ("time_mean_seconds", "tokens_per_second", "mfu", "model_flops")} == {None}
         assert all(metric["mean"] > 0 and metric["n"] == 7 for metric in one["metrics"].values())
     _check_collectives(by_name)

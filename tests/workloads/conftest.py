@@ -5,15 +5,17 @@ import contextlib
 import copy
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import llmb_workloads
+from llmb_testing.fork_server import ForkServer
 from llmb_testing.ports import hold_port, number_of
+from llmb_workloads.torch_pretrain import QUIET
 
 PROGRAM = ("-m", "llmb_workloads.torch_pretrain")
 MAMBA = {"heads": 8, "head_dim": 32, "expand": 2, "chunk": 32, "state": 32, "groups": 2}
@@ -65,41 +67,34 @@ def torch_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def run_ranks(torch_python: str, torch_environment: Mapping[str, str]) -> Callable[..., list[tuple[int, str, str]]]:
+def torch_processes(torch_python: str, torch_environment: Mapping[str, str]) -> Iterator[ForkServer]:
+    """Runs programs in processes that need not import torch and transformers, which takes four seconds of CPU time."""
+    names = ("llama", "nemotron", "nemotron_h")
+    modules = ["llmb_workloads.torch_train", *(f"transformers.models.{name}.modeling_{name}" for name in names)]
+    with ForkServer(modules, {**QUIET, **torch_environment}, torch_python) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def run_ranks(
+    torch_processes: ForkServer, torch_environment: Mapping[str, str]
+) -> Callable[..., list[tuple[int, str, str]]]:
     """Runs one process for each recipe, each with its own environment: exit codes, outputs, errors."""
 
     def run(folder: Path, recipes: list[object], environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
         files = [folder / f"recipe{number}.json" for number in range(len(recipes))]
         for file, recipe in zip(files, recipes, strict=True):
             file.write_text(json.dumps(recipe), encoding="utf-8")
-        return finish_all(
-            [
-                subprocess.Popen(
-                    [torch_python, *PROGRAM, str(file)],
-                    env={**torch_environment, **environment},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-                for file, environment in zip(files, environments, strict=True)
-            ]
-        )
+
+        def rank(file: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+            env = {**torch_environment, **environment}
+            done = torch_processes.run([*PROGRAM, str(file)], env=env, cwd=folder, timeout=240)
+            return done.returncode, done.stdout, done.stderr
+
+        with ThreadPoolExecutor(len(files)) as ranks:
+            return [*ranks.map(rank, files, environments)]
 
     return run
-
-
-def finish_all(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
-    """Wait for every process; kill those that remain."""
-    ends = []
-    try:
-        for process in processes:
-            out, err = process.communicate(timeout=240)
-            ends.append((process.returncode, out, err))
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    return ends
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,10 @@ STEP = re.compile(
     r"reduced_train_loss: (?P<loss>[\d.]+) \| train_step_timing in s: (?P<time>[\d.e-]+) \| "
     r"TFLOPS_per_GPU: (?P<tflops>[\d.e-]+)(?: \| consumed_samples: (?P<consumed>\d+))?"
 )
+CHECKPOINT_LINE = re.compile(
+    r"\[NeMo I \d{4}-\d\d-\d\d \d\d:\d\d:\d\d nemo_logging:393\] Global Checkpoint Save : Rank: 0 : Iteration: 3 : "
+    r"Start time: \d+\.\d{3}s : Save duration: \d+\.\d{3}s"
+)
 ALONE: dict[str, str] = {}
 
 
@@ -109,13 +113,15 @@ def test_two_ranks_train_as_one(
 def test_torchrun_starts_it(
     torch_python: str, torch_environment: Mapping[str, str], raw_recipe: MakeRecipe, tmp_path: Path
 ) -> None:
+    """In Pythons that import torch and transformers after the program has silenced their notices."""
     file = tmp_path / "recipe.json"
-    file.write_text(json.dumps(raw_recipe(max_steps=2)), encoding="utf-8")
+    file.write_text(json.dumps(raw_recipe("nemotronh", max_steps=2)), encoding="utf-8")
     start = [torch_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     argv = [*start, "-m", "llmb_workloads.torch_pretrain", str(file)]
     ended = subprocess.run(argv, env=torch_environment, capture_output=True, text=True, check=False, timeout=240)
     assert ended.returncode == 0, ended.stderr
     assert len(steps_of(ended.stdout)) == 2
+    assert "transformers" not in ended.stderr
 
 
 @pytest.mark.slow
@@ -132,6 +138,51 @@ def test_a_failing_rank_ends_the_run_with_its_traceback(
     assert first[0] != 0
     assert "Traceback" in first[2]
     assert "reached." not in first[1]
+
+
+@pytest.fixture(scope="module")
+def saved(
+    run_ranks: RunRanks,
+    raw_recipe: MakeRecipe,
+    unused_port: Callable[[], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, list[str]]:
+    """The folder of a run of three steps that saves and profiles its second, and its log's lines."""
+    folder = tmp_path_factory.mktemp("run")
+    recipe = raw_recipe(
+        max_steps=3,
+        checkpoint={"save": True, "dir": str(folder / "checkpoints")},
+        profile={"start_step": 1, "stop_step": 2, "dir": str(folder / "traces")},
+    )
+    (code, out, err), second = run_ranks(folder, [recipe] * 2, names_of(TORCHRUN_NAMES, unused_port(), 2))
+    assert (code, err) == (0, "")
+    assert second == (0, "", "")
+    return folder, out.splitlines()
+
+
+@pytest.mark.slow
+def test_the_save_is_reported_before_the_end(saved: tuple[Path, list[str]]) -> None:
+    assert CHECKPOINT_LINE.fullmatch(saved[1][-2])
+    assert saved[1][-1].endswith("reached.")
+
+
+@pytest.mark.slow
+def test_every_rank_writes_its_share_of_one_checkpoint(saved: tuple[Path, list[str]]) -> None:
+    [checkpoint] = (saved[0] / "checkpoints").iterdir()
+    assert re.fullmatch(r"default--reduced_train_loss=\d\.\d{4}-epoch=0-consumed_samples=12", checkpoint.name)
+    shares = sorted((checkpoint / "weights").glob("*.distcp"))
+    assert [share.name[:4] for share in shares] == ["__0_", "__1_"]
+    # Each of the 1.3 M weights and its two moments of AdamW, in fp32, once and not once for each rank.
+    assert 1 <= sum(share.stat().st_size for share in shares) / (1.31e6 * 3 * 4) < 1.1
+
+
+@pytest.mark.slow
+def test_every_rank_writes_a_trace(saved: tuple[Path, list[str]]) -> None:
+    traces = sorted((saved[0] / "traces").iterdir())
+    assert [trace.name for trace in traces] == ["rank0.pt.trace.json", "rank1.pt.trace.json"]
+    for trace in traces:
+        names = {event.get("name") for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]}
+        assert "aten::mm" in names
 
 
 def test_a_refusal_is_one_line_and_needs_no_torch(

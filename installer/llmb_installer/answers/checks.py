@@ -69,7 +69,6 @@ def faults_in(
 
 
 def _at(key: str, message: str, hint: str, code: str, value: object = None) -> Located:
-    """A fault at a dotted key."""
     return tuple(key.split(".")), Fault(message=message, hint=hint, code=code, value=value)
 
 

@@ -177,7 +177,6 @@ def _with_machine_name(document: yamlfile.Document) -> yamlfile.Document:
 
 
 def _first(fault: Fault) -> str:
-    """The first part of the key that has a fault."""
     return fault.key.partition(".")[0]
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answers file may contain. Field names are the file's keys; docs/install.md explains each."""
+"""What an answers file may contain, and the text of one. Field names are its keys; docs/install.md explains each."""
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import yaml
+
+from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterTraits, ClusterType
 from llmb.config.own_types import own_types, undetermined
 from llmb.config.reading import no_type
@@ -18,7 +21,7 @@ from llmb.text.names import suggest
 from llmb.workload.bridge import check_release
 from llmb.workload.variables import Environment, check_passed
 from llmb_installer.cluster_types import all_types, type_named
-from llmb_installer.registry import RegistrySettings
+from llmb_installer.registry.reference import RegistrySettings
 
 AUTO = "auto"
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -185,10 +188,53 @@ class Answers:
 
     @property
     def traits(self) -> ClusterTraits:
-        """How workloads run on the cluster."""
         return self.of_type.traits_of(self.section)
 
     @property
     def uses_images(self) -> bool:
-        """Whether ranks start inside a container image."""
         return self.traits.uses_images
+
+
+_DEFAULTS = Answers(cluster_type="local", install=Path())
+
+
+def to_yaml(answers: Answers) -> str:
+    """The text of an answers file: the answers that differ from the defaults."""
+    data, defaults = typed.to_data(answers), typed.to_data(_DEFAULTS)
+    kept = {"cluster_type", "install", "versions"}
+    data |= sections_of(answers)
+    data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
+    different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults.get(key)}
+    text: str = yaml.safe_dump(different, sort_keys=False, allow_unicode=True)
+    return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
+
+
+def sections_of(given: Answers | ClusterConfig) -> dict[str, Any]:
+    """The sections of cluster types by their keys, as the types want them written; without those that are unset."""
+    kinds = {kind.key: kind for kind in own_types().values() if kind.key is not None}
+    found = {key: (kind, getattr(given, key)) for key, kind in kinds.items()}
+    if (key := given.of_type.key) is not None and key not in found:
+        found[key] = given.of_type, given.own_section
+    data = {
+        key: without_nulls(typed.to_data(own)) if kind.writes_defaults else _lean(own)
+        for key, (kind, own) in found.items()
+        if own is not None
+    }
+    return {key: own for key, own in data.items() if own != {} or key not in kinds}
+
+
+def _lean(value: Any) -> Any:
+    """A section as data with only the values that differ from the defaults, at every level."""
+    if not is_dataclass(value) or hasattr(value, "unparse"):
+        return typed.to_data(value)
+    found = {}
+    for one in fields(value):
+        own = getattr(value, one.name)
+        if own != (one.default_factory() if one.default_factory is not MISSING else one.default):
+            found[one.name] = _lean(own)
+    return found
+
+
+def without_nulls(value: Any) -> Any:
+    """A mapping without its keys that are null or an empty mapping; another value as it is."""
+    return value if not isinstance(value, dict) else {k: v for k, v in value.items() if v is not None and v != {}}

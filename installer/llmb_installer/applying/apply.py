@@ -11,7 +11,7 @@ from pathlib import Path
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.system import locks, parallel, permissions
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
 from llmb_installer.planning import config, unfinished
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
@@ -43,7 +43,6 @@ class Outcome:
     faults: tuple[Fault, ...] = ()
 
     def require(self) -> None:
-        """Raise StepsFailed when a step failed."""
         if self.faults:
             raise StepsFailed(
                 [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"
@@ -169,7 +168,9 @@ def _configure(plan: Plan, results: Results) -> Outcome:
     current = config.read_config(plan.install)
     change = config.plan_config(written_before(intent, found, current), current, own)
     backup = config.write_config(plan.install, change) if change.changed else None
-    now = replace(found, config=own, steps=_with_workloads(found, intent))
+    users = {step.key: _users(step, found, intent) for step in intent.steps}
+    steps = {key: replace(done, workloads=users.get(key, done.workloads)) for key, done in found.steps.items()}
+    now = replace(found, config=own, steps=steps)
     if now != found:
         record.save(plan.install, now)
     notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
@@ -182,12 +183,6 @@ def _users(step: Step, found: record.InstallRecord, intent: Intent) -> tuple[str
     before = found.steps[step.key].workloads if step.key in found.steps else ()
     gone = unoffered(intent, found)
     return (*step.workloads, *(key for key in before if key in gone))
-
-
-def _with_workloads(found: record.InstallRecord, intent: Intent) -> dict[str, record.StepRecord]:
-    """The recorded steps with their present workloads."""
-    now = {step.key: _users(step, found, intent) for step in intent.steps}
-    return {key: replace(done, workloads=now.get(key, done.workloads)) for key, done in found.steps.items()}
 
 
 def run_steps(

@@ -11,7 +11,7 @@ from llmb.system import console
 from llmb.text.fold import fold
 from llmb.text.tables import output_width, to_json
 from llmb_installer import record
-from llmb_installer.answers import to_yaml
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import find_costs
@@ -79,7 +79,7 @@ def _nothing_to_do(plan: Plan, *, dry_run: bool, fmt: str) -> None:
         outcome = Outcome(record=plan.record, notes=kept, ready=intent.workloads)
         console.echo(to_json(show.outcome_data(plan, outcome)), nl=False)
     else:
-        console.echo(show.summary(plan.install, plan.record, intent.workloads, show.without_torch(plan), intent.smoke))
+        console.echo(show.summary_of(plan, plan.record, intent.workloads))
 
 
 def ask(question: str = "Continue?") -> None:

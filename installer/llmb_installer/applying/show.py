@@ -20,7 +20,9 @@ from llmb_installer.planning.plan import SMOKE, Plan
 from llmb_installer.planning.status import InstallStatus
 from llmb_installer.record import InstallRecord, option_of
 from llmb_installer.steps import Step, VenvStep, is_there, kind_of
+from llmb_installer.venv import repair
 
+_NO_VERDICTS = "no figures are published for CPUs: these runs show that everything works, and have no verdict"
 COLUMNS = (
     tables.Column(key="step"),
     tables.Column(key="state"),
@@ -50,7 +52,7 @@ def _replaced(plan: Plan) -> list[str]:
     there = [step for step in plan.todo if isinstance(step, VenvStep) and step.folder.exists()]
     return [
         f"{step.key}: only its damaged packages are reinstalled; running jobs are not affected"
-        if step.is_repairable(plan.install)
+        if repair.is_likely(step, plan.install)
         else f"{step.key} is replaced when it is built: wait for the jobs that use it to finish"
         for step in there
     ]
@@ -105,7 +107,6 @@ def _head(plan: Plan) -> dict[str, Any]:
 
 
 def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
-    """The plan as data."""
     return {
         **_head(plan),
         "workloads": list(plan.intent.workloads),
@@ -125,7 +126,6 @@ def plan_data(plan: Plan, costs: Costs) -> dict[str, Any]:
 
 
 def fault_data(fault: Fault) -> dict[str, Any]:
-    """A fault of a step as data."""
     value = fault.value
     if isinstance(value, (list, tuple)):
         value = [str(one) for one in value]
@@ -145,10 +145,13 @@ def summary(
     ready: tuple[str, ...],
     imageless: tuple[str, ...] = (),
     smoke: tuple[str, ...] = (),
+    *,
+    gpu_type: str = "",
 ) -> str:
     """What is installed, and the next command.
 
-    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here.
+    ``imageless``: workloads that need ``--image``; ``smoke``: those with a size for the first run here. ``gpu_type``
+    is the default one of the installation.
     """
     lines = [f"Installed in {install}: {_workloads(ready)}"]
     lines += [f"  {line}" for line in steps_text(install, record)]
@@ -158,17 +161,19 @@ def summary(
     if first := [key for key in ready if key in smoke]:
         next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
     lines += [f"note: {fits.torch_note(imageless)}"] if imageless else []
+    lines += [f"note: {_NO_VERDICTS}"] if ready and gpu_type == CPU else []
     # The command stays in one line, to be pasted.
     return "\n".join([*(fold(line, tables.output_width(), "    ") for line in lines), f"Next: {next_}"])
 
 
+def summary_of(plan: Plan, record: InstallRecord, ready: tuple[str, ...]) -> str:
+    gpu_type, smoke = plan.intent.site.gpu_type, plan.intent.smoke
+    return summary(plan.install, record, ready, without_torch(plan), smoke, gpu_type=gpu_type)
+
+
 def outcome_text(plan: Plan, outcome: Outcome) -> str:
     """The outcome: what is ready, and the steps that each other workload lacks."""
-    lines = (
-        [summary(plan.install, outcome.record, outcome.ready, without_torch(plan), plan.intent.smoke)]
-        if outcome.ready
-        else []
-    )
+    lines = [summary_of(plan, outcome.record, outcome.ready)] if outcome.ready else []
     for key, steps in outcome.lacking.items():
         lines.append(fold(f"Not ready: {key}, which needs {', '.join(steps)}", tables.output_width(), "    "))
     return "\n".join(lines)
@@ -209,7 +214,6 @@ def notes_on(status: InstallStatus, folder: Path) -> list[str]:
 
 
 def rows(install: Path, record: InstallRecord) -> list[Mapping[str, Any]]:
-    """The finished steps as data."""
     found: list[Mapping[str, Any]] = []
     for key, done in record.steps.items():
         kind, name = kind_of(key)

@@ -10,7 +10,7 @@ from llmb.errors import InputFaults, UsageError
 from llmb.system import console
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import fits, record
-from llmb_installer.answers import ARCHITECTURES
+from llmb_installer.answers.schema import ARCHITECTURES
 from llmb_installer.applying.install import carry_out
 from llmb_installer.detect.settle import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED
 from llmb_installer.planning.plan import intent_of, load_offered, recorded_answers

@@ -21,7 +21,6 @@ _TEXT = ["text"]  # the fields of a value that is a text in the file
 
 
 def run(shell: str) -> None:
-    """Print the script that completes words in ``shell``."""
     console.echo(engine.script(shell, PROG), nl=False)
 
 

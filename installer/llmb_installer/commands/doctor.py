@@ -15,7 +15,6 @@ from llmb_installer.doctor import ALL, examine
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
-    """Find what this machine and its cluster lack, with fixes."""
     if cluster_type is not None:
         try:
             check_cluster_type(cluster_type)

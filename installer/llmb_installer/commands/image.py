@@ -14,11 +14,15 @@ from llmb.config import find_install, images as image_names, load_config
 from llmb.errors import LlmbError, UsageError
 from llmb.system import console
 from llmb.text.units import bytes_in_words
-from llmb_installer import images
 from llmb_installer.answers.schema import ARCHITECTURES, level_fault
 from llmb_installer.cluster_types import all_types
-from llmb_installer.registry import architecture_name, check_image, machine_name
-from llmb_installer.step import Lines, Progress
+from llmb_installer.execution.runner import Runner
+from llmb_installer.images.build import build
+from llmb_installer.images.facts import check as check_file, read_facts
+from llmb_installer.images.squash import BuildSettings
+from llmb_installer.registry.availability import check_image
+from llmb_installer.registry.manifests import architecture_name, machine_name
+from llmb_installer.step import Context, Lines, Progress
 
 if TYPE_CHECKING:
     import rich.progress
@@ -38,7 +42,7 @@ def run(
     """Build the container image ``reference``, or ``check`` it; ``given`` are fields of BuildSettings."""
     _require(arch, given)
     target, architecture = _place(reference, output, arch, install)
-    settings = images.BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
+    settings = BuildSettings(insecure_registries=insecure, registry_mirrors=dict(map(_mirror, mirrors)), **given)
     if check:
         _check(reference, architecture, target, settings)
     else:
@@ -80,51 +84,38 @@ def _place(reference: str, output: Path | None, arch: str | None, install: Path 
     return output or image_names.image_path(reference, config), arch or config.install.node_architecture
 
 
-def _build(reference: str, architecture: str, target: Path, settings: images.BuildSettings, update: bool) -> None:
-    log, before = target.with_name(f".{target.name}.log"), _facts(target)
+def _build(reference: str, architecture: str, target: Path, settings: BuildSettings, update: bool) -> None:
+    log, before = target.with_name(f".{target.name}.log"), None
+    with contextlib.suppress(LlmbError):  # a damaged record will be rewritten
+        before = read_facts(target)
     with _progress() as progress:
-        facts = images.build(
-            reference,
-            architecture,
-            target,
-            settings,
-            environ=os.environ,
-            home=Path.home(),
-            progress=progress,
-            log=log,
-            update=update,
+        context = Context(
+            install=target.parent, environ=os.environ, home=Path.home(), log=log, progress=progress, runner=Runner()
         )
+        facts = build(reference, architecture, target, settings, context, update=update)
     log.unlink(missing_ok=True)
     existing = "; it existed already" if facts == before else ""
     origin = "adopted, of unknown origin" if facts.adopted else f"{facts.digest}, built {facts.built_at}"
     console.echo(f"{target}: {bytes_in_words(facts.size)}, for {machine_name(facts.architecture)}, {origin}{existing}")
 
 
-def _facts(target: Path) -> images.ImageFacts | None:
-    """The record of an existing image at ``target``."""
-    try:
-        return images.read_facts(target)
-    except LlmbError:  # a damaged record will be rewritten
-        return None
-
-
-def _check(reference: str, architecture: str, target: Path, settings: images.BuildSettings) -> None:
+def _check(reference: str, architecture: str, target: Path, settings: BuildSettings) -> None:
     """Report what is wrong with the image, and whether the registry has a newer one. Raises LlmbError."""
     again = f"llmb-install image {shlex.quote(reference)} -o {shlex.quote(str(target))} --arch {architecture}"
-    if (fault := images.check(target, deep=True)) is not None:
+    if (fault := check_file(target, deep=True)) is not None:
         hint = f"build it, or adopt it where possible: {again}"
         raise LlmbError(f"{target}: {fault.message}", hint=hint, code=fault.code, key=str(target), value=fault.value)
-    facts = images.read_facts(target)
+    facts = read_facts(target)
     assert facts is not None, "a missing record is a fault"
     console.echo(
         f"{target} is complete: {facts.reference} for {machine_name(facts.architecture)}, sha256 {facts.sha256}"
     )
     found = check_image(reference, architecture, environ=os.environ, home=Path.home(), settings=settings)
-    if facts.reference != str(found.reference) or facts.architecture not in (None, found.manifest.architecture):
+    if facts.reference != str(found.reference) or facts.architecture not in (None, found.architecture):
         message = f"it is {facts.reference} for {machine_name(facts.architecture)}, not {found.reference}"
-        wanted = machine_name(found.manifest.architecture)
+        wanted = machine_name(found.architecture)
         raise LlmbError(f"{message} for {wanted}", hint="choose another file, or remove this one")
-    if images.changed(facts, found.manifest):
+    if facts.digest not in (None, found.digest):
         hint = f"rebuild it: {again} --update"
         raise LlmbError(f"the registry has a newer image for {reference}", hint=hint, code="image-changed")
     console.echo(f"the registry has {'an image' if facts.digest is None else 'the same image'} for {reference}")
@@ -132,7 +123,6 @@ def _check(reference: str, architecture: str, target: Path, settings: images.Bui
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """Progress on standard error."""
     if not sys.stderr.isatty():
         yield Lines()
         return

@@ -139,7 +139,6 @@ def _counts(items: list[Item]) -> str:
 
 
 def _next(plan: Import) -> Iterator[str]:
-    """Follow-up commands."""
     option = record.option_of(plan.target)
     if any(item.code == "secret-consent" for item in plan.items):
         into = "" if plan.target == imported_folder(plan.source.folder) else f" --into {shlex.quote(str(plan.target))}"

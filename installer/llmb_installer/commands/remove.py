@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """llmb-install remove: removes workloads, with what no other workload uses."""
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.system import console, locks
 from llmb.text.names import as_keys, find_workload
 from llmb_installer import record
-from llmb_installer.answers import Answers, to_yaml
+from llmb_installer.answers.schema import Answers, to_yaml
 from llmb_installer.applying.install import ask
 from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers
@@ -31,7 +32,6 @@ class Removal:
 
 
 def run(workloads: tuple[str, ...], unused: bool, install: Path | None, yes: bool, dry_run: bool) -> None:
-    """Remove WORKLOADS; their runs are kept."""
     if bool(workloads) == unused:
         message = "--unused cannot be combined with workloads" if unused else "no workload is named"
         option = record.option_of(install)
@@ -93,7 +93,9 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
         return
     if not yes:
         ask()
-    remove_steps(folder, status.unused)
+    with locks.hold(folder / record.FOLDER, record.LOCK):
+        found = record.load(folder)
+        _delete([key for key in status.unused if key in found.steps], found, folder)
     console.echo(f"Removed: {', '.join(status.unused)}")
 
 
@@ -121,11 +123,7 @@ def remove(intent: Intent, asked: Answers, workloads: Collection[str]) -> Remova
         if change.changed:
             config.write_config(install, change)
         record.save_answers(install, to_yaml(asked))
-        found = replace(found, config=own)
-        for key in removal.steps:
-            _delete(key, found, install)
-            found = found.without(key)
-            record.save(install, found)
+        found = _delete(removal.steps, replace(found, config=own), install)
         gone = set(workloads)
         steps = {
             key: replace(done, workloads=tuple(other for other in done.workloads if other not in gone))
@@ -143,24 +141,17 @@ def _own(found: record.InstallRecord, now: Mapping[str, Any], workloads: Collect
     return config.with_entries(found.config, now, [key for key in workloads if key not in written])
 
 
-def remove_steps(install: Path, keys: Collection[str]) -> None:
-    """Delete the results of the steps ``keys``, and record each. Raises LlmbError where the user may not."""
-    with locks.hold(install / record.FOLDER, record.LOCK):
-        found = record.load(install)
-        for key in keys:
-            if key in found.steps:
-                _delete(key, found, install)
-                found = found.without(key)
-                record.save(install, found)
-
-
-def _delete(key: str, found: record.InstallRecord, install: Path) -> None:
-    kind, name = kind_of(key)
-    try:
-        kind.remove(name, found.steps[key].facts, install)
-    except FileNotFoundError:  # deleted meanwhile
-        return
-    except OSError as error:
-        message = f"{key}: {error.filename or install} cannot be removed: {error.strerror}"
-        hint = "ask its owner to remove it, then run the same command again"
-        raise LlmbError(message, hint=hint, code="not-removable", key=key) from error
+def _delete(keys: Collection[str], found: record.InstallRecord, install: Path) -> record.InstallRecord:
+    """Delete the results of the steps ``keys``, and record each; the record. Raises LlmbError."""
+    for key in keys:
+        kind, name = kind_of(key)
+        try:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                kind.remove(name, found.steps[key].facts, install)
+        except OSError as error:
+            message = f"{key}: {error.filename or install} cannot be removed: {error.strerror}"
+            hint = "ask its owner to remove it, then run the same command again"
+            raise LlmbError(message, hint=hint, code="not-removable", key=key) from error
+        found = found.without(key)
+        record.save(install, found)
+    return found

@@ -13,13 +13,13 @@ from llmb_installer.planning.status import find_status
 
 
 def run(install: Path | None, fmt: str) -> None:
-    """Show what is installed."""
     folder = record.find_folder(install)
     config = record.config_of(folder)
     found = record.load(folder)
     status = find_status(folder, found)
     named = config.workloads.installed
     rows = show.rows(folder, found)
+    missing = [key for key in status.wanted if key not in found.steps]
     if fmt == "json":
         data = {
             "install": str(folder),
@@ -27,6 +27,7 @@ def run(install: Path | None, fmt: str) -> None:
             "gpu_type": config.gpu_type,
             "workloads": list(named or ()),
             "steps": rows,
+            "missing": missing,
             "outdated": [{"step": fault.place, "message": fault.message} for fault in status.outdated],
             "not_installed": [*status.new],
             "unused": [*status.unused],
@@ -38,6 +39,8 @@ def run(install: Path | None, fmt: str) -> None:
     console.echo(f"workloads: {', '.join(named or ()) or nothing}")
     for line in show.steps_text(folder, found):
         console.echo(line)
+    for key in missing if found.steps else ():
+        console.echo(f"{key}: missing, it was never installed")
     if not found.steps:
         console.echo("steps: none; llmb-install has installed nothing here")
         again = f"llmb-install add {' '.join(named or ()) or 'WORKLOAD'}{record.option_of(folder)}"
@@ -49,5 +52,5 @@ def run(install: Path | None, fmt: str) -> None:
         console.echo(f"hint: {record.repair_hint(folder)} brings it up to date", err=True)
     for note in show.notes_on(status, folder):
         console.echo(f"note: {note}", err=True)
-    if not all(row["there"] for row in rows):
+    if not all(row["there"] for row in rows) or (missing and found.steps):
         console.echo(f"hint: {record.repair_hint(folder)} rebuilds what is missing", err=True)

@@ -17,7 +17,6 @@ from llmb_installer.planning.status import find_faults, find_status, unreadable
 
 
 def run(install: Path | None, deep: bool, repair: bool, yes: bool, fmt: str) -> None:
-    """Find what is missing, changed or out of date."""
     if repair and fmt == "json":
         raise UsageError("--repair has no JSON output", hint="omit --repair or --format json", code="option-conflict")
     folder = record.find_folder(install)

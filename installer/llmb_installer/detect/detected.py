@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is detected before the first question: machine, Slurm, Run:ai's variables, an installation."""
+"""Everything that is detected before the first question: machine, Slurm, an installation."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -10,11 +10,11 @@ from typing import Any
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install
 from llmb.config.cluster_type import ClusterType
 from llmb.config.exemplar import CODE as EXEMPLAR
-from llmb.config.own_types import read_mount
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.text import typed, yamlfile
-from llmb_installer.answers import AUTO, given, joined, nested, sections_of, with_layer, without_nulls
+from llmb_installer.answers.layers import given, joined, nested, with_layer
+from llmb_installer.answers.schema import AUTO, sections_of, without_nulls
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
@@ -85,31 +85,6 @@ def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -
         return Damaged(path=folder, error=error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunaiFound:
-    """Run:ai as the user's variables describe it; ``pvc`` is name, path and claim. The secret is not kept."""
-
-    base_url: str | None = None
-    project: str | None = None
-    pvc: tuple[str, str, str] | None = None
-    pvc_folder: Path | None = None
-    app_id: str | None = None
-    has_secret: bool = False
-
-
-def find_runai(environ: Mapping[str, str]) -> RunaiFound:
-    """Read the variables that users of Run:ai already set; CUSTOM_MOUNT is ``name:path:claim``."""
-    folder = environ.get("PVC_DIR")
-    return RunaiFound(
-        base_url=environ.get("BASE_URL") or None,
-        project=environ.get("PROJECT_NAME") or None,
-        pvc=read_mount(environ.get("CUSTOM_MOUNT", "")),
-        pvc_folder=Path(folder) if folder else None,
-        app_id=environ.get("APP_ID") or None,
-        has_secret=bool(environ.get("APP_SECRET")),
-    )
-
-
 def with_variables(document: yamlfile.Document, environ: Mapping[str, str]) -> tuple[yamlfile.Document, list[str]]:
     """Answers completed from the variables that the cluster type's questions name, and a note for each one used.
 
@@ -159,7 +134,6 @@ class Detected:
     cwd: Path
     machine: MachineFound
     slurm: SlurmFound | None = None
-    runai: RunaiFound = field(default_factory=RunaiFound)
     installed: Installed | None = None
     damaged: Damaged | None = None
     named: Path | None = None
@@ -193,7 +167,6 @@ def detect(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -
         cwd=cwd,
         machine=find_machine(environ),
         slurm=find_slurm(environ) if has_slurm else None,
-        runai=find_runai(environ),
         installed=installed if isinstance(installed, Installed) else None,
         damaged=installed if isinstance(installed, Damaged) else None,
         named=Path(named).expanduser().absolute() if named else None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from llmb.system import files, shell
 from llmb.text import yamlfile
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import AUTO
+from llmb_installer.answers.schema import AUTO
 
 OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
 ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persistence mode is off

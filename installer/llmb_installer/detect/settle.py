@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.errors import Fault, InputFaults, LlmbError
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers
+from llmb_installer.answers.schema import ARCHITECTURES, AUTO, Answers
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, likeliest
 from llmb_installer.detect.slurm_checks import doctor_command, in_words, partition_faults

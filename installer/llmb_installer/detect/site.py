@@ -6,7 +6,7 @@ import platform
 from llmb.config import ClusterConfig
 from llmb.runs.launch import Site
 from llmb.text import typed
-from llmb_installer.answers import AUTO, Answers, without_nulls
+from llmb_installer.answers.schema import AUTO, Answers, without_nulls
 
 
 def cluster_of(answers: Answers, gpu_type: str) -> ClusterConfig:

@@ -6,9 +6,12 @@ from typing import Any
 
 from llmb.config.slurm import NO_MPI, SlurmConfig
 from llmb.errors import Fault, InputFaults
+from llmb.text import yamlfile
 from llmb.text.names import nearest, suggest
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import Answers, value_at
+from llmb_installer.answers.layers import value_at, with_layer
+from llmb_installer.answers.schema import Answers
+from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.site import cluster_of
 from llmb_installer.record import option_of
@@ -55,6 +58,19 @@ def check_given(data: Any, found: scheduler.SlurmFound | None) -> tuple[list[Fau
     partitions = [(key, name) for key, name in named.items() if key.endswith("partition")]
     account = named.get("slurm.gpu.account") or named.get("slurm.account")
     return _unknown_partitions(partitions, found), [*_account_notes(account, found)]
+
+
+def with_container(document: yamlfile.Document) -> tuple[yamlfile.Document, list[str]]:
+    """Answers that do not set ``slurm.container``, with what works on the Slurm cluster here; and a note on it."""
+    kind, own = type_in(document.data), value_at(document.data, "slurm")
+    is_slurm = kind is not None and kind.key == "slurm"
+    if not is_slurm or not isinstance(own, dict | None) or "container" in (own or {}):
+        return document, []
+    found = scheduler.find_slurm()
+    if found.fault or found.pyxis or "srun" not in found.commands:
+        return document, []
+    note = "slurm.container: none, detected: srun has no option --container-image (pyxis)"
+    return with_layer(document, {"slurm": {"container": "none"}}, "detected"), [note]
 
 
 def partition_faults(answers: Answers, found: scheduler.SlurmFound) -> list[Fault]:

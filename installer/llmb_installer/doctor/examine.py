@@ -15,11 +15,12 @@ from llmb.text import yamlfile
 from llmb.text.units import bytes_in_words
 from llmb.workload import gpus, spec
 from llmb_installer import record
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import ALL, RUNAI, SLURM, Finding, machine, schedulers, wrong
-from llmb_installer.registry import RegistrySettings, check_images
+from llmb_installer.registry.availability import check_images
+from llmb_installer.registry.reference import RegistrySettings
 
 IMAGES = "images"
 
@@ -74,7 +75,7 @@ def examine(
         *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
         *machine.folder_findings(there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=here),
         *(schedulers.slurm_findings(detected.slurm, own) if own_type is None or own_type.has(SlurmConfig) else ()),
-        *(schedulers.runai_findings(detected.runai, config, environ) if asks_runai else ()),
+        *(schedulers.runai_findings(config, environ) if asks_runai else ()),
         *(schedulers.other_findings(own_type, config, environ) if own_type is not None else ()),
         *(_registries(detected, there, config, environ) if ask_registries else ()),
     ]

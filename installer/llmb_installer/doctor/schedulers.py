@@ -9,6 +9,7 @@ from typing import Literal
 from llmb.clusters.runai.token import NotSetError, find_credentials
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import read_mount
 from llmb.config.runai import RunaiConfig, RunaiPvc
 from llmb.config.slurm import NO_MPI, SlurmConfig
 from llmb.errors import LlmbError
@@ -16,7 +17,6 @@ from llmb.system import secrets
 from llmb.text.typed import KeyFaultError
 from llmb_installer import fits
 from llmb_installer.detect import scheduler
-from llmb_installer.detect.detected import RunaiFound
 from llmb_installer.doctor import RUNAI, SLURM, Finding, finding, wrong
 
 _NEEDED = ("sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
@@ -31,7 +31,7 @@ _VARIABLES: Mapping[fits.RunaiPart, str] = {
     "secret": "APP_SECRET and APP_ID",
 }
 _CONFIRMED = {API: "it answers", PROJECT: "it exists", SECRET: "it signs in"}
-_NO_VOLUME = RunaiPvc(name="", path="/", claim="")
+_NO_VOLUME = RunaiPvc(name="", path="/", claim="")  # the API does not need it
 
 
 def other_findings(kind: ClusterType, config: ClusterConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -132,11 +132,13 @@ def _containers(found: scheduler.SlurmFound, own: SlurmConfig | None) -> Iterato
         yield finding("srun --mpi", fault, f"srun has {kind}", (SLURM,), fix)
 
 
-def runai_findings(found: RunaiFound, config: ClusterConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+def runai_findings(config: ClusterConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Examine the configuration, else the variables that would become its defaults, and ask Run:ai's API."""
     own = config.runai if config is not None else None
-    url, project = (own.base_url, own.project) if own is not None else (found.base_url, found.project)
-    pvc = (own.pvc.name, own.pvc.path, own.pvc.claim) if own is not None else found.pvc
+    url, project = environ.get("BASE_URL") or None, environ.get("PROJECT_NAME") or None
+    pvc = read_mount(environ.get("CUSTOM_MOUNT", ""))
+    if own is not None:
+        url, project, pvc = own.base_url, own.project, (own.pvc.name, own.pvc.path, own.pvc.claim)
     settings = (
         (API, "BASE_URL", url, "export BASE_URL=https://HOST/api/v1"),
         (PROJECT, "PROJECT_NAME", project, "export PROJECT_NAME=PROJECT"),
@@ -146,8 +148,9 @@ def runai_findings(found: RunaiFound, config: ClusterConfig | None, environ: Map
         finding(check, f"{name} is not set" if value is None else None, str(value), (RUNAI,), fix)
         for check, name, value, fix in settings
     ]
-    yield from _asked([*set_up, _secret(own, found, environ)], own, found, environ)
-    here = own.pvc.here if own is not None else found.pvc_folder or (Path(pvc[1]) if pvc is not None else None)
+    yield from _asked([*set_up, _secret(own, environ)], own, environ)
+    folder = environ.get("PVC_DIR") or (pvc[1] if pvc is not None else None)
+    here = own.pvc.here if own is not None else Path(folder) if folder else None
     if here is not None:
         fault = None if here.is_dir() else f"there is no folder {here}"
         name = "runai.pvc.local in cluster_config.yaml" if own is not None else "PVC_DIR"
@@ -155,16 +158,15 @@ def runai_findings(found: RunaiFound, config: ClusterConfig | None, environ: Map
         yield finding(MOUNT, fault, str(here), (RUNAI,), fix)
 
 
-def _asked(
-    set_up: list[Finding], own: RunaiConfig | None, found: RunaiFound, environ: Mapping[str, str]
-) -> Iterator[Finding]:
+def _asked(set_up: list[Finding], own: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     """The findings with the answer of the API, which is asked once everything for it is set."""
     lacking = [one.check for one in set_up if one.check in _CONFIRMED and one.state != "ok"]
     if lacking:
         yield from (_unconfirmed(one, f"not checked without {', '.join(lacking)}") for one in set_up)
         return
     try:
-        refused = fits.ask_runai(own or _of_variables(found), environ)
+        url, project = environ.get("BASE_URL", ""), environ.get("PROJECT_NAME", "")
+        refused = fits.ask_runai(own or RunaiConfig(base_url=url, project=project, pvc=_NO_VOLUME), environ)
     except KeyFaultError as error:
         part, fault = "API", wrong(API, LlmbError(str(error), hint=error.hint), (RUNAI,))
     else:
@@ -188,16 +190,9 @@ def _unconfirmed(one: Finding, why: str) -> Finding:
     return replace(one, state="warning", found=f"{one.found}: {why}") if is_set else one
 
 
-def _of_variables(found: RunaiFound) -> RunaiConfig:
-    """The configuration from the variables, without the volume, which the API does not need. Raises KeyFaultError."""
-    url, project = found.base_url or "", found.project or ""
-    return RunaiConfig(base_url=url, project=project, pvc=_NO_VOLUME, app_id=found.app_id)
-
-
-def _secret(own: RunaiConfig | None, found: RunaiFound, environ: Mapping[str, str]) -> Finding:
-    variables = RunaiConfig(base_url="https://-", project="", pvc=_NO_VOLUME, app_id=found.app_id)
+def _secret(own: RunaiConfig | None, environ: Mapping[str, str]) -> Finding:
     try:
-        key = find_credentials(own or variables, environ)
+        key = find_credentials(own or RunaiConfig(base_url="https://-", project="", pvc=_NO_VOLUME), environ)
     except NotSetError as error:
         fix = f"export {error.name}, or add it to {secrets.SECRETS_FILE}"
         return finding(SECRET, error.message, "", (RUNAI,), fix)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of a step: on this machine, or on a node of the cluster through srun or sbatch."""
+"""Runs the programs of a step, here or on a node by srun or sbatch, and finds the fix for what a failed one prints."""
 
 import contextlib
 import re
+import shutil
 import tempfile
 import threading
 import uuid
@@ -12,7 +13,58 @@ from pathlib import Path
 
 from llmb.errors import LlmbError
 from llmb.system import files, permissions, shell
-from llmb_installer.execution.fixes import end_of, fix_for
+from llmb.text import yamlfile
+from llmb.text.units import bytes_in_words
+
+TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each
+FULL = 20_000_000  # free bytes below which a disk is taken for full
+# How uv and pip name the package that they cannot build; and omitted lines: pip's progress, and a warning of Python's
+# with the call that it quotes below.
+_BUILT = re.compile(
+    r"(?:Failed to build |Failed building wheel for |Building wheel for )[`']?([\w.\-]+(?:==[\w.+!]+)?)"
+)
+_WARNING = re.compile(r"^Progress \d+ of \d+$|:\d+: \w*Warning: |^\s+(?:(?:dist|self)\._finalize_\w+|warnings\.warn)\(")
+
+
+def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
+    """The fix where a disk is full: not every program reports that as its reason to fail."""
+    for place in (folder, Path(environ.get("TMPDIR") or "/tmp")):
+        free = shutil.disk_usage(place).free if place.is_dir() else FULL
+        if free < FULL:
+            return f"free space on the disk of {place}, which has {bytes_in_words(free)} left"
+    return None
+
+
+def fix_for(output: str) -> str:
+    rows = yamlfile.load(Path(__file__).with_name("fixes.yaml")).data["fixes"]
+    return next(
+        (row["fix"] for row in rows if any(text in output for text in row["printed"])), "correct what it reports"
+    )
+
+
+def end_of(output: str) -> str:
+    """The last relevant lines of ``output``, below the name of the package that failed to build.
+
+    Of pip's attempts to connect only the last is shown, and no warning of setuptools.
+    """
+    lines = [line for line in _without_notices(output) if line.strip()]
+    trials = [line for line in lines if line.startswith("WARNING: Retrying")]
+    shown = [line for line in lines if line not in trials[:-1]][-TAIL:]
+    named = [match[1] for match in _BUILT.finditer(output)]
+    if named and not any(named[-1] in line for line in shown):
+        shown = [f"building {named[-1]}:", *shown]
+    return "\n".join(f"  {line[:WIDTH]}" for line in shown)
+
+
+def _without_notices(output: str) -> Iterator[str]:
+    """The lines without Python's warnings; setuptools frames the text of its own with ``!!``."""
+    is_framed = False
+    for line in output.splitlines():
+        if line.strip() == "!!":
+            is_framed = not is_framed
+        elif not is_framed and _WARNING.search(line) is None:
+            yield line
+
 
 _MINUTES = 120  # time limit of a job on a node
 
@@ -48,10 +100,11 @@ class Runner:
         with self._started(argv, log, env) as started:
             return shell.run_logged(started, log, env=env, cwd=cwd, stop=stop, umask=umask, tick=tick)
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
         """The command that runs ``argv`` there, for as long as it runs."""
-        yield argv
+        return contextlib.nullcontext(argv)
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         """Run a program that ends at once, and collect its output; it may have to wait for a node.
@@ -71,7 +124,9 @@ def _collected(run: Callable[[_Logs], int], program: str, folder: Path) -> shell
     try:
         code = run(logs)
         out, err, own = (path.read_text("utf-8", "replace") if path.exists() else "" for path in logs)
-        _answered(shell.Completed(argv=(program,), code=code, out="", err=own))
+        if code != 0 and re.search(r"Unable to allocate resources|job submission failed", own):
+            message = f"{program} allocated no node:\n{end_of(own)}"
+            raise NoNodeError(message, hint=fix_for(own), code="no-node")
         return shell.Completed(argv=(program,), code=code, out=out, err=err + own)
     finally:
         for path in logs:
@@ -86,16 +141,16 @@ class Srun(Runner):
 
     @property
     def where(self) -> str:
-        """The command that allocates the node."""
         return f"srun {' '.join(self.options)}".rstrip()
 
     def _argv(self, argv: Sequence[str], *more: str) -> list[str]:
         job = ("--job-name=llmb-install", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--quiet")
         return ["srun", *job, *more, *self.options, *argv]
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        yield self._argv(argv)
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
+        return contextlib.nullcontext(self._argv(argv))
 
     def read(self, argv: Sequence[str], *, env: Mapping[str, str], stop: threading.Event) -> shell.Completed:
         def run(logs: _Logs) -> int:
@@ -126,13 +181,12 @@ class Sbatch(Runner):
 
     @property
     def where(self) -> str:
-        """The command that allocates the node."""
         return f"sbatch {' '.join(self.options)}".rstrip()
 
-    @contextlib.contextmanager
-    def _started(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
-        with self._job(argv, log, log, env) as started:
-            yield started
+    def _started(
+        self, argv: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> contextlib.AbstractContextManager[Sequence[str]]:
+        return self._job(argv, log, log, env)
 
     @contextlib.contextmanager
     def _job(self, argv: Sequence[str], out: Path, err: Path, env: Mapping[str, str]) -> Iterator[Sequence[str]]:
@@ -167,11 +221,3 @@ class Sbatch(Runner):
         job = (f"--job-name={name}", f"--time={_MINUTES}", "--nodes=1", "--ntasks=1", "--open-mode=append")
         logs = (f"--output={out}", f"--error={err}")
         return ["sbatch", "--wait", "--quiet", *job, *logs, *self.options, str(script), *argv]
-
-
-def _answered(done: shell.Completed) -> shell.Completed:
-    """``done``, of srun or sbatch. Raises NoNodeError where they did not run the program at all."""
-    if done.code != 0 and re.search(r"Unable to allocate resources|job submission failed", done.err):
-        message = f"{done.argv[0]} allocated no node:\n{end_of(done.err)}"
-        raise NoNodeError(message, hint=fix_for(done.err), code="no-node")
-    return done

@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +14,12 @@ from llmb.errors import LlmbError
 from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
-from llmb_installer.images.layer import cache_folder, forget
+from llmb_installer.images.layer import cache_folder
 from llmb_installer.images.squash import ELSEWHERE, BuildSettings, build_stream, squash_fault
-from llmb_installer.registry import (
-    Manifest,
-    Reference,
-    Registry,
-    allows_plain_http,
-    architecture_name,
-    endpoint_of,
-    machine_name,
-)
-from llmb_installer.step import Progress
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Manifest, architecture_name, machine_name
+from llmb_installer.registry.reference import Reference
+from llmb_installer.step import Context, Progress
 
 _LOCK_WAIT = 0.5  # seconds to wait for another builder before the user can interrupt again
 
@@ -35,11 +29,8 @@ def build(
     architecture: str,
     target: Path,
     settings: BuildSettings,
+    context: Context,
     *,
-    environ: Mapping[str, str],
-    home: Path,
-    progress: Progress,
-    log: Path,
     update: bool = False,
 ) -> records.ImageFacts:
     """Build the image of ``reference`` for ``architecture`` (x86_64 or amd64) as ``target``; its record.
@@ -47,29 +38,25 @@ def build(
     A sound image is reused, unless ``update`` is set and the registry has another one by now. The builder holds the
     lock of ``target``; others wait and use its result. Raises LlmbError, and leaves ``target`` as it was.
     """
-    wanted, architecture = Reference.parse(reference), architecture_name(architecture)
+    wanted, architecture, progress = Reference.parse(reference), architecture_name(architecture), context.progress
     target = target.expanduser().absolute()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         message, hint = f"{target.parent} cannot be created: {error.strerror}", f"choose {ELSEWHERE}"
         raise LlmbError(message, hint=hint, code="folder-unwritable", key=str(target.parent)) from error
-    with contextlib.ExitStack() as stack:
-        _lock(stack, target, progress)
+    with _locked(target, progress):
         _remove_parts(target)
         found = _reusable(target, wanted, architecture, progress)
         if found is not None and not update:
             return found
-        with Registry(wanted.registry, environ=environ, home=home, settings=settings, say=progress.say) as registry:
+        with Registry(
+            wanted.registry, environ=context.environ, home=context.home, settings=settings, say=progress.say
+        ) as registry:
             manifest = registry.manifest(wanted, architecture)
             if found is not None and found.digest == manifest.digest:
                 return found
-            return _build(registry, manifest, target, settings, environ, progress, log)
-
-
-def changed(facts: records.ImageFacts, manifest: Manifest) -> bool:
-    """Whether the registry has another image by now than the one that was built."""
-    return facts.digest is not None and facts.digest != manifest.digest
+            return _build(registry, manifest, target, settings, context)
 
 
 def choose_builder(settings: BuildSettings) -> str:
@@ -85,8 +72,9 @@ def choose_builder(settings: BuildSettings) -> str:
     raise fault
 
 
-def _lock(stack: contextlib.ExitStack, target: Path, progress: Progress) -> None:
-    """Hold the lock of ``target`` as long as ``stack`` is open; report which process holds it before."""
+@contextlib.contextmanager
+def _locked(target: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock of ``target``; report which process holds it before."""
     is_reported = False
 
     def on_wait(owner: process.ProcessId) -> None:
@@ -95,12 +83,14 @@ def _lock(stack: contextlib.ExitStack, target: Path, progress: Progress) -> None
             progress.say(f"waiting for process {owner.pid} on {owner.host}, which builds {target.name}")
         is_reported = True
 
-    while True:
-        try:
-            stack.enter_context(locks.hold(target.parent, f".{target.name}", wait=_LOCK_WAIT, on_wait=on_wait))
-            return
-        except locks.LockHeldError:
-            progress.advance(0)
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locks.hold(target.parent, f".{target.name}", wait=_LOCK_WAIT, on_wait=on_wait))
+                break
+            except locks.LockHeldError:
+                progress.advance(0)
+        yield
 
 
 def _remove_parts(target: Path) -> None:
@@ -164,28 +154,20 @@ def _adopt(
 
 
 def _build(
-    registry: Registry,
-    manifest: Manifest,
-    target: Path,
-    settings: BuildSettings,
-    environ: Mapping[str, str],
-    progress: Progress,
-    log: Path,
+    registry: Registry, manifest: Manifest, target: Path, settings: BuildSettings, context: Context
 ) -> records.ImageFacts:
-    builder = choose_builder(settings)
+    builder, progress = choose_builder(settings), context.progress
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     folder = cache_folder(target, settings.cache)
     devices = 0
     try:
         if builder == "stream":
-            devices = build_stream(registry, manifest, part, folder, settings, progress, log)
+            devices = build_stream(registry, manifest, part, folder, settings, context)
         else:
             where = ", through srun on a node" if settings.via == "srun" else ""
             progress.say(f"enroot import writes {target}{where}")
-            endpoint = endpoint_of(manifest.reference.registry, settings)
-            is_plain = allows_plain_http(endpoint.host, settings)
             own = folder if settings.cache is not None else None
-            build_enroot(manifest.reference, manifest.architecture, part, own, settings, environ, log, plain=is_plain)
+            build_enroot(manifest.reference, manifest.architecture, part, own, settings, context)
         facts = _finish(part, target, manifest, settings, builder, devices)
     except OSError as error:
         message, hint = f"{target} cannot be written: {error.strerror}", "free space or fix the permissions there"
@@ -194,7 +176,9 @@ def _build(
         with contextlib.suppress(OSError):
             _remove_parts(target)
     if not settings.keep_layers:
-        forget(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another image may have layers there
+            folder.parent.rmdir()
     if devices:
         progress.say(f"{devices} device nodes are omitted: with them, only root could unpack the image")
     return facts

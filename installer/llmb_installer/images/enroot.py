@@ -3,7 +3,6 @@
 
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from llmb.config.images import superblock_fault
@@ -11,7 +10,9 @@ from llmb.errors import LlmbError
 from llmb.system import shell
 from llmb_installer.images.facts import architecture_of
 from llmb_installer.images.squash import BuildSettings
-from llmb_installer.registry import DOCKER_HUB, Reference, machine_name, mirrored
+from llmb_installer.registry.manifests import machine_name
+from llmb_installer.registry.reference import DOCKER_HUB, Reference, allows_plain_http, endpoint_of, mirrored
+from llmb_installer.step import Context
 
 _TAIL = 8  # lines of its output that an error shows
 
@@ -42,10 +43,8 @@ def import_argv(reference: Reference, architecture: str, part: Path, settings: B
     return argv
 
 
-def import_environment(
-    environ: Mapping[str, str], folder: Path | None, settings: BuildSettings, plain: bool
-) -> dict[str, str]:
-    """enroot's environment: our compression instead of the slow lzo; ``plain`` for a registry without TLS.
+def _environment(reference: Reference, folder: Path | None, settings: BuildSettings) -> dict[str, str]:
+    """enroot's own variables: our compression instead of the slow lzo; a registry without TLS where that is allowed.
 
     Its cache and temporary files are below ``folder``; None keeps the site's enroot.conf, because not every file system
     can hold the temporary ones.
@@ -55,7 +54,9 @@ def import_environment(
         own |= {"ENROOT_CACHE_PATH": str(folder / "cache"), "ENROOT_TEMP_PATH": str(folder / "temp")}
     if settings.processors is not None:
         own["ENROOT_MAX_PROCESSORS"] = str(settings.processors)
-    return {**environ, **own, **({"ENROOT_ALLOW_HTTP": "yes"} if plain else {})}
+    if allows_plain_http(endpoint_of(reference.registry, settings).host, settings):
+        own["ENROOT_ALLOW_HTTP"] = "yes"
+    return own
 
 
 def build_enroot(
@@ -64,10 +65,7 @@ def build_enroot(
     part: Path,
     folder: Path | None,
     settings: BuildSettings,
-    environ: Mapping[str, str],
-    log: Path,
-    *,
-    plain: bool,
+    context: Context,
 ) -> None:
     """Run enroot to write the image to ``part``, and check the result. Raises LlmbError."""
     if reference.digest and settings.via == "here":
@@ -75,10 +73,11 @@ def build_enroot(
     if folder is not None:
         for name in ("cache", "temp"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    argv = import_argv(reference, architecture, part, settings)
+    argv, log = import_argv(reference, architecture, part, settings), context.log
     start = log.stat().st_size if log.exists() else 0
-    code = shell.run_logged(argv, log, env=import_environment(environ, folder, settings, plain))
-    output = _tail(log.read_bytes()[start:].decode("utf-8", "replace"))
+    code = shell.run_logged(argv, log, env={**context.environ, **_environment(reference, folder, settings)})
+    printed = [line for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines() if line.strip()]
+    output = "\n".join(f"  {line}" for line in printed[-_TAIL:]) or "  (no output)"
     if code != 0:
         program = "enroot"
         hint = f"its output is in {log}; enroot only reads credentials from ~/.config/enroot/.credentials"
@@ -103,8 +102,3 @@ def _require_digests() -> None:
     if found is not None and int(found[1]) < 4:
         message, hint = f"enroot {version} does not support references by digest", "use the image's tag"
         raise LlmbError(message, hint=hint, code="program-outdated", key="enroot", value=version)
-
-
-def _tail(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()][-_TAIL:]
-    return "\n".join(f"  {line}" for line in lines) or "  (no output)"

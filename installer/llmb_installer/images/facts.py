@@ -76,7 +76,6 @@ def read_facts(target: Path) -> ImageFacts | None:
 
 
 def write_facts(target: Path, facts: ImageFacts) -> None:
-    """Write the record atomically. Raises LlmbError."""
     files.write_json(facts_path(target), typed.to_data(facts))
 
 

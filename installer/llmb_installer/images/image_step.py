@@ -3,19 +3,19 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb.text import typed
 from llmb.text.units import bytes_in_words
-from llmb_installer import registry
-from llmb_installer.answers import ImageAnswers
+from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.build import build
 from llmb_installer.images.facts import check
 from llmb_installer.images.layer import cache_folder, missing_bytes
-from llmb_installer.images.squash import BuildSettings
+from llmb_installer.images.squash import BuildSettings, Via
+from llmb_installer.registry.availability import check_image, check_images
 from llmb_installer.step import Context, Estimate, Facts, Step
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
@@ -41,7 +41,6 @@ class ImageStep(Step):
 
     @property
     def title(self) -> str:
-        """The file, or that the image is used by its reference."""
         if self.target is None:
             return f"Container image, used by its reference ({self.architecture})"
         return f"Container image for {self.architecture}, as {self.target.name}"
@@ -64,43 +63,31 @@ class ImageStep(Step):
 
     def build(self, context: Context) -> Facts:
         """Build the file, unless a sound one exists; without a file, look the reference up."""
-        if self.target is None:
-            return self._look_up(context)
-        facts = build(
-            self.reference,
-            self.architecture,
-            self.target,
-            self._settings,
-            environ=context.environ,
-            home=context.home,
-            progress=context.progress,
-            log=context.log,
-        )
-        return {**typed.to_data(facts), "file": str(self.target)}
-
-    @property
-    def _settings(self) -> BuildSettings:
-        chosen = {item.name: getattr(self.settings, item.name) for item in fields(self.settings)}
-        return BuildSettings(**chosen, via="here" if self.srun is None else "srun", srun_args=self.srun or ())
-
-    def _look_up(self, context: Context) -> Facts:
-        """The digest of the reference; a note if the registry denies it to this machine, as pods may still get it."""
+        if self.target is not None:
+            via: Via = "here" if self.srun is None else "srun"
+            settings = BuildSettings(**asdict(self.settings), via=via, srun_args=self.srun or ())
+            facts = build(self.reference, self.architecture, self.target, settings, context)
+            return {**typed.to_data(facts), "file": str(self.target)}
         try:
-            checked = registry.check_image(
+            found = check_image(
                 self.reference, self.architecture, environ=context.environ, home=context.home, settings=self.settings
             )
-        except LlmbError as error:
+        except LlmbError as error:  # pods may still get it
             return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
-        return {"reference": self.reference, "digest": checked.manifest.digest}
+        return {"reference": self.reference, "digest": found.digest}
 
 
 def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[ImageStep, Estimate]], list[Fault]]:
     """Check all images in their registries at once: the cost of each, and every fault."""
-    wanted = [(step.reference, step.architecture) for step in steps if not _is_built(step)]
+    wanted = [
+        (step.reference, step.architecture)
+        for step in steps  # a quick check; building checks more
+        if step.target is None or not step.target.is_file() or check(step.target, deep=False) is not None
+    ]
     if not wanted:
         return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
     try:
-        found = registry.check_images(
+        found = check_images(
             wanted, environ=context.environ, home=context.home, settings=steps[0].settings, say=context.progress.say
         )
     except PreflightError as error:
@@ -112,17 +99,12 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     for step in steps:
         image, cost = checked.get((step.reference, step.architecture)), Estimate(fetch=0, disk=0)
         if image is not None and step.target is not None:
-            layers = sum({layer.digest: layer.size for layer in image.manifest.layers}.values())
-            left = missing_bytes(image.manifest, cache_folder(step.target, None))  # an earlier attempt left layers
+            layers = sum({layer.digest: layer.size for layer in image.layers}.values())
+            left = missing_bytes(image, cache_folder(step.target, None))  # an earlier attempt left layers
             missing = image.compressed_bytes - layers + left
             cost = Estimate(fetch=missing, disk=image.image_bytes + missing)
         costs.append((step, cost))
     return costs, []
-
-
-def _is_built(step: ImageStep) -> bool:
-    """Whether its file exists, by a quick check; building checks more."""
-    return step.target is not None and step.target.is_file() and check(step.target, deep=False) is None
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
@@ -143,7 +125,6 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Remove the file and its record."""
     if "file" in facts:
         path = Path(str(facts["file"]))
         for one in (path, path.with_name(f"{path.name}.json")):
@@ -151,7 +132,6 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """The file, or the digest of an image used by its reference."""
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
     found = facts.get("size")

@@ -12,7 +12,7 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
@@ -72,16 +72,21 @@ def write_image(
     """
     for path in folders:
         write(header(path, FOLDER, 0, Attributes(mtime=mtime)))
-    with _decompressing(layers) as open_layers:
-        for layer, pieces, names in zip(layers, open_layers, chosen, strict=True):
-            counted = _Counted(layer, pieces, advance)
+    with contextlib.ExitStack() as threads:
+        running: list[ReadAhead] = []
+        for index, (layer, names) in enumerate(zip(layers, chosen, strict=True)):
+            while len(running) < min(len(layers), index + _AT_A_TIME):
+                running.append(ReadAhead(layers[len(running)].file))
+                threads.callback(running[-1].close)
+            counted = _Counted(layer=layer, pieces=running[index], advance=advance)
             try:
                 _write_layer(Stream(counted, write), names)
             except StoppedError:
                 raise
             except LlmbError as error:
                 raise layer_fault(layer.label, error) from error
-            counted.finish()
+            counted.report(layer.size)  # all of it, including what was not needed
+            running[index].close()
     for file in extra:
         given = Attributes(mode=file.mode, mtime=mtime)
         write(header(file.names[0], FILE, len(file.content), given) + padded(file.content))
@@ -90,25 +95,23 @@ def write_image(
     write(_END)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Counted:
     """The pieces of a layer; reports to ``advance`` how far its file has been read."""
 
-    def __init__(self, layer: Layer, pieces: Iterable[bytes], advance: Callable[[int], None]) -> None:
-        self._layer, self._pieces, self._advance = layer, pieces, advance
-        self._reported = 0
+    layer: Layer
+    pieces: Iterable[bytes]
+    advance: Callable[[int], None]
+    reported: int = field(default=0, init=False)
 
     def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            self._report(min(self._layer.file.tell(), self._layer.size))
+        for piece in self.pieces:
+            self.report(min(self.layer.file.tell(), self.layer.size))
             yield piece
 
-    def finish(self) -> None:
-        """Report the whole layer, including what was not needed."""
-        self._report(self._layer.size)
-
-    def _report(self, done: int) -> None:
-        self._advance(done - self._reported)
-        self._reported = done
+    def report(self, done: int) -> None:
+        self.advance(done - self.reported)
+        self.reported = done
 
 
 class ReadAhead:
@@ -150,25 +153,6 @@ class ReadAhead:
                 self._pieces.put(item, timeout=0.2)
                 return True
         return False
-
-
-@contextlib.contextmanager
-def _decompressing(layers: Sequence[Layer]) -> Iterator[Iterator[ReadAhead]]:
-    """The layers in order, some of them decompressed ahead; all threads have ended afterwards."""
-    running: list[ReadAhead] = []
-
-    def start() -> Iterator[ReadAhead]:
-        for index in range(len(layers)):
-            while len(running) < min(len(layers), index + _AT_A_TIME):
-                running.append(ReadAhead(layers[len(running)].file))
-            yield running[index]
-            running[index].close()
-
-    try:
-        yield start()
-    finally:
-        for ahead in running:
-            ahead.close()
 
 
 def _write_layer(stream: Stream, chosen: dict[int, list[bytes]]) -> None:
@@ -224,34 +208,26 @@ def _zeros(stream: Stream, count: int) -> None:
 
 def etc_files(config: Mapping[str, Any]) -> dict[str, bytes]:
     """The content of each file by its path in the image, from ``config`` of the image's configuration."""
+    comments = _lines(f"# {key} {value}" for key, value in (config.get("Labels") or {}).items())
+    entry = [_quoted(word) for word in config.get("Entrypoint") or ()]
+    command = [_quoted(word) for word in config.get("Cmd") or (() if entry else ("/bin/sh",))]
+    script = _RC.format(
+        folder=_quoted(working_folder(config)), entry="".join(f"{word} " for word in entry), command=" ".join(command)
+    )
     texts = {
         ENVIRONMENT: _lines(map(str, config.get("Env") or ())),
         FSTAB: _lines(
             f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev"
             for path in sorted(config.get("Volumes") or ())
         ),
-        RC: _rc(config),
+        RC: f"{comments}\n{script}" if comments else script,
         RC_LOCAL: _RC_LOCAL,
     }
     return {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
 
 
 def working_folder(config: Mapping[str, Any]) -> str:
-    """The folder in which the container starts."""
     return str(config.get("WorkingDir") or "/")
-
-
-def _rc(config: Mapping[str, Any]) -> str:
-    labels = config.get("Labels") or {}
-    comments = _lines(f"# {key} {value}" for key, value in labels.items())
-    entry = [_quoted(word) for word in config.get("Entrypoint") or ()]
-    command = [_quoted(word) for word in config.get("Cmd") or ()]
-    if not entry and not command:
-        command = [_quoted("/bin/sh")]
-    script = _RC.format(
-        folder=_quoted(working_folder(config)), entry="".join(f"{word} " for word in entry), command=" ".join(command)
-    )
-    return f"{comments}\n{script}" if comments else script
 
 
 def _lines(lines: Any) -> str:

@@ -7,9 +7,8 @@ The layers of an interrupted build are reused.
 import contextlib
 import hashlib
 import io
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +18,8 @@ from llmb.system import parallel, shell
 from llmb_installer.images.tar_headers import BLOCK, Attributes, NotTarError, attributes
 from llmb_installer.images.tar_stream import Stream, entries
 from llmb_installer.images.tree import RefusedError, clean
-from llmb_installer.registry import Descriptor, Manifest, Registry
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Descriptor, Manifest
 from llmb_installer.step import Progress
 
 PIECE = 1 << 20  # bytes; a multiple of a tar block, so that no header is split between two pieces
@@ -104,19 +104,19 @@ def _damaged(error: Exception) -> LlmbError:
 
 def read_names(layer: Layer, stop: Callable[[], bool] = lambda: False) -> Names:
     """The names in ``layer``. Raises LlmbError, with its label, and StoppedError once ``stop()`` is true."""
+
+    def read() -> Iterator[bytes]:
+        for piece in pieces(layer.file):
+            if stop():
+                raise shell.StoppedError(f"reading {layer.label} was interrupted")
+            yield piece
+
     try:
-        return _read(_until(stop, layer), max(_ALWAYS_ALLOWED, _MAX_RATIO * layer.size), layer.size)
+        return _names_in(read(), layer.size)
     except shell.StoppedError:
         raise
     except LlmbError as error:
         raise layer_fault(layer.label, error) from error
-
-
-def _until(stop: Callable[[], bool], layer: Layer) -> Iterator[bytes]:
-    for piece in pieces(layer.file):
-        if stop():
-            raise shell.StoppedError(f"reading {layer.label} was interrupted")
-        yield piece
 
 
 def layer_fault(label: str, error: LlmbError) -> LlmbError:
@@ -130,13 +130,15 @@ def layer_fault(label: str, error: LlmbError) -> LlmbError:
     return LlmbError(f"{label}: {error.message}", hint=error.hint, code=error.code, key=label)
 
 
-def _read(tar: Iterable[bytes], limit: int, size: int) -> Names:
+def _names_in(tar: Iterator[bytes], size: int) -> Names:
+    """The names in a tar file of a layer with ``size`` bytes in the registry."""
+    limit = max(_ALWAYS_ALLOWED, _MAX_RATIO * size)
     names: list[bytes] = []
     types = bytearray()
     links: dict[int, bytes] = {}
     root: Attributes | None = None
     total = 0
-    stream = Stream(tar, _no_output)
+    stream = Stream(tar, lambda _: None)  # nothing is kept
     for entry, block in entries(stream):
         kind = entry.type
         if kind not in _KNOWN:
@@ -152,23 +154,14 @@ def _read(tar: Iterable[bytes], limit: int, size: int) -> Names:
         stored = entry.size + -entry.size % BLOCK
         total += BLOCK + max(stored, entry.real_size)
         if total > limit or len(names) > _MAX_ENTRIES or len(name) > _MAX_PATH or entry.size < 0:
-            raise _too_large(total, limit, size, name)
+            what = f"it claims more than {_MAX_ENTRIES:,} entries, or one of a negative size"
+            if total > limit:
+                what = f"{size:,} bytes would become more than {limit:,}"
+            elif len(name) > _MAX_PATH:
+                what = f"a name in it has {len(name):,} bytes"
+            raise RefusedError(f"looks like an attack on the program that unpacks it: {what}", value="size")
         stream.skip(stored + BLOCK if entry.plain else stored)
     return Names(names=names, types=bytes(types), links=links, root=root, size=total)
-
-
-def _too_large(total: int, limit: int, size: int, name: bytes) -> RefusedError:
-    if total > limit:
-        what = f"{size:,} bytes would become more than {limit:,}"
-    elif len(name) > _MAX_PATH:
-        what = f"a name in it has {len(name):,} bytes"
-    else:
-        what = f"it claims more than {_MAX_ENTRIES:,} entries, or one of a negative size"
-    return RefusedError(f"looks like an attack on the program that unpacks it: {what}", value="size")
-
-
-def _no_output(data: object) -> None:
-    raise AssertionError(f"reading names keeps no data, not even {data!r}")
 
 
 def cache_folder(target: Path, cache: Path | None) -> Path:
@@ -198,9 +191,12 @@ def layers_of(
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {layer.digest: layer for layer in manifest.layers}
-    stop = threading.Event()
+    stop, count, names = threading.Event(), len(manifest.layers), dict[str, Names]()
+    labels = {
+        layer.digest: f"layer {number} of {count} ({layer.digest[:19]}) of {manifest.reference}"
+        for number, layer in enumerate(manifest.layers, 1)
+    }
     with contextlib.ExitStack() as files:
-        labels, names = _labels(manifest), dict[str, Names]()
 
         def fetch(layer: Descriptor) -> None:
             path = _path(folder, layer)
@@ -223,19 +219,6 @@ def layers_of(
             (Layer(label=labels[layer.digest], file=file, size=layer.size), names[layer.digest])
             for layer, file in zip(manifest.layers, opened, strict=True)
         ]
-
-
-def forget(folder: Path) -> None:
-    """Remove the layers, and the folder above if it is empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()
-
-
-def _labels(manifest: Manifest) -> dict[str, str]:
-    count = len(manifest.layers)
-    pairs = enumerate((layer.digest for layer in manifest.layers), 1)
-    return {digest: f"layer {number} of {count} ({digest[:19]}) of {manifest.reference}" for number, digest in pairs}
 
 
 def _path(folder: Path, layer: Descriptor) -> Path:

@@ -7,23 +7,25 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from llmb.errors import LlmbError
-from llmb.system import shell
+from llmb.system import files, shell
 from llmb.text.units import bytes_in_words
-from llmb_installer import registry as registries
 from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_folder, write_image
 from llmb_installer.images.layer import Layer, Names, layer_fault, layers_of, missing_bytes
 from llmb_installer.images.tar_headers import BLOCK, DEVICES, FILE, Attributes
 from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
-from llmb_installer.step import Progress
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Manifest
+from llmb_installer.step import Context, Progress
 
+Via = Literal["here", "srun"]
 Write = Callable[[bytes | memoryview], None]
 NEEDED = (4, 5)  # the first version that reads tar from its standard input
 _EMPTY_TAR = bytes(2 * BLOCK)
@@ -46,7 +48,7 @@ class BuildSettings(ImageAnswers):
     means all. ``devices`` keeps device nodes, and only root can unpack such an image.
     """
 
-    via: Literal["here", "srun"] = "here"
+    via: Via = "here"
     srun_args: tuple[str, ...] = ()
     cache: Path | None = None
     devices: bool = False
@@ -74,7 +76,8 @@ def squash_fault(settings: BuildSettings) -> LlmbError | None:
     with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
         log = Path(folder) / "log"
         try:
-            squash(Path(folder) / "empty", settings, Attributes(), log, lambda write: write(_EMPTY_TAR))
+            with squashing(Path(folder) / "empty", settings, Attributes(), log) as write:
+                write(_EMPTY_TAR)
         except LlmbError as error:
             message = f"{program} cannot build with {' '.join(settings.options)}:\n{error.message}"
             level = "choose another level, or none; or " if settings.level is not None else ""
@@ -84,13 +87,12 @@ def squash_fault(settings: BuildSettings) -> LlmbError | None:
 
 
 def build_stream(
-    registry: registries.Registry,
-    manifest: registries.Manifest,
+    registry: Registry,
+    manifest: Manifest,
     part: Path,
     folder: Path,
     settings: BuildSettings,
-    progress: Progress,
-    log: Path,
+    context: Context,
 ) -> int:
     """Write the image to ``part``, with its layers in ``folder``; the number of device nodes omitted.
 
@@ -98,14 +100,17 @@ def build_stream(
     """
     config = registry.config(manifest.reference, manifest.config)
     size = sum(layer.size for layer in manifest.layers)
-    _check_space(part.parent, folder, size, missing_bytes(manifest, folder))
+    wanted = {part.parent: size * 9 // 10}  # the disk is certain to fill up with less
+    wanted[folder] = wanted.get(folder, 0) + missing_bytes(manifest, folder)
+    require_space(wanted)
     once = sum({layer.digest: layer.size for layer in manifest.layers}.values())
+    progress = context.progress
     progress.total(once + size)
     count = len(manifest.layers)
     progress.say(f"fetching {count} layer{'s' if count != 1 else ''}, {bytes_in_words(once)}")
     with layers_of(registry, manifest, folder, progress) as layers:
         progress.say(f"writing the image ({' '.join(settings.options)})")
-        return write_squashfs(layers, config, part, settings, progress, log)
+        return write_squashfs(layers, config, part, settings, progress, context.log)
 
 
 def write_squashfs(
@@ -118,13 +123,21 @@ def write_squashfs(
 ) -> int:
     """Write the image ``part`` from downloaded layers and the image's configuration; result as ``build_stream``."""
     start = config.get("config") or {}
-    mtime = _seconds(config.get("created"))
+    mtime = 0
+    with contextlib.suppress(ValueError):  # the image has no time
+        mtime = max(0, int(datetime.fromisoformat(str(config.get("created"))).timestamp()))
     ours = etc_files(start)
     paths = [path.encode() for path in ours]
     our_layer = Names(names=paths, types=FILE * len(paths), links={}, root=None, size=0)
-    tree, root = _merged([*((layer.label, names) for layer, names in layers), (_OURS, our_layer)])
+    tree, root = Tree(), Attributes(mtime=mtime)
+    for index, (label, found) in enumerate([*((layer.label, found) for layer, found in layers), (_OURS, our_layer)]):
+        try:
+            tree.apply(index, found.names, found.types, found.links)
+        except LlmbError as error:
+            raise layer_fault(label, error) from error
+        root = found.root or root
     with contextlib.suppress(RefusedError):  # a file has that name, which the container's start will report
-        tree.make_folder(working_folder(start).encode("utf-8", "surrogateescape"))
+        tree.folder(working_folder(start).encode("utf-8", "surrogateescape"), make=True)
     omitted = () if settings.devices else DEVICES
     names, bare = names_by_layer(tree, len(layers) + 1, omitted)
     extra = [
@@ -133,78 +146,56 @@ def write_squashfs(
     ]
     devices = sum(1 for _, node in tree.walk() if node.type in omitted)
     del tree  # frees it
-
-    def write_tar(write: Write) -> None:
-        found = [layer for layer, _ in layers]
-        write_image(found, names[:-1], bare, extra, mtime=mtime, write=write, advance=progress.advance)
-
-    squash(part, settings, root or Attributes(mtime=mtime), log, write_tar)
+    with squashing(part, settings, root, log) as write:
+        found_layers = [layer for layer, _ in layers]
+        write_image(found_layers, names[:-1], bare, extra, mtime=mtime, write=write, advance=progress.advance)
     return devices
 
 
-def _merged(layers: list[tuple[str, Names]]) -> tuple[Tree, Attributes | None]:
-    """The tree of an image, and the attributes of its root folder: labelled layers applied, the lowest first."""
-    tree, root = Tree(), None
-    for index, (label, names) in enumerate(layers):
-        try:
-            tree.apply(index, names.names, names.types, names.links)
-        except LlmbError as error:
-            raise layer_fault(label, error) from error
-        root = names.root or root
-    return tree, root
+def require_space(needed: Mapping[Path, int]) -> None:
+    """Raise LlmbError for a disk with less free space than the ``needed`` bytes of all its folders together.
+
+    A folder that does not exist yet is on the disk of the nearest one above it.
+    """
+    disks: dict[int, list[Path]] = {}
+    for folder in needed:
+        disks.setdefault(files.nearest_folder(folder).stat().st_dev, []).append(folder)
+    for folders in disks.values():
+        total = sum(needed[folder] for folder in folders)
+        free = shutil.disk_usage(files.nearest_folder(folders[0])).free
+        if total > free:
+            where = ", ".join(map(str, folders))
+            message = f"{where}: needs {bytes_in_words(total)}, {bytes_in_words(free)} are free"
+            hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
+            raise LlmbError(message, hint=hint, code="disk-full", value=total)
 
 
-def _seconds(created: object) -> int:
-    """The image's time in seconds since 1970; 0 where it has none."""
-    try:
-        return max(0, int(datetime.fromisoformat(str(created)).timestamp()))
-    except ValueError:
-        return 0
-
-
-def _check_space(images: Path, cache: Path, size: int, missing: int) -> None:
-    """Raise LlmbError if the disk is certain to fill up: with the missing layers, and an image of about their size."""
-    wanted = {images: size * 9 // 10}
-    wanted[cache] = wanted.get(cache, 0) + missing
-    if faults := registries.disk_faults(wanted):
-        hint = f"free space there, or choose {ELSEWHERE}, or --cache DIR for the layers"
-        raise LlmbError(faults[0].message, hint=hint, code=faults[0].code, value=faults[0].value)
-
-
-def squash(
-    target: Path, settings: BuildSettings, root: Attributes, log: Path, write_tar: Callable[[Write], None]
-) -> None:
-    """Run mksquashfs on the tar that ``write_tar`` writes, to create the file ``target``.
+@contextlib.contextmanager
+def squashing(target: Path, settings: BuildSettings, root: Attributes, log: Path) -> Iterator[Write]:
+    """Run mksquashfs, which creates the file ``target`` from the tar that is written within the context.
 
     ``root`` are the attributes of the image's root folder; the output is added to ``log``. Raises LlmbError; an
-    exception of ``write_tar`` ends mksquashfs and is raised.
+    exception within the context ends mksquashfs and is raised.
     """
-    process = None
-    with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
-        own = Path(folder) / "log"  # on a full disk, `log` would lose the reason of the failure
-        try:
-            with shell.feed(_argv(target, settings, root), own) as (process, write):
-                write_tar(write)
-        except BrokenPipeError:
-            pass  # it ended early: exit code and output give the reason
-        output = own.read_text("utf-8", "replace")
-    with contextlib.suppress(OSError):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as stream:
-            stream.write(output)
-    assert process is not None
-    if process.returncode != 0:
-        raise _failed(process.returncode, output, target, log)
-
-
-def _argv(target: Path, settings: BuildSettings, root: Attributes) -> list[str]:
     processors = settings.processors or len(os.sched_getaffinity(0))
     argv = ["mksquashfs", "-", str(target), "-tar", *settings.options, "-noappend", "-exit-on-error"]
     argv += ["-no-progress", "-quiet", "-processors", str(processors)]
     argv += ["-mem", f"{_MEMORY[0] + _MEMORY[1] * processors}M"]
     # With tar input, mksquashfs 4.5 only applies the mode of these options.
     argv += ["-root-mode", f"{root.mode:o}", "-root-uid", str(root.uid), "-root-gid", str(root.gid)]
-    return [*argv, "-root-time", str(root.mtime)]
+    argv += ["-root-time", str(root.mtime)]
+    with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
+        own = Path(folder) / "log"  # on a full disk, `log` would lose the reason of the failure
+        # Where mksquashfs ends early, its exit code and output give the reason.
+        with contextlib.suppress(BrokenPipeError), shell.feed(argv, own) as (process, write):
+            yield write
+        output = own.read_text("utf-8", "replace")
+    with contextlib.suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as stream:
+            stream.write(output)
+    if process.returncode != 0:
+        raise _failed(process.returncode, output, target, log)
 
 
 def _failed(status: int, output: str, target: Path, log: Path) -> LlmbError:

@@ -128,10 +128,14 @@ def _bounded(text: bytes | None, field_: bytes) -> int:
 def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: bytes = b"") -> bytes:
     """The header blocks of an entry: one, after a PAX header where one is too small."""
     pax = list(attributes.xattrs)
-    prefix, short = _split(name)
-    if short is None:
-        pax.append((b"path", name))
-        short = name[:100]
+    prefix, short = b"", name
+    if len(name) > 100:
+        cut = name.find(b"/", len(name) - 101)
+        if 0 < cut <= 155:
+            prefix, short = name[:cut], name[cut + 1 :]
+        else:
+            pax.append((b"path", name))
+            short = name[:100]
     if len(link) > 100:
         pax.append((b"linkpath", link))
     fields = {b"uid": (attributes.uid, 7), b"gid": (attributes.gid, 7), b"size": (size, 11)}
@@ -144,16 +148,7 @@ def header(name: bytes, kind: bytes, size: int, attributes: Attributes, link: by
 
 
 def padded(body: bytes) -> bytes:
-    """``body`` padded to whole blocks."""
     return body + bytes(-len(body) % BLOCK)
-
-
-def _split(name: bytes) -> tuple[bytes, bytes | None]:
-    """``name`` as prefix and name of a ustar header; None for the name if it does not fit."""
-    if len(name) <= 100:
-        return b"", name
-    cut = name.find(b"/", len(name) - 101)
-    return (name[:cut], name[cut + 1 :]) if 0 < cut <= 155 else (b"", None)
 
 
 def _ustar(name: bytes, prefix: bytes, kind: bytes, size: int, given: Attributes, link: bytes) -> bytes:

@@ -6,18 +6,8 @@ Sparse files are stored without their zeros, in GNU's old format or in one of th
 
 from collections.abc import Callable, Iterable, Iterator
 
-from llmb_installer.images.tar_headers import (
-    BLOCK,
-    BODILESS,
-    EXTENSIONS,
-    FILE,
-    SPARSE,
-    Entry,
-    NotTarError,
-    number,
-    parse,
-    records,
-)
+from llmb_installer.images import tar_headers as headers
+from llmb_installer.images.tar_headers import BLOCK, Entry, NotTarError, number
 
 _END = bytes(BLOCK)
 _MAX_EXTENSION = 1 << 24  # bytes of one PAX header or long name, which are read into memory
@@ -57,7 +47,6 @@ class Stream:
         self._at += count
 
     def skip(self, count: int) -> None:
-        """Skip the next ``count`` bytes."""
         self.flush()
         while self._at + count > len(self._piece):
             count -= len(self._piece) - self._at
@@ -77,12 +66,10 @@ class Stream:
         return b"".join(parts)
 
     def put(self, data: bytes) -> None:
-        """Insert ``data`` here."""
         self.flush()
         self._write(data)
 
     def flush(self) -> None:
-        """Write the kept bytes."""
         if self._kept is not None and self._kept < self._at:
             self._write(memoryview(self._piece)[self._kept : self._at])
         self._kept = None
@@ -107,8 +94,8 @@ def entries(stream: Stream) -> Iterator[tuple[Entry, bytes]]:
     """
     common: dict[bytes, bytes] = {}
     while (block := stream.peek()) is not None and block != _END:
-        entry = parse(block)
-        if common or entry.type in EXTENSIONS or entry.type == SPARSE:
+        entry = headers.parse(block)
+        if common or entry.type in headers.EXTENSIONS or entry.type == headers.SPARSE:
             extended = _extended(stream, common)
             if extended is not None:
                 yield extended
@@ -128,22 +115,22 @@ def _extended(stream: Stream, common: dict[bytes, bytes]) -> tuple[Entry, bytes]
             if own or long:
                 raise NotTarError(_CUT, code="layer-truncated")
             return None
-        entry = parse(block)
+        entry = headers.parse(block)
         stream.skip(BLOCK)
-        if entry.type not in EXTENSIONS:
+        if entry.type not in headers.EXTENSIONS:
             break
         body = _body(stream, entry)
         if entry.type == b"g":
-            common.update(records(body))
+            common.update(headers.records(body))
         elif entry.type in (b"x", b"X"):
-            own += records(body)
+            own += headers.records(body)
         else:
             long[entry.type] = body.partition(b"\0")[0]
     pax = {key: value for key, value in {**common, **dict(own)}.items() if value}
     entry.plain, entry.pax = False, pax
     entry.name = pax.get(b"path", long.get(b"L", entry.name))
     entry.link = pax.get(b"linkpath", long.get(b"K", entry.link))
-    if b"size" in pax and entry.type not in BODILESS:
+    if b"size" in pax and entry.type not in headers.BODILESS:
         entry.size = _decimal(pax[b"size"])
     _complete_sparse(entry, block, own, stream.read)
     return entry, block
@@ -160,8 +147,8 @@ def _complete_sparse(entry: Entry, block: bytes, pax: list[tuple[bytes, bytes]],
 
     Raises NotTarError.
     """
-    if entry.type == SPARSE:
-        entry.type, entry.real_size = FILE, number(block[483:495])
+    if entry.type == headers.SPARSE:
+        entry.type, entry.real_size = headers.FILE, number(block[483:495])
         entry.sparse = _old_map(block, read)
     elif entry.pax.get(b"GNU.sparse.major") == b"1":
         entry.real_size = _decimal(entry.pax.get(b"GNU.sparse.realsize", b""))

@@ -61,14 +61,10 @@ class Tree:
             else:
                 self._add(layer, index, above, last, types[index : index + 1], links.get(index, b""))
 
-    def make_folder(self, path: bytes) -> None:
-        """Create the folder ``path`` and missing folders above it. Raises RefusedError."""
-        self._find(path, make=True)
-
     def find(self, path: bytes) -> Node | None:
         """The node at ``path``; links in the path are followed."""
         above, _, last = path.rpartition(b"/")
-        folder = self._find(above, make=False)
+        folder = self.folder(above, make=False)
         return None if folder is None or folder.children is None else folder.children.get(last)
 
     def walk(self) -> Iterator[tuple[bytes, Node]]:
@@ -85,7 +81,11 @@ class Tree:
     def _add(self, layer: int, index: int, above: bytes, last: bytes, kind: bytes, link: bytes) -> None:
         if len(last) > _MAX_NAME:
             raise _long_name(last)
-        folder = self._folder_of(above)
+        if self._folder is None or self._folder[0] != above:
+            found = self.folder(above, make=True)
+            assert found is not None
+            self._folder = (above, found)
+        folder = self._folder[1]
         assert folder.children is not None
         self._touched.add((id(folder), last))
         before = folder.children.get(last)
@@ -107,15 +107,11 @@ class Tree:
             raise RefusedError(f"links '{name}' to '{_text(link)}', which is a folder", value="link")
         return target
 
-    def _folder_of(self, path: bytes) -> Node:
-        if self._folder is None or self._folder[0] != path:
-            node = self._find(path, make=True)
-            assert node is not None
-            self._folder = (path, node)
-        return self._folder[1]
+    def folder(self, path: bytes, *, make: bool) -> Node | None:
+        """The folder ``path``, links followed within the image; with ``make`` missing ones are made, else None.
 
-    def _find(self, path: bytes, *, make: bool) -> Node | None:
-        """The folder ``path``, links followed within the image; None if it is missing and ``make`` is not set."""
+        Raises RefusedError.
+        """
         way = [self.root]
         names = path.split(b"/")[::-1]
         links = 0
@@ -158,7 +154,7 @@ class Tree:
         hidden = last.removeprefix(_WHITEOUT)
         if hidden in (b"", b".", b".."):
             raise RefusedError(f"contains the whiteout '{_text(last)}' without a name", value="whiteout")
-        folder = self._find(above, make=False)
+        folder = self.folder(above, make=False)
         if folder is None or folder.children is None:
             return
         self._folder = None

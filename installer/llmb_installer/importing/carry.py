@@ -223,7 +223,6 @@ def _take(run: FoundRun) -> None:
 
 
 def summary_of(items: Sequence[Item]) -> dict[str, dict[str, int]]:
-    """The number of things by kind and action."""
     found: dict[str, dict[str, int]] = {}
     for item in items:
         counts = found.setdefault(item.kind, {"take": 0, "present": 0, "leave": 0})

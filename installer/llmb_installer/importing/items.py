@@ -23,5 +23,4 @@ class Item:
 
 
 def left(kind: Kind, name: str, detail: str, code: str) -> Item:
-    """A thing that is not taken."""
     return Item(kind=kind, name=name, action="leave", detail=detail, code=code)

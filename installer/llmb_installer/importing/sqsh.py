@@ -10,7 +10,7 @@ from llmb.errors import LlmbError
 from llmb_installer.images.facts import architecture_of, facts_of, facts_path, write_facts
 from llmb_installer.importing.items import Item, left
 from llmb_installer.importing.source import Source
-from llmb_installer.registry import Reference
+from llmb_installer.registry.reference import Reference
 
 _NGC = "nvcr.io"  # the registry of the images whose file names begin with nvidia+
 

@@ -16,7 +16,7 @@ from llmb.runs.launch import Site
 from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import squash_workload
-from llmb_installer.answers import AUTO, Answers, sections_of, without_nulls
+from llmb_installer.answers.schema import AUTO, Answers, sections_of, without_nulls
 from llmb_installer.cluster_types import all_types
 from llmb_installer.record import own_config
 from llmb_installer.steps import AssetStep, Step, VenvStep
@@ -150,6 +150,12 @@ def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping
     kept: list[str] = []
     data = _merge(before if now else {}, now, ours, "", kept)
     return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
+
+
+def merged_value(key: str, before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
+    """The value of one key after the merge of ``plan_config``; None where it is gone."""
+    found = _merge(before.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), key, [])
+    return None if found is _ABSENT else found
 
 
 def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:

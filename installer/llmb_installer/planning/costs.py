@@ -39,11 +39,9 @@ class Costs:
 
     @property
     def fetch(self) -> int:
-        """The known bytes to fetch."""
         return sum(estimate.fetch or 0 for estimate in self.estimates.values())
 
     def require(self) -> None:
-        """Raise PreflightError with every fault, if there is one."""
         if self.faults:
             raise PreflightError([*self.faults])
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from llmb.builtin import builtin_plugins
 from llmb.config import CONFIG_FILE
+from llmb.config.slurm import SlurmConfig
 from llmb.errors import InputFaults, LlmbError, PreflightError, UsageError, as_fault
 from llmb.plugins import loaded
 from llmb.plugins.loader import load_plugins
@@ -16,12 +17,14 @@ from llmb.text import yamlfile
 from llmb.text.names import as_keys
 from llmb.workload import gpus, needs, spec
 from llmb_installer import record
-from llmb_installer.answers import ARCHITECTURES, AUTO, Answers, read_answers, with_settings
+from llmb_installer.answers.layers import with_layer, with_settings
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import ARCHITECTURES, AUTO, Answers
 from llmb_installer.detect.detected import Installed
 from llmb_installer.detect.settle import settle, with_gres_of
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning import config
-from llmb_installer.steps import Plugins, Step, add_workload, is_finished, programs_step
+from llmb_installer.steps import PYXIS_HINT, Plugins, Step, add_workload, is_finished, programs_step
 
 SMOKE = "smoke"  # the size for the first run on a cluster
 
@@ -58,12 +61,10 @@ class Plan:
 
     @property
     def install(self) -> Path:
-        """The install directory, absolute."""
         return self.intent.site.install
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to do."""
         return not self.todo and not self.config.changed and self.record.config == self.own_config
 
 
@@ -74,6 +75,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
     """
     steps: tuple[Step, ...] = ()
     keys, omitted, refused = [], [], list[LlmbError]()
+    hint = "llmb-run plugins shows more"
     for key, workload in plugins.workloads().items():
         if answers.workloads is not None and key not in answers.workloads:
             continue
@@ -82,6 +84,8 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         except LlmbError as error:
             refused += [error] if answers.workloads is not None else []
             omitted.append(f"{key} is skipped: {error.message}")
+            if error.code == "no-containers" and answers.of_type.has(SlurmConfig):
+                hint = PYXIS_HINT
             continue
         keys.append(key)
     if len(refused) == 1:
@@ -90,7 +94,7 @@ def intend(answers: Answers, site: Site, plugins: Plugins, *, asked: Answers | N
         raise PreflightError([as_fault(error) for error in refused])
     if not keys:
         message = f"no workload can be installed here: {'; '.join(omitted)}"
-        raise LlmbError(message, hint="llmb-run plugins shows more", code="no-workloads")
+        raise LlmbError(message, hint=hint, code="no-workloads")
     steps = (*steps, programs_step(site.install, tuple(keys)))
     return Intent(answers=answers, asked=asked or answers, site=site, workloads=tuple(keys), steps=steps), omitted
 
@@ -223,8 +227,24 @@ def recorded_answers(install: Path, offered: Offered, settings: Sequence[str] = 
         document = yamlfile.load(path)
     except UsageError as error:
         raise InputFaults([replace(as_fault(error), hint=None)], hint=record.replace_hint(install)) from error
-    document = with_settings(document, settings)
+    document = with_settings(with_changed_types(document, install), settings)
     return read_answers(document, install=install, known=offered.workloads, recorded=True)
+
+
+def with_changed_types(document: yamlfile.Document, install: Path) -> yamlfile.Document:
+    """Recorded answers with the GPU types that a user added, changed or removed in cluster_config.yaml since then."""
+    try:
+        now = config.read_config(install)
+    except UsageError:  # reported by whatever uses it
+        return document
+    if not now or not isinstance(document.data, dict):
+        return document
+    types = config.merged_value("gpu_types", record.load(install).config, now, document.data)
+    if types == document.data.get("gpu_types"):
+        return document
+    rest = {key: value for key, value in document.data.items() if key != "gpu_types"}
+    added = {"gpu_types": types} if types is not None else {}
+    return with_layer(replace(document, data=rest), added, str(install / CONFIG_FILE))
 
 
 def _from_configuration(install: Path, offered: Offered, settings: Sequence[str]) -> Answers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +27,14 @@ _MOST_DAMAGED = 2  # complete downloads with a wrong digest after which we give 
 
 @dataclass(slots=True, kw_only=True)
 class Download:
-    """The download of one blob to ``path``; ``open`` asks for it with further headers (Range)."""
+    """The download of one blob to ``path`` by way of ``part``, the file that grows.
+
+    ``open`` asks for the blob with further headers (Range).
+    """
 
     descriptor: Descriptor
     path: Path
+    part: Path
     on_bytes: Callable[[int], None]
     stop: Callable[[], bool]
     open: Callable[[Mapping[str, str]], httpx.Response]
@@ -38,19 +42,21 @@ class Download:
     damaged: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
 
-    @property
-    def part(self) -> Path:
-        """The file that grows."""
-        return self.path.with_name(f"{self.path.name}.part")
-
     def run(self, pause: retry.Pause) -> None:
         """Complete the download. Raises LlmbError, also for a full disk, and StoppedError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._is_complete():
-                self._take_part()
-                retry.persist(self._continue, pause, received=lambda: self.received)
-                self.part.replace(self.path)
+            if self.path.exists():
+                if self.path.stat().st_size == self.descriptor.size and self._take(self.path):
+                    return
+                self.path.unlink()
+                self._restart()
+            elif self.part.exists():
+                self._take(self.part)
+            else:
+                self._restart()
+            retry.persist(self._continue, pause, received=lambda: self.received)
+            self.part.replace(self.path)
         except OSError as error:
             message = f"{self.path} cannot be written: {error.strerror}"
             hint = "free space or fix the permissions there; what was fetched is kept"
@@ -61,24 +67,13 @@ class Download:
         if self.stop():
             raise shell.StoppedError(f"the download of {self.path} was interrupted")
 
-    def _is_complete(self) -> bool:
-        """Whether an earlier run completed it; a file with other content is removed."""
-        if not self.path.exists():
-            return False
-        if self.path.stat().st_size == self.descriptor.size:
-            self._read_in(self.path)
-            if self._matches():
-                return True
-        self.path.unlink()
-        self._restart()
-        return False
-
-    def _take_part(self) -> None:
-        """Begin with the part of an earlier run."""
-        if self.part.exists():
-            self._read_in(self.part)
-        else:
-            self._restart()
+    def _take(self, path: Path) -> bool:
+        """Count what an earlier run left in ``path`` as received; whether that is the whole blob."""
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                self.hash.update(chunk)
+                self._count(len(chunk))
+        return self._matches()
 
     def _continue(self) -> None:
         if self.received < self.descriptor.size:
@@ -89,30 +84,26 @@ class Download:
             raise self._damage("does not match its digest")
 
     def _receive(self) -> None:
+        """Add the rest of the blob to the part, whether or not the server supports Range."""
         response = self.open({"Range": f"bytes={self.received}-"} if self.received else {})
+        name = shown_host(response.url.netloc.decode())
         try:
-            with self.part.open("r+b", buffering=0) as stream:
+            skip = self._to_skip(response)
+            with self.part.open("r+b") as stream, http.raises(response.url, known=True, name=name):
                 stream.seek(self.received)
-                for chunk in self._body(response):
-                    _write(stream.write, chunk)
-                    self.hash.update(chunk)
-                    self._count(len(chunk))
+                for chunk in response.iter_raw():
+                    self.check_stop()
+                    new = chunk[skip:]
+                    skip -= len(chunk) - len(new)
+                    if self.received + len(new) > self.descriptor.size:
+                        raise self._damage("is longer than its manifest says")
+                    stream.write(new)
+                    self.hash.update(new)
+                    self._count(len(new))
         finally:
             response.close()
         if self.received < self.descriptor.size:
             raise self._damage(f"ended after {self.received} of {self.descriptor.size} bytes")
-
-    def _body(self, response: httpx.Response) -> Iterator[bytes]:
-        """The rest of the blob, whether or not the server supports Range."""
-        skip = self._to_skip(response)
-        with http.raises(response.url, known=True, name=shown_host(response.url.netloc.decode())):
-            for chunk in response.iter_raw():
-                self.check_stop()
-                new = chunk[skip:]
-                skip -= len(chunk) - len(new)
-                if self.received + len(new) > self.descriptor.size:
-                    raise self._damage("is longer than its manifest says")
-                yield new
 
     def _to_skip(self, response: httpx.Response) -> int:
         """The bytes at the start of the answer that were received before. Raises LlmbError, AskAgain."""
@@ -131,13 +122,6 @@ class Download:
         message = f"{host} answers HTTP {status} for {digest}"
         raise retry.AskAgain(LlmbError(message, hint="try again later", code="host-busy", key=host, value=status))
 
-    def _read_in(self, path: Path) -> None:
-        """Count the content of the file ``path`` as received."""
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                self.hash.update(chunk)
-                self._count(len(chunk))
-
     def _count(self, size: int) -> None:
         self.received += size
         self.on_bytes(size)
@@ -155,9 +139,3 @@ class Download:
         hint = "a proxy may have changed it, or the registry's copy is damaged"
         fault = LlmbError(message, hint=hint, code="image-damaged", key=self.descriptor.digest)
         return fault if self.damaged >= _MOST_DAMAGED else retry.AskAgain(fault)
-
-
-def _write(write: Callable[[memoryview], int | None], chunk: bytes) -> None:
-    left = memoryview(chunk)
-    while left:
-        left = left[write(left) or 0 :]

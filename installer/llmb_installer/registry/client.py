@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -12,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmb.errors import LlmbError
 from llmb.system import http, retry
-from llmb_installer.registry import access, blobs, manifests
-from llmb_installer.registry.reference import (
-    Reference,
-    RegistrySettings,
-    allows_plain_http,
-    endpoint_of,
-    mirrored,
-    shown_host,
-)
+from llmb_installer.registry import access, blobs, manifests, reference as references
+from llmb_installer.registry.reference import Reference, RegistrySettings, shown_host
 
 if TYPE_CHECKING:
     import httpx
@@ -56,7 +50,7 @@ class Registry:
         read_seconds: float = http.READ_SECONDS,
     ) -> None:
         self._settings = settings or RegistrySettings()
-        self._endpoint = endpoint_of(name, self._settings)
+        self._endpoint = references.endpoint_of(name, self._settings)
         self._sleep, self._say = sleep, say
         self._client = http.make_client(
             headers={"User-Agent": "llmb-install", "Accept-Encoding": "identity"},
@@ -80,30 +74,38 @@ class Registry:
     def manifest(self, reference: Reference, architecture: str) -> manifests.Manifest:
         """The image for ``architecture``, in the machine's name or the registry's (x86_64 or amd64)."""
         name, version, index = manifests.architecture_name(architecture), reference.version, None
+        accept = {"Accept": ", ".join(manifests.MEDIA_TYPES)}
         for _ in range(_DEEPEST):
-            body = self._manifest_body(reference, version)
-            data = manifests.parse_json(body, f"the manifest of {reference}")
+            digest, what = version if ":" in version else None, f"the manifest of {reference}"
+            body = self._get(reference, f"manifests/{version}", what, digest, headers=accept)
+            data = manifests.parse_json(body, what)
             listed = manifests.read_index(data, reference)
             if listed is None:
-                return self._image(reference, name, body, index)
+                break
             version, index = manifests.choose(listed, name, reference).digest, index or _digest(body)
-        raise manifests.unusable(reference, "is an index of indexes of indexes", "check the reference")
+        else:
+            raise manifests.unusable(reference, "is an index of indexes of indexes", "check the reference")
+        config, layers = manifests.read_manifest(data, reference)
+        found = str(self.config(reference, config).get("architecture") or "")
+        if found != name:
+            raise manifests.no_architecture(reference, name, [found])
+        return manifests.Manifest(
+            reference=reference,
+            digest=_digest(body),
+            index_digest=index,
+            architecture=name,
+            config=config,
+            layers=layers,
+        )
 
     def config(self, reference: Reference, config: manifests.Descriptor) -> dict[str, Any]:
         """The image's configuration: ``config`` has Env, WorkingDir, Entrypoint, Cmd, User."""
         what = f"the configuration of {reference}"
-
-        def ask() -> bytes:
-            answer = self._read(reference.repository, f"blobs/{config.digest}", {})
-            self._require_ok(answer, what)
-            _check(answer.body, config.digest, what)
-            return answer.body
-
-        return manifests.parse_json(retry.persist(ask, self._pause), what)
+        return manifests.parse_json(self._get(reference, f"blobs/{config.digest}", what, config.digest), what)
 
     def tags(self, repository: str) -> list[str] | None:
         """The first tags of a repository; None where it does not exist."""
-        answer = retry.persist(lambda: self._read(repository, "tags/list?n=1000", {}), self._pause)
+        answer = retry.persist(lambda: _read_all(self.open(repository, "tags/list?n=1000", {})), self._pause)
         if answer.status != 200:
             return None
         tags = manifests.parse_json(answer.body, f"the tags of {repository}").get("tags")
@@ -127,6 +129,7 @@ class Registry:
         download = blobs.Download(
             descriptor=descriptor,
             path=path,
+            part=path.with_name(f"{path.name}.part"),
             on_bytes=on_bytes,
             stop=stop,
             open=lambda headers: self.open(repository, f"blobs/{descriptor.digest}", headers),
@@ -153,36 +156,37 @@ class Registry:
             challenges = response.headers.get_list("WWW-Authenticate")
             sent, is_new = self._access.renew(repository, challenges, sent), True
 
-    def _image(self, reference: Reference, architecture: str, body: bytes, index: str | None) -> manifests.Manifest:
-        data = manifests.parse_json(body, f"the manifest of {reference}")
-        config, layers = manifests.read_manifest(data, reference)
-        found = str(self.config(reference, config).get("architecture") or "")
-        if found != architecture:
-            raise manifests.no_architecture(reference, architecture, [found])
-        return manifests.Manifest(
-            reference=reference,
-            digest=_digest(body),
-            index_digest=index,
-            architecture=architecture,
-            config=config,
-            layers=layers,
-        )
+    def _get(
+        self,
+        reference: Reference,
+        path: str,
+        what: str,
+        digest: str | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The content at ``path`` in the repository of ``reference``, ``what`` for messages, with this digest."""
+        kind, _, version = path.partition("/")
 
-    def _manifest_body(self, reference: Reference, version: str) -> bytes:
         def ask() -> bytes:
-            accept = {"Accept": ", ".join(manifests.MEDIA_TYPES)}
-            answer = self._read(reference.repository, f"manifests/{version}", accept)
-            if answer.status == 404:
-                asked = mirrored(reference, self._settings)
-                mirror_of = reference.registry if asked != reference else None
-                raise manifests.missing(
-                    asked, lambda: self.tags(reference.repository), version=version, mirror_of=mirror_of
-                )
-            self._require_ok(answer, f"{reference}")
-            _check(answer.body, version if ":" in version else None, f"the manifest of {reference}")
+            answer = _read_all(self.open(reference.repository, path, headers or {}))
+            if answer.status == 404 and kind == "manifests":
+                raise self._missing(reference, version)
+            if answer.status != 200:
+                shown = reference if kind == "manifests" else what
+                hint = "check the reference, and any proxy in front of the registry"
+                raise self._unusable(f"answers HTTP {answer.status} for {shown}", hint)
+            if digest is not None and _digest(answer.body) != digest:
+                message, hint = f"{what} does not match its digest", "a proxy may have changed it"
+                raise retry.AskAgain(LlmbError(message, hint=hint, code="image-damaged", key=what))
             return answer.body
 
         return retry.persist(ask, self._pause)
+
+    def _missing(self, reference: Reference, version: str) -> LlmbError:
+        asked = references.mirrored(reference, self._settings)
+        mirror_of = reference.registry if asked != reference else None
+        return manifests.missing(asked, lambda: self.tags(reference.repository), version=version, mirror_of=mirror_of)
 
     def _pause(self, seconds: float, why: str, check_stop: Callable[[], None] = lambda: None) -> None:
         """Sleep, in pieces that let the user interrupt."""
@@ -193,17 +197,9 @@ class Registry:
             self._sleep(min(seconds, _PIECE))
             seconds -= _PIECE
 
-    def _require_ok(self, answer: http.Answer, what: str) -> None:
-        if answer.status != 200:
-            hint = "check the reference, and any proxy in front of the registry"
-            raise self._unusable(f"answers HTTP {answer.status} for {what}", hint)
-
     def _unusable(self, why: str, hint: str) -> LlmbError:
         host = self._endpoint.host
         return LlmbError(f"{shown_host(host)} {why}", hint=hint, code="registry-unusable", key=host)
-
-    def _read(self, repository: str, what: str, headers: Mapping[str, str]) -> http.Answer:
-        return _read_all(self.open(repository, what, headers))
 
     def _follow(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
         """GET ``url`` and what it redirects to; the Authorization header is not sent to another host."""
@@ -235,24 +231,21 @@ class Registry:
 
     def _base_url(self) -> str:
         """``https://HOST``; ``http://HOST`` where that is allowed and the host has no TLS."""
-        with self._finding_base:
-            if self._base is None:
-                host = self._endpoint.host
-                is_plain = self._allows_plain(host) and self._speaks_plain_http(host)
-                self._base = f"{'http' if is_plain else 'https'}://{host}"
-            return self._base
-
-    def _speaks_plain_http(self, host: str) -> bool:
-        """Whether ``host`` answers without TLS; one with TLS answers 400, redirects, or closes the connection."""
         import httpx
 
-        try:
-            return not 300 <= self._client.get(f"http://{host}/v2/").status_code <= 400
-        except httpx.TransportError:
-            return False
+        with self._finding_base:
+            if self._base is None:
+                host, scheme = self._endpoint.host, "https"
+                if self._allows_plain(host):
+                    with contextlib.suppress(httpx.TransportError):
+                        status = self._client.get(f"http://{host}/v2/").status_code
+                        # A host with TLS answers 400, redirects, or closes the connection.
+                        scheme = "https" if 300 <= status <= 400 else "http"
+                self._base = f"{scheme}://{host}"
+            return self._base
 
     def _allows_plain(self, host: str) -> bool:
-        return allows_plain_http(host, self._settings)
+        return references.allows_plain_http(host, self._settings)
 
 
 def _read_all(response: httpx.Response) -> http.Answer:
@@ -261,9 +254,3 @@ def _read_all(response: httpx.Response) -> http.Answer:
 
 def _digest(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
-
-
-def _check(body: bytes, digest: str | None, what: str) -> None:
-    if digest is not None and _digest(body) != digest:
-        message, hint = f"{what} does not match its digest", "a proxy may have changed it"
-        raise retry.AskAgain(LlmbError(message, hint=hint, code="image-damaged", key=what))

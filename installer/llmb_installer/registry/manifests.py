@@ -24,6 +24,7 @@ _CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _USUAL_VARIANTS = {"amd64": ("", "v1"), "arm64": ("", "v8")}
 _SHOWN = 8  # tags that a message lists
+_BUILT = 1.1  # size of a zstd squashfs by that of the gzip layers, at most; measured on images of frameworks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,11 @@ class Manifest:
     def compressed_bytes(self) -> int:
         """The bytes to fetch; a layer that is listed twice is fetched once."""
         return sum({blob.digest: blob.size for blob in (self.config, *self.layers)}.values())
+
+    @property
+    def image_bytes(self) -> int:
+        """The approximate size of the built file."""
+        return round(self.compressed_bytes * _BUILT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

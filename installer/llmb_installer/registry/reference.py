@@ -37,7 +37,12 @@ class Reference:
             raise _invalid(text, f"omit the {'user' if at else 'protocol'}; {_EXAMPLE}")
         if at and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
             raise _invalid(text, "a digest is sha256: and 64 hexadecimal digits")
-        registry, path = _split_registry(named)
+        registry, sharp, path = named.partition("#")
+        if not sharp:  # as docker does: a registry if it looks like a host
+            registry, slash, path = named.partition("/")
+            if not slash or not (re.search(r"[.:]", registry) or registry == "localhost"):
+                registry, path = DOCKER_HUB, named
+        registry = DOCKER_HUB if registry.lower() in HUB_NAMES else registry
         repository, colon, tag = path.partition(":")
         if colon and not re.fullmatch(r"\w[\w.-]{0,127}", tag, re.ASCII):
             raise _invalid(text, f"'{tag}' is not a valid tag" if tag else "the tag after ':' is missing")
@@ -56,7 +61,6 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Registry and repository."""
         return f"{self.registry}/{self.repository}"
 
     @property
@@ -65,18 +69,7 @@ class Reference:
         return self.digest or self.tag or "latest"
 
     def __str__(self) -> str:
-        """The canonical spelling."""
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
-
-
-def _split_registry(named: str) -> tuple[str, str]:
-    """Registry and rest: split at ``#``, else after a first part that looks like a host, as docker does."""
-    registry, sharp, rest = named.partition("#")
-    if not sharp:
-        registry, slash, rest = named.partition("/")
-        if not slash or not (re.search(r"[.:]", registry) or registry == "localhost"):
-            return DOCKER_HUB, named
-    return (DOCKER_HUB if registry.lower() in HUB_NAMES else registry), rest
 
 
 def _invalid(text: str, hint: str) -> UsageError:

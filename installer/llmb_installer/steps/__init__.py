@@ -13,7 +13,7 @@ from llmb.runs.launch import Site
 from llmb.runs.programs import digest
 from llmb.workload import gpus, needs, spec
 from llmb_installer import hub
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.site import cluster_of
 from llmb_installer.execution.runner import Runner, Sbatch, Srun
 from llmb_installer.hub import AssetStep
@@ -66,6 +66,7 @@ def is_finished(step: Step, record: InstallRecord, install: Path) -> bool:
         return True
 
 
+PYXIS_HINT = "ask the administrators for pyxis, then set 'slurm: {container: pyxis}' in the answers"
 OMIT_HINT = "list the other workloads under 'workloads' in the answers"
 
 
@@ -148,7 +149,8 @@ def _venv(need: needs.Venv, answers: Answers, site: Site) -> VenvStep:
 def _image(workload: str, need: needs.Image, answers: Answers, site: Site) -> image_step.ImageStep:
     if not answers.uses_images:
         message = f"{workload} needs the container image {need.reference}, and this cluster has no containers"
-        raise LlmbError(message, hint=OMIT_HINT, code="no-containers", key=workload)
+        fix = f"; or {PYXIS_HINT}" if answers.of_type.has(SlurmConfig) else ""
+        raise LlmbError(message, hint=f"{OMIT_HINT}{fix}", code="no-containers", key=workload)
     target = None
     if not site.runs.pulls_images:
         config = cluster_of(answers, answers.gpu_type)
@@ -168,7 +170,6 @@ _OMITTED = ("gres", "gpus_per_node", "segment", "nice")  # an installation needs
 
 
 def runner_for(answers: Answers, install: Path) -> Runner:
-    """The machine that fetches and builds."""
     if answers.method == "srun":
         return Srun(options=node_options(answers))
     if answers.method == "sbatch":

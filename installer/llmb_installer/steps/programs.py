@@ -49,7 +49,6 @@ class ProgramsStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether their folder exists."""
     return programs.path(install, str(facts.get("digest"))).is_dir()
 
 
@@ -71,5 +70,4 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """The digest of their content."""
     return f"programs {str(facts.get('digest'))[:12]}"

@@ -80,7 +80,6 @@ class RepoStep(Step):
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether its working tree exists."""
     return (Path(str(facts.get("folder"))) / ".git").exists()
 
 
@@ -144,12 +143,10 @@ def _changed(folder: Path) -> list[str]:
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Delete the working tree."""
     folder = Path(str(facts.get("folder")))
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its URL and commit."""
     return f"{facts.get('url')} at {str(facts.get('commit'))[:_SHORT]}"

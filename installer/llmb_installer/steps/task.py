@@ -62,7 +62,6 @@ class TaskStep(Step):
 
 
 def _created(facts: Facts, install: Path) -> list[Path]:
-    """What a recorded task creates."""
     return [install / str(name) for name in facts.get("creates", [])]
 
 
@@ -91,5 +90,4 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its command."""
     return f"ran: {' '.join(facts.get('argv', []))}"

@@ -41,7 +41,6 @@ def folder_of(name: str, install: Path) -> Path:
 
 
 def new_folder(link: Path) -> Path:
-    """A path for the next build of the environment at ``link``."""
     return link.with_name(f".{link.name}.{uuid.uuid4().hex[:8]}")
 
 
@@ -91,7 +90,6 @@ def packages(folder: Path) -> dict[str, Package]:
 
 
 def packages_in(base: Path) -> dict[str, Package]:
-    """The packages in one folder of packages."""
     found = {}
     for info in sorted([*base.glob("*.dist-info"), *base.glob("*.egg-info")]):
         if (info / "METADATA").is_file() or (info / "PKG-INFO").is_file():

@@ -36,11 +36,9 @@ class Lock:
 
     @property
     def names(self) -> set[str]:
-        """The normalized names of all packages."""
         return {package_of(line) for line in (*self.hashed, *self.plain, *self.torch)}
 
     def only(self, names: Collection[str]) -> Self:
-        """The lock with the packages ``names`` alone."""
 
         def chosen(lines: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(line for line in lines if package_of(line) in names)
@@ -59,7 +57,6 @@ def package_of(line: str) -> str:
 
 
 def path_of(step: VenvSpec, install: Path) -> Path:
-    """The lock file of an environment."""
     return install / ".llmb" / "locks" / f"{step.name}.txt"
 
 

@@ -85,7 +85,6 @@ class Packages(abc.ABC):
 
     @property
     def python(self) -> str:
-        """The environment's Python."""
         return str(self.folder / "bin" / "python")
 
     def _write(self, name: str, lines: Sequence[str]) -> str:

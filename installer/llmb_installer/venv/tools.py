@@ -121,7 +121,7 @@ def _places(version: str, commands: Commands, *, here: bool, fetch: bool) -> Ite
     if not here:
         yield name
         return
-    if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+    if own_version() == version:
         yield sys.executable
     for folder in environ.get("PATH", "").split(":"):
         if found := shutil.which(name, path=folder or None):

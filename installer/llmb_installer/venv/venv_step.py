@@ -29,10 +29,6 @@ class VenvStep(VenvSpec):
         faults = contents.faults(self.folder, facts, deep=False)
         return not any(fault.code == contents.DAMAGED for fault in faults)
 
-    def is_repairable(self, install: Path) -> bool:
-        """Whether the environment in use is this one, with damaged packages at most; contents are not read."""
-        return repair.is_likely(self, install)
-
     def check(self, context: Context) -> Estimate:
         """Check for the tool, the Python and the wheelhouse; estimate the size of the packages. Raises LlmbError.
 
@@ -44,8 +40,12 @@ class VenvStep(VenvSpec):
         if self.wheelhouse is not None and not self.wheelhouse.is_dir():
             message = f"the wheelhouse {self.wheelhouse} is not a folder"
             raise LlmbError(message, hint="pip download -d DIR fills one", code="wheelhouse-missing")
-        here = context.runner.where == "here"
-        _check_architecture(self, here=here)
+        here, own = context.runner.where == "here", platform.machine()
+        if here and self.architecture != own:
+            message = f"the nodes are {self.architecture} and this machine is {own}: it cannot make their environment"
+            where = f"install on a machine that is {self.architecture}"
+            hint = f"on Slurm set 'method: srun' in the answers; otherwise {where}"
+            raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
         if not here:
             program = context.runner.where.split()[0]
             if shutil.which(program, path=context.environ.get("PATH")) is None:
@@ -92,7 +92,6 @@ def remove(name: str, facts: Facts, install: Path) -> None:
 
 
 def describe(name: str, facts: Facts) -> str:
-    """Its Python and its main packages."""
     packages = facts.get("packages", {})
     names = [f"{package} {packages[package]}" for package in SHOWN if package in packages]
     count = f"{len(packages)} package{'s' * (len(packages) != 1)}"
@@ -211,15 +210,6 @@ def _find(step: VenvSpec, commands: Commands, *, fetched: bool) -> tools.Python 
         if fetched:
             return None
         raise
-
-
-def _check_architecture(step: VenvSpec, *, here: bool) -> None:
-    """Raise LlmbError where the machine code of the environment cannot run here."""
-    own = platform.machine()
-    if here and step.architecture != own:
-        message = f"the nodes are {step.architecture} and this machine is {own}: it cannot make their environment"
-        hint = f"on Slurm set 'method: srun' in the answers; otherwise install on a machine that is {step.architecture}"
-        raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
 
 
 def estimate(step: VenvSpec) -> Estimate:

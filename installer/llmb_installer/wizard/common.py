@@ -13,9 +13,10 @@ from llmb.config.slurm import SlurmConfig
 from llmb.text.units import bytes_in_words
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
-from llmb_installer.answers import ARCHITECTURES, unusable_in
+from llmb_installer.answers.checks import unusable_in
+from llmb_installer.answers.schema import ARCHITECTURES
 from llmb_installer.detect.detected import detects
-from llmb_installer.detect.machine import FolderFound, find_folder, find_gpu, likeliest
+from llmb_installer.detect.machine import find_folder, find_gpu, likeliest
 from llmb_installer.detect.slurm_checks import differing_gpus
 from llmb_installer.wizard.question import Option, Question, View, row
 
@@ -85,13 +86,14 @@ def _folder_note(view: View, value: Any) -> str | None:
     found = find_folder(Path(str(value)))
     existing = "; it has an installation, which will be continued" if (found.path / CONFIG_FILE).is_file() else ""
     unseen = ". Compute nodes must see it too" if not view.traits.one_machine and found.shared is False else ""
-    return f"{free_text(found)}{existing}{unseen}"
-
-
-def free_text(found: FolderFound) -> str:
-    """Free space, on which file system, and whether other machines see the folder."""
     seen = {True: "shared with other machines", False: "only on this machine", None: "shared or not: unknown"}
-    return f"{bytes_in_words(found.free)} free on {found.mount} ({found.file_system}, {seen[found.shared]})"
+    space = f"{bytes_in_words(found.free)} free on {found.mount} ({found.file_system}, {seen[found.shared]})"
+    return f"{space}{existing}{unseen}"
+
+
+def some(value: Any) -> str | None:
+    """Why nothing cannot be selected."""
+    return None if value else "select at least one (space bar)"
 
 
 def _partition(view: View) -> str:
@@ -239,7 +241,7 @@ WORKLOADS = Question(
     **row("WORKLOADS"),
     options=_workloads,
     default=lambda view: [option.value for option in _workloads(view) if not option.refused],
-    check=lambda _, value: None if value else "select at least one (space bar)",
+    check=lambda _, value: some(value),
 )
 NAME = Question(
     **row("NAME"),

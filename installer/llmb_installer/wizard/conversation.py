@@ -12,14 +12,13 @@ from llmb.errors import LlmbError, describe
 from llmb.system import console, files, secrets
 from llmb.text.fold import fold
 from llmb.text.yamlfile import Document
-from llmb_installer.answers import NOTHING, given, with_layer
+from llmb_installer.answers.layers import NOTHING, given, with_layer
 from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
 from llmb_installer.steps import Plugins
 from llmb_installer.wizard import prompts
-from llmb_installer.wizard.actions import choose_action, installed_keys
+from llmb_installer.wizard.actions import Tokens, ask_secrets, choose_action, installed_keys, needed_secrets
 from llmb_installer.wizard.question import Back, Option, Question, View
-from llmb_installer.wizard.tokens import Tokens, ask_secrets, needed_secrets
 from llmb_installer.wizard.walk import Memory, current_values, walk
 from llmb_installer.wizard.widgets import width
 

@@ -14,7 +14,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.text import typed, yamlfile
 from llmb.workload import gpus, spec
 from llmb.workload.bridge import bridge_sizes
-from llmb_installer.answers import given, joined, nested, value_at
+from llmb_installer.answers.layers import given, joined, nested, value_at
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 
@@ -34,15 +34,12 @@ class View:
     types: Mapping[str, ClusterType] = field(default_factory=own_types)
 
     def at(self, key: str) -> Any:
-        """The answer at a dotted key; None without one."""
         return value_at(self.data, key)
 
     def has(self, key: str) -> bool:
-        """Whether there is an answer at a dotted key, even null."""
         return given(self.data, key)
 
     def over(self, layer: Mapping[str, Any]) -> Self:
-        """The view with its answers overridden by ``layer``."""
         return replace(self, data=joined(self.data, layer))
 
     @property
@@ -52,12 +49,10 @@ class View:
 
     @property
     def kind(self) -> str:
-        """The cluster type in the answers."""
         return str(self.at("cluster_type"))
 
     @property
     def of_type(self) -> ClusterType:
-        """The cluster type in the answers."""
         return self.types.get(self.kind) or undetermined(self.kind)
 
     @property
@@ -71,7 +66,6 @@ class View:
 
     @property
     def is_slurm(self) -> bool:
-        """Whether the answers have Slurm's section."""
         return self.of_type.has(SlurmConfig)
 
     @property
@@ -91,7 +85,6 @@ class View:
 
     @property
     def uses_images(self) -> bool:
-        """Whether jobs run in images."""
         return self.traits.uses_images
 
 
@@ -145,7 +138,6 @@ class Question:
         return "" if self.optional and text.lower() in _NOTHING else text
 
     def answers(self, view: View, value: Any) -> dict[str, Any]:
-        """The layer of answers for ``value``."""
         return self.layer(view, value) if self.layer is not None else nested(self.key, None if value == "" else value)
 
     def is_given(self, view: View) -> bool:
@@ -163,7 +155,6 @@ class Question:
         return self.check(view, value)
 
     def shown(self, view: View, value: Any) -> str:
-        """``value`` as text for the review."""
         if isinstance(value, (list, tuple)):
             return ", ".join(str(item) for item in value) or self.empty
         return self.empty if value in (None, "") else str(value)

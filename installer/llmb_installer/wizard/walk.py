@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb_installer.answers import joined
+from llmb_installer.answers.layers import joined
 from llmb_installer.wizard import common, slurm
 from llmb_installer.wizard.question import Back, Question, View, questions_of
 
@@ -62,13 +62,8 @@ class Memory:
     asked: set[str] = field(default_factory=set)
 
     def choose(self, key: str, value: Any) -> None:
-        """Keep an answer of the user."""
         self.chosen[key] = value
         self.asked.add(key)
-
-    def withdraw(self, key: str) -> None:
-        """Make an answer the default of its question, which is asked again."""
-        self.earlier[key] = self.chosen.pop(key)
 
 
 def walk(
@@ -100,24 +95,20 @@ def walk(
             back = False
         if not trail:
             return None
-        memory.withdraw(trail[-1])
+        memory.earlier[trail[-1]] = memory.chosen.pop(trail[-1])  # the default of its question, which is asked again
 
 
 def value_of(question: Question, view: View, memory: Memory, prompt: Prompt, can_go_back: bool) -> Any:
     """The value of a question: chosen before, or clear, or asked for; Back where the user went back."""
     if question.key in memory.chosen and question.fault(view, memory.chosen[question.key]) is None:
         return memory.chosen[question.key]
-    if question.key not in memory.chosen and question.clear(view) and not _was_asked(question, memory):
+    went_back = question.key in memory.asked and question.key in memory.earlier  # although its answer is clear
+    if question.key not in memory.chosen and question.clear(view) and not went_back:
         return question.default(view)
     value = prompt(question, view, suggested(question, view, memory.earlier), can_go_back)
     if not isinstance(value, Back):
         memory.choose(question.key, value)
     return value
-
-
-def _was_asked(question: Question, memory: Memory) -> bool:
-    """Whether the user went back to a question that was asked although its answer is clear."""
-    return question.key in memory.asked and question.key in memory.earlier
 
 
 def suggested(question: Question, view: View, earlier: dict[str, Any]) -> Any:

@@ -18,7 +18,6 @@ from llmb.text.fold import fold
 
 
 def width() -> int:
-    """The width of the terminal in characters."""
     return shutil.get_terminal_size().columns
 
 

@@ -57,7 +57,7 @@ def show(context: Context, run: tuple[str, ...], fmt: str, script: bool) -> None
 
 
 @group.command("logs")
-@click.argument("run")
+@click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until the run has ended.")
 @click.option("-n", "--lines", type=click.IntRange(min=1), metavar="N", help="Only the last N lines.")
 @click.option("--path", "only_path", is_flag=True, help="Print the path of the log alone.")
@@ -65,13 +65,13 @@ def show(context: Context, run: tuple[str, ...], fmt: str, script: bool) -> None
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last).")
 @options.read_option
 @pass_context
-def logs(context: Context, /, run: str, only_path: bool, **choice: Any) -> None:
+def logs(context: Context, /, run: tuple[str, ...], only_path: bool, **choice: Any) -> None:
     """Print the log of one run."""
     chosen = log_output.LogChoice(**choice)
     if only_path and (chosen.follows or chosen.lines):
         message, hint = "--path prints no log, so --follow and --lines have no effect", "omit them, or --path"
         raise UsageError(message, hint=hint, code="option-conflict", key="--path")
-    (log_output.print_path if only_path else log_output.print_log)(context, run, chosen)
+    (log_output.print_path if only_path else log_output.print_log)(context, opened_run(context, run), chosen)
 
 
 for command in (attempts.wait, attempts.cancel, attempts.retry, attempts.reconcile):

@@ -115,7 +115,7 @@ def _facts(context: Context, run: RunRecord, state: JobState, result: Result | N
     yield "imported", str(run.origin or "")
     yield "state", state.state + (f", exit code {state.exit_code}" if state.exit_code is not None else "")
     yield "reason", escape(state.reason)
-    yield "hint", escape(state.fix)
+    yield "hint", escape(context.advice(state.fix))
     yield "result", _result(result)
     yield "times", _times(run, state)
     for number, one in enumerate(run.history, 1):

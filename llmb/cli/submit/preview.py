@@ -235,7 +235,7 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
 
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:
-    """Print the totals, and the workloads that are not installed."""
+    """Print the totals."""
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
     found = describe(total(jobs, estimates_of(context, jobs)), unit)
@@ -244,10 +244,6 @@ def _totals(context: Context, items: Sequence[Prepared]) -> None:
         say(f"{disk / 1000:,.1f} TB of checkpoints" if disk >= 1000 else f"{disk:,.0f} GB of checkpoints")
     for text in dict.fromkeys(filter(None, map(_profile_of, items))):
         say(text)
-    workloads = context.config.workloads
-    missing = sorted({job.workload for job in jobs if not workloads.installed or not workloads.has(job.workload)})
-    if missing:
-        say(f"not installed here: {', '.join(missing)}")
     say("nothing was submitted (--dry-run)")
 
 

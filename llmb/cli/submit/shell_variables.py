@@ -98,6 +98,17 @@ def read_slurm_params(context: Context, environ: Mapping[str, str]) -> None:
         both = ", ".join(key for key in found if key not in own)
         say(f"note: not used: {both} of {SLURM_PARAMS} (the command line has it)")
     context.slurm_args |= own
+    try:
+        _ = context.config if own else None
+    except InputFaults as error:
+        faults = [_from_variable(one, own, text) for one in error.faults]
+        raise InputFaults(faults, hint=error.hint, code=error.code) from error
+
+
+def _from_variable(fault: Fault, own: Collection[str], text: str) -> Fault:
+    """The ``fault`` at the variable, where that has its option."""
+    option = fault.key.rpartition(" ")[2].strip("-")
+    return replace(fault, place=f"{SLURM_PARAMS}={text}") if option in own else fault
 
 
 def _set_recipe(recipe: str, options: SubmitOptions, values: dict[str, object]) -> bool:

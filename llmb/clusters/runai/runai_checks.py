@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.clusters import checks
-from llmb.clusters.runai import pod_script, request, workloads
+from llmb.clusters.runai import pod_script, request
 from llmb.config import ClusterConfig
 from llmb.config.runai import RunaiConfig
 from llmb.errors import Fault, LlmbError, as_fault
@@ -31,14 +31,6 @@ def check(launches: Sequence[Launch], setting: pod_script.Setting, runai: RunaiC
     faults += _volume_faults(setting.config, runai)
     faults += checks.faults_of_folders(setting.config, digest, launches)
     return list(dict.fromkeys(faults))
-
-
-def faults_of_api(api: workloads.Api) -> Iterator[Fault]:
-    """What Run:ai rejects of the configuration: address, sign-in, project."""
-    try:
-        _ = api.project
-    except LlmbError as error:
-        yield as_fault(error)
 
 
 def _own_faults(launch: Launch, setting: pod_script.Setting, runai: RunaiConfig) -> Iterator[Fault]:

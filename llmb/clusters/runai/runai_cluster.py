@@ -75,7 +75,7 @@ class RunaiCluster:
             return [as_fault(error)]
         faults = runai_checks.check(launches, self._setting, runai, self.digest)
         try:
-            faults += runai_checks.faults_of_api(self.api)
+            _ = self.api.project  # asks for what Run:ai rejects of the configuration: address, sign-in, project
         except LlmbError as error:
             faults.append(as_fault(error))
         return list(dict.fromkeys(faults))

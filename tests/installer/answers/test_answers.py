@@ -15,19 +15,9 @@ from llmb.errors import InputFaults, describe
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
 from llmb.workload.gpus import GpuType
-from llmb_installer.answers import (
-    ARCHITECTURES,
-    CPU_WHEELS,
-    NOTHING,
-    Answers,
-    ImageAnswers,
-    Versions,
-    missing,
-    read_answers,
-    to_yaml,
-    with_layer,
-)
-from llmb_installer.answers.layers import parts_of
+from llmb_installer.answers.layers import NOTHING, missing, parts_of, with_layer
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import ARCHITECTURES, CPU_WHEELS, Answers, ImageAnswers, Versions, to_yaml
 from llmb_installer.detect.site import site_of
 
 KNOWN = load_plugins(builtin_plugins()).workloads()

@@ -41,13 +41,27 @@ def tree(install: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def installed(run_install: Install, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
-    """An answers file, the directory installed by it, and what the command printed."""
+def installed(
+    command: str,
+    environ: dict[str, str],
+    run_install: Install,
+    new_gate: Callable[[], Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, Path, str]:
+    """An answers file, the directory installed by it, and what the command printed. It continued a killed one."""
     folder = tmp_path_factory.mktemp("installed")
     answers, install = folder / "answers.yaml", folder / "my install"
     lines = ("cluster_type: local", f"install: {install}", "gpu_type: cpu", "venv_type: venv", "environment: {A: b}")
     answers.write_text("\n".join(lines))
-    done = run_install("--config", answers, "--yes")
+    with new_gate() as gate:
+        held = {**environ, "PIP_FIND_LINKS": gate.url}
+        with subprocess.Popen([command, "--config", answers, "--yes"], env=held, stdout=subprocess.DEVNULL) as first:
+            assert gate.asked.wait(120)
+            first.kill()
+        assert len(builds(install)) == 1
+        assert not (install / "venvs" / "torch").exists()
+        assert not (install / CONFIG_FILE).exists()
+        done = run_install("--config", answers, "--yes")  # the pip of the first one still waits for its wheel
     assert done.returncode == 0, done.stderr
     return answers, install, done.stdout + done.stderr
 
@@ -134,52 +148,23 @@ def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Pat
     assert (install / CONFIG_FILE).read_text() == before
 
 
-def test_a_failure_of_the_first_time(run_install: Install, answers: Answers, tmp_path: Path) -> None:
-    done = run_install("--config", answers(versions="{torch: 9.9.9}"), "--yes")
-    assert done.returncode == 1
-    assert "torch==9.9.9" in done.stderr, "pip's own words"
-    assert "Installed" not in done.stdout
-    assert not (tmp_path / "install" / CONFIG_FILE).exists()
-    assert builds(tmp_path / "install") == []
-
-
-def test_killed_and_continued(
-    command: str, environ: dict[str, str], run_install: Install, answers: Answers, gate: Any, tmp_path: Path
-) -> None:
-    install, path = tmp_path / "install", answers()
-    held = {**environ, "PIP_FIND_LINKS": gate.url}
-    with subprocess.Popen([command, "--config", path, "--yes"], env=held, stdout=subprocess.DEVNULL) as first:
-        assert gate.asked.wait(120)
-        first.kill()
-    assert len(builds(install)) == 1
-    assert not (install / "venvs" / "torch").exists()
-    assert not (install / CONFIG_FILE).exists()
-
-    done = run_install("--config", path, "--yes")  # the pip of the first one still waits for its wheel
-    assert done.returncode == 0, done.stderr
-    assert versions(install) == "2.13.0 5.23.0"
-    gate.open.set()
-    before = builds(install)
-    assert run_install("--config", path, "--yes").returncode == 0
-    assert builds(install) == before
-
-
 def test_interrupted_in_a_terminal(
-    command: str, environ: dict[str, str], answers: Answers, gate: Any, tmp_path: Path
+    command: str, environ: dict[str, str], answers: Answers, new_gate: Callable[[], Any], tmp_path: Path
 ) -> None:
-    held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm"}
-    child = pexpect.spawn(
-        command, ["--config", str(answers())], env=held, encoding="utf-8", timeout=120, codec_errors="replace"
-    )  # the ^C of the terminal may split a character
-    child.expect(r"\[y/N\]")
-    child.send("y\r")
-    child.expect("venv torch: ")
-    child.expect(r"\d:\d\d:\d\d")
-    assert gate.asked.wait(120)
-    child.sendintr()
-    child.expect("interrupted")
-    child.expect(pexpect.EOF)
-    child.close()
+    with new_gate() as gate:
+        held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm"}
+        argv = ["--config", str(answers(venv_type="uv"))]
+        # The ^C of the terminal may split a character.
+        child = pexpect.spawn(command, argv, env=held, encoding="utf-8", timeout=120, codec_errors="replace")
+        child.expect(r"\[y/N\]")
+        child.send("y\r")
+        child.expect("venv torch: ")
+        child.expect(r"\d:\d\d:\d\d")
+        assert gate.asked.wait(120)
+        child.sendintr()
+        child.expect("interrupted")
+        child.expect(pexpect.EOF)
+        child.close()
     assert (child.exitstatus, child.signalstatus) == (130, None)
     assert builds(tmp_path / "install") == []
 
@@ -209,13 +194,21 @@ def indexes(tmp_path: Path, make_wheel: Callable[..., Path]) -> Indexes:
 
 
 @pytest.mark.parametrize(
-    ("gpu_type", "found"), [("cpu", ("2.13.0+cpu", False)), ("h100", ("2.13.0", True))], ids=["no GPU", "a GPU"]
+    ("gpu_type", "tool", "found"),
+    [("cpu", "venv", ("2.13.0+cpu", False)), ("h100", "uv", ("2.13.0", True))],
+    ids=["no GPU", "a GPU"],
 )
 def test_torch_without_cuda(
-    run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path, gpu_type: str, found: tuple[str, bool]
+    run_install: Install,
+    answers: Answers,
+    indexes: Indexes,
+    tmp_path: Path,
+    gpu_type: str,
+    tool: str,
+    found: tuple[str, bool],
 ) -> None:
     indexes.add("cpu", "torch", "2.13.0+cpu")
-    path = answers(gpu_type=gpu_type, workloads="nemotronh", torch_cpu_index=indexes.url("cpu"))
+    path = answers(gpu_type=gpu_type, venv_type=tool, workloads="nemotronh", torch_cpu_index=indexes.url("cpu"))
     done = run_install("--config", path, "--yes", **indexes.variables)
     assert done.returncode == 0, done.stderr
     packages = record(tmp_path / "install")["steps"]["venv torch"]["facts"]["packages"]
@@ -224,15 +217,21 @@ def test_torch_without_cuda(
 
 def test_torch_from_its_own_index(run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path) -> None:
     indexes.add("cu126", "torch", "2.13.0+cu126")
-    path = answers(gpu_type="h100", workloads="nemotronh", torch_index=indexes.url("cu126"))
+    path = answers(gpu_type="h100", venv_type="uv", workloads="nemotronh", torch_index=indexes.url("cu126"))
     done = run_install("--config", path, "--yes", **indexes.variables)
     assert done.returncode == 0, done.stderr
     assert versions(tmp_path / "install") == "2.13.0+cu126 5.23.0"
 
 
-def test_a_cpu_index_without_torch(run_install: Install, answers: Answers, indexes: Indexes) -> None:
+def test_a_cpu_index_without_torch(run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path) -> None:
+    """A failure of the first time leaves no configuration and no environment."""
     url = indexes.url("nothing")
-    done = run_install("--config", answers(torch_cpu_index=url), "--yes", **indexes.variables)
+    done = run_install("--config", answers(torch_cpu_index=url), "--yes", "--format", "json", **indexes.variables)
     assert done.returncode == 1
-    assert "error: venv torch:" in done.stderr
-    assert url in done.stderr
+    data = json.loads(done.stdout)
+    (fault,) = data["faults"]
+    assert (fault["step"], fault["code"], url in fault["key"]) == ("venv torch", "program-failed", True)
+    assert "torch==2.13.0" in fault["message"], "pip's own words"
+    assert data["workloads"] == []
+    assert not (tmp_path / "install" / CONFIG_FILE).exists()
+    assert builds(tmp_path / "install") == []

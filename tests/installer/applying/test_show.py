@@ -2,12 +2,14 @@
 """Tests of the command that an installation names as the next one."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from llmb.text import typed, yamlfile
-from llmb_installer.answers import Answers
+from llmb.workload.published_tables import read_published
+from llmb_installer.answers.schema import Answers
 from llmb_installer.applying import show
 from llmb_installer.planning.plan import intent_of, load_offered
 from llmb_installer.record import InstallRecord
@@ -38,3 +40,16 @@ def test_a_workload_that_is_not_ready_is_not_named(tmp_path: Path) -> None:
     text = show.summary(tmp_path, InstallRecord(), ("pretrain_b",), (), ("pretrain_a",))
     assert "submit-all --min-scale" in text
     assert "pretrain_a" not in text
+
+
+@pytest.mark.parametrize("gpu_type", ["cpu", "h100"])
+def test_runs_without_gpus_have_no_verdict(gpu_type: str, tmp_path: Path, wording: Callable[..., None]) -> None:
+    text = show.summary(tmp_path, InstallRecord(), ("pretrain_a",), gpu_type=gpu_type)
+    assert text.count("\nnote: ") == (gpu_type == "cpu")
+    wording("llmb-install", text)
+
+
+def test_no_figure_is_published_for_cpus() -> None:
+    figures = [figure for own in load_offered().workloads.values() for figure in read_published(own)]
+    assert figures
+    assert "cpu" not in {figure.gpu_type for figure in figures}

@@ -12,10 +12,8 @@ from llmb_installer.detect.detected import (
     Damaged,
     Detected,
     Installed,
-    RunaiFound,
     detect,
     find_installed,
-    find_runai,
 )
 from llmb_installer.detect.machine import MachineFound, file_system_of, find_folder, find_machine, is_shared
 from llmb_installer.detect.scheduler import SlurmFound
@@ -63,15 +61,6 @@ def test_pythons_and_tools_of_a_machine(tmp_path: Path) -> None:
     (tmp_path / "conda").touch(mode=0o755)
     (tmp_path / "uv").unlink()
     assert find_machine({"PATH": str(tmp_path)}).venv_types == ("venv", "conda")
-
-
-def test_runai_by_its_variables() -> None:
-    found = find_runai(
-        {"BASE_URL": "https://h/api/v1", "PROJECT_NAME": "p", "CUSTOM_MOUNT": "w:/w:c", "APP_SECRET": "s3cret"}
-    )
-    assert (found.pvc, found.has_secret, found.base_url) == (("w", "/w", "c"), True, "https://h/api/v1")
-    assert "s3cret" not in repr(found)
-    assert find_runai({}) == RunaiFound()
 
 
 @pytest.mark.parametrize("text", ["", "w:/w", "w:w:c", "w::c", "a:/b:c:d"])

@@ -14,7 +14,8 @@ from llmb.errors import InputFaults, describe
 from llmb.frameworks.nemo.needs import versions
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers, Versions, read_answers
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers, Versions
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.machine import find_gpu, gpu_of_products
 from llmb_installer.detect.scheduler import NodeFound, SlurmFound

@@ -10,7 +10,8 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers, read_answers
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect import scheduler, slurm_checks
 from llmb_installer.detect.scheduler import COMMANDS, NodeFound, SlurmFound
 from llmb_installer.detect.settle import settle, with_gres

@@ -19,7 +19,7 @@ from llmb.config import load_config
 from llmb.config.slurm import SlurmConfig, SlurmOptions
 from llmb.workload.spec import Workload
 from llmb_installer import record
-from llmb_installer.detect.detected import Detected, Installed, RunaiFound
+from llmb_installer.detect.detected import Detected, Installed
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
 from llmb_installer.doctor import Finding, machine
@@ -99,13 +99,13 @@ def test_no_slurm_and_one_that_does_not_answer() -> None:
 
 def test_runai_by_its_variables(home: Path) -> None:
     """The API is asked only when all are set."""
-    found = by_check(runai_findings(RunaiFound(base_url="https://h/api/v1"), None, {}))
+    found = by_check(runai_findings(None, {"BASE_URL": "https://h/api/v1"}))
     missing = [check for check, one in found.items() if one.state == "missing"]
     assert missing == ["project", "volume", "APP_SECRET"]
     assert found["Run:ai's API"].state == "warning"
     assert "project, APP_SECRET" in found["Run:ai's API"].found
-    seen = RunaiFound(base_url="https://h/api/v1", pvc=("w", "/w", "c"), pvc_folder=home / "gone", app_id="me")
-    found = by_check(runai_findings(seen, None, {"APP_SECRET": "s3cret"}))
+    more = {"CUSTOM_MOUNT": "w:/w:c", "PVC_DIR": str(home / "gone"), "APP_ID": "me", "APP_SECRET": "s3cret"}
+    found = by_check(runai_findings(None, {"BASE_URL": "https://h/api/v1", **more}))
     assert [check for check, one in found.items() if one.state == "missing"] == ["project", "volume mounted here"]
     assert "s3cret" not in repr(found)
 
@@ -114,20 +114,21 @@ def test_runai_by_its_variables(home: Path) -> None:
     ("changes", "secret", "wrong", "value", "fix"),
     [
         ({}, "s3cret", [], "", ""),
-        ({"base_url": "http://127.0.0.1:1/api/v1"}, "s3cret", ["Run:ai's API"], "127.0.0.1:1", "BASE_URL"),
-        ({"base_url": "http://example.org"}, "s3cret", ["Run:ai's API"], "http://example.org", "https://HOST/api/v1"),
+        ({"BASE_URL": "http://127.0.0.1:1/api/v1"}, "s3cret", ["Run:ai's API"], "127.0.0.1:1", "BASE_URL"),
+        ({"BASE_URL": "http://example.org"}, "s3cret", ["Run:ai's API"], "http://example.org", "https://HOST/api/v1"),
         ({}, "bad", ["APP_SECRET"], "'me'", "check APP_SECRET and APP_ID"),
-        ({"project": "mine"}, "s3cret", ["project"], "'mine'", "check PROJECT_NAME"),
+        ({"PROJECT_NAME": "mine"}, "s3cret", ["project"], "'mine'", "check PROJECT_NAME"),
     ],
     ids=["accepted", "no server", "no TLS", "a wrong secret", "an unknown project"],
 )
 def test_the_answer_of_runai(
-    tmp_path: Path, home: Path, changes: dict[str, Any], secret: str, wrong: list[str], value: str, fix: str
+    tmp_path: Path, home: Path, changes: dict[str, str], secret: str, wrong: list[str], value: str, fix: str
 ) -> None:
     """Where all variables are set, a finding says what the API refuses; what was not checked is not ok."""
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as plane:
-        here = RunaiFound(base_url=plane.url, project="benchmarks", pvc=("w", str(tmp_path), "c"), app_id="me")
-        found = by_check(runai_findings(replace(here, **changes), None, {"APP_SECRET": secret}))
+        key = {"APP_ID": "me", "APP_SECRET": secret}
+        here = {"BASE_URL": plane.url, "PROJECT_NAME": "benchmarks", "CUSTOM_MOUNT": f"w:{tmp_path}:c", **key}
+        found = by_check(runai_findings(None, {**here, **changes}))
     assert [check for check, one in found.items() if one.state == "wrong"] == wrong
     for check in wrong:
         assert value in found[check].found

@@ -3,7 +3,7 @@
 
 import pytest
 
-from llmb_installer.execution.fixes import TAIL, end_of, fix_for
+from llmb_installer.execution.runner import TAIL, end_of, fix_for
 
 NOTICE = """\
   /cache/setuptools/dist.py:759: SetuptoolsDeprecationWarning: License classifiers are deprecated.

@@ -11,16 +11,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmb.errors import LlmbError, describe
-from llmb_installer.images import BuildSettings
+from llmb_installer.execution.runner import Runner
 from llmb_installer.images.layer import Layer as ReadLayer, read_names
-from llmb_installer.images.squash import write_squashfs
-from llmb_installer.step import Lines
+from llmb_installer.images.squash import BuildSettings, write_squashfs
+from llmb_installer.step import Context, Lines
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made, SampleImage, make
 
@@ -67,6 +69,15 @@ def squashed(tmp_path: Path, programs: None) -> Callable[..., Path]:
         return target
 
     return build
+
+
+@pytest.fixture
+def step_context(tmp_path: Path) -> Callable[..., Context]:
+    """Where and how a step is built; keywords override its fields."""
+    context = Context(
+        install=tmp_path, environ=os.environ, home=tmp_path, log=tmp_path / "log", progress=Lines(), runner=Runner()
+    )
+    return partial(replace, context)
 
 
 @pytest.fixture

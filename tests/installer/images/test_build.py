@@ -18,8 +18,10 @@ import pytest
 from llmb.errors import LlmbError
 from llmb.system import locks
 from llmb.system.shell import StoppedError
-from llmb_installer import images
-from llmb_installer.images import BuildSettings, ImageFacts, check, read_facts
+from llmb_installer.images.build import build as build_image
+from llmb_installer.images.facts import ImageFacts, check, read_facts
+from llmb_installer.images.squash import BuildSettings
+from llmb_installer.step import Context
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, digest_of, file, make_index
 
@@ -77,19 +79,16 @@ def shown() -> Recorder:
 
 
 @pytest.fixture
-def build(reference: str, target: Path, tmp_path: Path, shown: Recorder) -> Build:
+def build(reference: str, target: Path, shown: Recorder, step_context: Callable[..., Context]) -> Build:
     """Builds the image of the registry; keywords are BuildSettings, and of the call itself."""
 
     def run(of: str = reference, architecture: str = "x86_64", update: bool = False, **settings: Any) -> ImageFacts:
-        return images.build(
+        return build_image(
             of,
             architecture,
             target,
             BuildSettings(**settings),
-            environ=os.environ,
-            home=tmp_path,
-            progress=shown,
-            log=tmp_path / "log",
+            step_context(progress=shown),
             update=update,
         )
 

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer import images
-from llmb_installer.images import BuildSettings, ImageFacts, check
+from llmb_installer.images.build import build as build_image
 from llmb_installer.images.enroot import import_argv, uri
+from llmb_installer.images.facts import ImageFacts, check
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.registry.reference import Reference
-from llmb_installer.step import Lines
+from llmb_installer.step import Context
 from llmb_testing.real_registry import RealRegistry
 from llmb_testing.sample_images import Layer, SampleImage, file, make_index
 
@@ -63,7 +64,11 @@ def mocks(tmp_path: Path, squashed: Callable[..., Path]) -> dict[str, str]:
 
 @pytest.fixture
 def build(
-    mocks: dict[str, str], registry: RealRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mocks: dict[str, str],
+    registry: RealRegistry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step_context: Callable[..., Context],
 ) -> Callable[..., ImageFacts]:
     """Builds an image of the registry by enroot; the first are further variables, keywords BuildSettings."""
     image = SampleImage(layers=(Layer(entries=(file("a", b"1"),)),))
@@ -71,15 +76,12 @@ def build(
     monkeypatch.setenv("PATH", mocks["PATH"])
 
     def run(variables: dict[str, str] | None = None, **settings: Any) -> ImageFacts:
-        return images.build(
+        return build_image(
             registry.reference("public/enroot", "1"),
             "x86_64",
             tmp_path / "x.sqsh",
             BuildSettings(builder="enroot", **settings),
-            environ={**mocks, **(variables or {})},
-            home=tmp_path,
-            progress=Lines(),
-            log=tmp_path / "log",
+            step_context(environ={**mocks, **(variables or {})}),
         )
 
     return run
@@ -185,7 +187,7 @@ def test_the_architecture_is_always_given(architecture: str, name: str) -> None:
     assert argv[:4] == ["enroot", "import", "-a", name]
 
 
-def test_a_real_enroot(registry: RealRegistry, tmp_path: Path) -> None:
+def test_a_real_enroot(registry: RealRegistry, tmp_path: Path, step_context: Callable[..., Context]) -> None:
     """If one is on PATH: it imports from our registry the same files as our own stream."""
     if shutil.which("enroot") is None:
         pytest.skip("not here: enroot")
@@ -194,15 +196,12 @@ def test_a_real_enroot(registry: RealRegistry, tmp_path: Path) -> None:
         "public/real", "1", make_index([SampleImage(layers=(Layer(entries=entries),), config={"Env": ["A=1"]})])
     )
     for builder in ("enroot", "stream"):
-        images.build(
+        build_image(
             registry.reference("public/real", "1"),
             "x86_64",
             tmp_path / f"{builder}.sqsh",
             BuildSettings(builder=builder),
-            environ=os.environ,
-            home=tmp_path,
-            progress=Lines(),
-            log=tmp_path / "log",
+            step_context(),
         )
     for name in ("etc/motd", "bin/tool", "etc/environment"):
         both = [

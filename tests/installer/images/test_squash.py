@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of running mksquashfs: an unsuitable one is detected before anything is fetched."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llmb.errors import LlmbError
 from llmb_installer.images.build import choose_builder
-from llmb_installer.images.squash import BuildSettings, squash, squash_fault
+from llmb_installer.images.squash import BuildSettings, require_space, squash_fault, squashing
 from llmb_installer.images.tar_headers import FILE, Attributes, header
 
 Path_ = Callable[..., None]
@@ -84,14 +86,11 @@ esac"""
 def test_an_early_end_is_explained(tmp_path: Path, programs_are: Path_, fails: Any) -> None:
     programs_are(mksquashfs="echo 'FATAL ERROR: Write failed because No space left on device' >&2; exit 1")
 
-    def endless(write: Callable[[bytes], None]) -> None:
-        while True:
-            write(bytes(1 << 20))
-
     log = tmp_path / "log"
     log.write_text("FATAL ERROR: of an earlier attempt\n")
-    with fails("disk-full") as caught:
-        squash(tmp_path / "x", BuildSettings(), Attributes(), log, endless)
+    with fails("disk-full") as caught, squashing(tmp_path / "x", BuildSettings(), Attributes(), log) as write:
+        while True:
+            write(bytes(1 << 20))
     assert "earlier" not in caught.value.message
 
 
@@ -99,21 +98,32 @@ def test_a_failing_writer_ends_it(tmp_path: Path, programs: None) -> None:
     class OddError(Exception):
         pass
 
-    def broken(write: Callable[[bytes], None]) -> None:
+    def fail(write: Callable[[bytes], None]) -> None:
         write(header(b"file", FILE, 5, Attributes()))
         raise OddError
 
-    with pytest.raises(OddError):
-        squash(tmp_path / "x", BuildSettings(), Attributes(), tmp_path / "log", broken)
+    with pytest.raises(OddError), squashing(tmp_path / "x", BuildSettings(), Attributes(), tmp_path / "log") as write:
+        fail(write)
 
 
 def test_an_incomplete_stream_fails(tmp_path: Path, programs: None) -> None:
-    with pytest.raises(LlmbError) as caught:
-        squash(
-            tmp_path / "x",
-            BuildSettings(),
-            Attributes(),
-            tmp_path / "log",
-            lambda write: write(header(b"file", FILE, 5_000, Attributes()) + b"half"),
-        )
+    log = tmp_path / "log"
+    with pytest.raises(LlmbError) as caught, squashing(tmp_path / "x", BuildSettings(), Attributes(), log) as write:
+        write(header(b"file", FILE, 5_000, Attributes()) + b"half")
     assert (caught.value.code, caught.value.key) == ("program-failed", "mksquashfs")
+
+
+def test_the_space_of_all_folders_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000_000))
+    images, cache = tmp_path / "not" / "there", tmp_path
+    require_space({images: 2_000_000_000, cache: 1_000_000_000})
+    with pytest.raises(LlmbError) as caught:
+        require_space({images: 2_000_000_000, cache: 1_500_000_000})
+    assert (caught.value.code, caught.value.value) == ("disk-full", 3_500_000_000)
+    assert f"{images}, {cache}: " in caught.value.message
+
+
+def test_the_space_here(tmp_path: Path) -> None:
+    require_space({tmp_path: 1})
+    with pytest.raises(LlmbError):
+        require_space({tmp_path: 10**18})

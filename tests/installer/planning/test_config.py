@@ -15,7 +15,8 @@ from llmb.config import CONFIG_FILE, load_config
 from llmb.errors import InputFaults, UsageError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers, read_answers
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.config import own_part, plan_config, read_config, write_config
 

@@ -18,19 +18,22 @@ from llmb.runs.job import JobRequest
 from llmb.submission.prepare import faults_here, prepare
 from llmb.workload.switches import Switches
 from llmb_installer import record
+from llmb_installer.answers.schema import to_yaml
+from llmb_installer.gather import layers
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning.plan import Plan, intent_of, load_offered, look, recorded_answers
+from llmb_installer.planning.status import find_status
 from llmb_installer.venv.venv_step import VenvStep
 
 PLUGINS = load_plugins(builtin_plugins())
 Cluster = Callable[..., Path]
 
 
-def missing(install: Path, **wanted: Any) -> dict[str, str | None]:
+def missing(install: Path, *, gpu_type: str | None = None, **wanted: Any) -> dict[str, str | None]:
     """The codes of what the job lacks there, with the hints."""
     config, _ = configuration.load_config(install, {}, types=lambda: PLUGINS.gpu_types)
     request = JobRequest(workload="pretrain_llama3.1", size="8b", dtypes=("bf16",), scales=(8,), **wanted)
-    plan = make_plan([request], PLUGINS.workloads(), config)
+    plan = make_plan([request], PLUGINS.workloads(), config, gpu_type=gpu_type)
     assert not plan.faults
     (item,), faults = prepare(plan, PLUGINS, config)
     assert item.launch is not None
@@ -108,6 +111,35 @@ def test_the_hint_installs_what_is_missing(
                 (step.path / "lib/python3.12/site-packages" / name).mkdir(parents=True)
     (folder / "cluster_config.yaml").write_text(yaml.safe_dump(plan.config.data))
     assert not {"image-missing", "venv-not-set", "venv-missing", "package-missing"} & {*missing(folder, **wanted)}
+
+
+def test_the_hint_for_a_gpu_type_that_was_added_by_hand(cluster: Cluster) -> None:
+    """The recorded answers do not have it, and cluster_config.yaml does: status and verify miss its image too."""
+    how = {"node_architecture": "x86_64", "venv_type": "venv"}
+    folder = cluster(gpu_type="h100", slurm=dict(SLURM), install=how, workloads={"installed": ["pretrain_llama3.1"]})
+    path, offered = folder / "cluster_config.yaml", load_offered()
+    asked = replace(recorded_answers(folder, offered), workloads=("pretrain_llama3.1",))
+    intent, _ = intent_of(asked, offered)
+    record.save_answers(folder, to_yaml(asked))
+    record.save(folder, record.InstallRecord(config=look(intent).config.data))
+    assert "image nvcr.io/nvidia/nemo:26.08" not in find_status(folder, record.load(folder)).wanted
+    data = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**data, "gpu_types": {"gb300": {"partition": "batch2"}}}))
+
+    hint = missing(folder, gpu_type="gb300")["image-missing"]
+    plan = added(shlex.split(str(hint)), folder)
+    assert "image nvcr.io/nvidia/nemo:26.08" in [step.key for step in plan.todo]
+    assert plan.config.data["gpu_types"] == {"gb300": {"partition": "batch2"}}
+    assert "image nvcr.io/nvidia/nemo:26.08" in find_status(folder, record.load(folder)).wanted
+    answers = layers(record.answers_path(folder), folder, ["gpu_types.gb300.partition=other"], recorded=True)
+    assert answers.data["gpu_types"] == {"gb300": {"partition": "other"}}, "the command line overrides it"
+
+    # What the installer itself has written since, and a user removed, is not asked for any more.
+    record.save_answers(folder, to_yaml(plan.intent.asked))
+    record.save(folder, record.InstallRecord(config=plan.config.data))
+    assert recorded_answers(folder, offered).gpu_types
+    path.write_text(yaml.safe_dump(data))
+    assert not recorded_answers(folder, offered).gpu_types
 
 
 def test_another_release_beside_that_of_the_install_is_one_image(cluster: Cluster) -> None:

@@ -11,13 +11,14 @@ import yaml
 from llmb.builtin import builtin_plugins
 from llmb.config import ClusterConfig
 from llmb.config.schema import GpuTypeConfig
-from llmb.errors import LlmbError
+from llmb.config.slurm import SlurmConfig
+from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import load_plugins
 from llmb.runs.launch import Site
 from llmb.text import typed, yamlfile
 from llmb.workload.needs import HubAsset, Image, Needs, Repo, Venv
 from llmb.workload.spec import Workload
-from llmb_installer.answers import Answers, IndexUrl, Interpreter, Version, Versions
+from llmb_installer.answers.schema import Answers, IndexUrl, Interpreter, Version, Versions
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.plan import intend, look
 from llmb_installer.steps import Step, VenvStep, programs
@@ -190,3 +191,23 @@ def test_looking_writes_nothing(answers: Answers) -> None:
     assert plan.config.changed
     assert not plan.is_empty
     assert not answers.install.exists()
+
+
+@pytest.mark.parametrize("kind", ["slurm", "local"])
+def test_what_needs_containers_is_named_with_the_fix(kind: str, answers: Answers, wording: Callable[..., None]) -> None:
+    """Alone and beside a workload that runs in an environment, named in the answers and not."""
+    section = SlurmConfig(container="none") if kind == "slurm" else None
+    there = replace(answers, cluster_type=kind, gpu_type="h100", node_architecture="x86_64", slurm=section)
+    image = one(Image(reference="host/team/tool:1"))
+    cases: tuple[tuple[Mapping[str, Needs | None], tuple[str, ...] | None, str], ...] = (
+        ({"pretrain_a": image, "pretrain_b": one(TORCH)}, ("pretrain_a", "pretrain_b"), "no-containers"),
+        ({"pretrain_a": image}, None, "no-workloads"),
+    )
+    for needs, named, code in cases:
+        asked = replace(there, workloads=named)
+        with pytest.raises(LlmbError) as caught:
+            intend(asked, site_of(asked, "h100"), StandIn(needs))
+        assert caught.value.code == code
+        assert "pretrain_a" in caught.value.message
+        assert ("pyxis" in (caught.value.hint or "")) == (kind == "slurm")
+        wording("llmb-install", describe(caught.value))

@@ -11,7 +11,7 @@ import pytest
 from llmb.builtin import builtin_plugins
 from llmb.plugins.loader import load_plugins
 from llmb.text import yamlfile
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.applying import show
 from llmb_installer.detect.site import site_of
 from llmb_installer.planning.plan import Plan, intend, look

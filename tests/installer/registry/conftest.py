@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import LlmbError, describe
-from llmb_installer.registry import Registry
+from llmb_installer.registry.client import Registry
 from llmb_testing.real_registry import Access, RealRegistry, missing_packages
 from llmb_testing.sample_images import Kind, Layer, Made, SampleImage, file, folder, make, make_index
 from llmb_testing.scripted_registry import ScriptedRegistry

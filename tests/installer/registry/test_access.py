@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError, PreflightError
-from llmb_installer.registry import Reference, Registry, RegistrySettings, check_image, check_images
+from llmb_installer.registry.availability import check_image, check_images
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.reference import Reference, RegistrySettings
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import ScriptedRegistry, Status
 

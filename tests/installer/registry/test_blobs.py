@@ -11,7 +11,8 @@ import pytest
 from llmb.errors import LlmbError
 from llmb.system.retry import ATTEMPTS, PROGRESS
 from llmb.system.shell import StoppedError
-from llmb_installer.registry import Descriptor, Registry
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.manifests import Descriptor
 from llmb_testing.sample_images import Layer, Made, SampleImage, make
 from llmb_testing.scripted_registry import Cut, Fault, Hang, Longer, ScriptedRegistry, Status, Wrong
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.registry import Credentials, find_credentials
-from llmb_installer.registry.credentials import parse_netrc, searched_places
+from llmb_installer.registry.credentials import Credentials, find_credentials, parse_netrc, searched_places
 
 HOST = "registry.example:5050"
 

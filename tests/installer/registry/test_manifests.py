@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.registry import Reference, architecture_name
-from llmb_installer.registry.manifests import Listed, choose, read_index, read_manifest
+from llmb_installer.registry.manifests import Listed, architecture_name, choose, read_index, read_manifest
+from llmb_installer.registry.reference import Reference
 from llmb_testing.sample_images import INDEXES, MANIFESTS, Layer, Made, SampleImage, digest_of, make, make_index
 from llmb_testing.scripted_registry import ScriptedRegistry, Wrong
 

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many images at once: every fault of every image together, and the space on the disks."""
+"""Many images at once: every fault of every image together."""
 
 import os
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llmb.errors import PreflightError, UsageError, describe
 from llmb.text.units import bytes_in_words
-from llmb_installer.registry import RegistrySettings, check_images, disk_faults
+from llmb_installer.registry.availability import check_images
+from llmb_installer.registry.reference import RegistrySettings
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import ScriptedRegistry, Status
 
@@ -96,21 +95,6 @@ def test_a_missing_bundle(home: Path, tmp_path: Path, fails: Any) -> None:
         )
     assert isinstance(caught.value, UsageError)
     assert (caught.value.key, caught.value.value) == ("ca_bundle", str(bundle))
-
-
-def test_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000_000))
-    images, cache = tmp_path / "not" / "there", tmp_path
-    assert disk_faults({images: 2_000_000_000, cache: 1_000_000_000}) == []
-    [fault] = disk_faults({images: 2_000_000_000, cache: 1_500_000_000})
-    assert (fault.code, fault.place, fault.value) == ("disk-full", "disk", 3_500_000_000)
-    assert f"{images}, {cache}: " in fault.message
-    assert disk_faults({}) == []
-
-
-def test_space_here(tmp_path: Path) -> None:
-    assert disk_faults({tmp_path: 1}) == []
-    assert len(disk_faults({tmp_path: 10**18})) == 1
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2**31, "2.1 GB")])

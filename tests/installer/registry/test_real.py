@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.registry import Reference, Registry, RegistrySettings, check_image
+from llmb_installer.registry.availability import check_image
+from llmb_installer.registry.client import Registry
+from llmb_installer.registry.reference import Reference, RegistrySettings
 from llmb_testing.real_registry import PASSWORD, USER, Access, RealRegistry
 from llmb_testing.sample_images import Kind, Made
 
@@ -44,12 +46,11 @@ def test_an_image_is_found_and_fetched(
     kind, made = index
     wanted = made.children[architecture == "aarch64"]
     reference = registry.reference("team/tool", kind)
-    checked = check_image(reference, architecture, environ=registry.login(), home=home, settings=registry.settings)
-    manifest = checked.manifest
+    manifest = check_image(reference, architecture, environ=registry.login(), home=home, settings=registry.settings)
     assert (manifest.digest, manifest.index_digest) == (wanted.digest, made.digest)
     assert [layer.digest for layer in manifest.layers] == [layer["digest"] for layer in wanted.layers]
-    assert checked.compressed_bytes == sum(len(blob) for blob in wanted.blobs.values())
-    assert checked.image_bytes > checked.compressed_bytes
+    assert manifest.compressed_bytes == sum(len(blob) for blob in wanted.blobs.values())
+    assert manifest.image_bytes > manifest.compressed_bytes
     gained: list[int] = []
     with Registry(registry.host, environ=registry.login(), home=home, settings=registry.settings) as client:
         blobs = [(layer, tmp_path / layer.digest) for layer in manifest.layers]
@@ -68,7 +69,7 @@ def test_by_digest(registry: RealRegistry, index: tuple[Kind, Made], home: Path)
     for digest in (made.digest, made.children[0].digest):
         text = f"{registry.host}/team/tool@{digest}"
         checked = check_image(text, "amd64", environ=registry.login(), home=home, settings=registry.settings)
-        assert checked.manifest.digest == made.children[0].digest
+        assert checked.digest == made.children[0].digest
 
 
 def test_a_part_is_continued(
@@ -165,5 +166,5 @@ def test_a_mirror_is_asked_instead_of_its_registry(real: Real, index: tuple[Kind
     settings = RegistrySettings(registry_mirrors={"docker.io": f"{registry.host}/hub", "nvcr.io": registry.host})
     for text in (f"tool:{kind}", f"nvcr.io/team/tool:{kind}"):
         checked = check_image(text, "amd64", environ={}, home=home, settings=settings)
-        assert checked.manifest.index_digest == made.digest
+        assert checked.index_digest == made.digest
         assert checked.reference == Reference.parse(text)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llmb.errors import UsageError
-from llmb_installer.registry import Reference
+from llmb_installer.registry.reference import Reference
 
 DIGEST = f"sha256:{'0a' * 32}"
 

@@ -12,8 +12,15 @@ import pytest
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system import http
-from llmb_installer.registry import Reference, RegistrySettings, check_image
-from llmb_installer.registry.reference import Endpoint, allows_plain_http, endpoint_of, shown_host
+from llmb_installer.registry.availability import check_image
+from llmb_installer.registry.reference import (
+    Endpoint,
+    Reference,
+    RegistrySettings,
+    allows_plain_http,
+    endpoint_of,
+    shown_host,
+)
 from llmb_testing.real_registry import Access, RealRegistry
 from llmb_testing.sample_images import Made
 from llmb_testing.scripted_registry import Cut, ScriptedRegistry, Status

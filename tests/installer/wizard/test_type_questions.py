@@ -15,7 +15,10 @@ from llmb.config.own_types import own_types
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
 from llmb.text import yamlfile
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, layers, read_answers, require_valid, sections_of, to_yaml, with_layer
+from llmb_installer.answers import layers
+from llmb_installer.answers.layers import NOTHING, with_layer
+from llmb_installer.answers.read import read_answers, require_valid
+from llmb_installer.answers.schema import sections_of, to_yaml
 from llmb_installer.detect import detected as detection
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound

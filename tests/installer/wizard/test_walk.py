@@ -11,14 +11,16 @@ import pytest
 from llmb.clusters.slurm.partitions import read
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
-from llmb_installer.answers import NOTHING, Answers, read_answers, with_layer
+from llmb_installer.answers.layers import NOTHING, with_layer
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import Answers
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard import common
+from llmb_installer.wizard.actions import Tokens
 from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.tokens import Tokens
 from llmb_installer.wizard.walk import QUESTIONS, Memory, current_values, suggested, walk
 
 SINFO = """\
@@ -100,7 +102,7 @@ def test_slurm_with_pyxis(tmp_path: Path, workloads: dict[str, Workload]) -> Non
 def test_at_most_twelve_questions(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     bare = MachineFound(architecture="x86_64", pythons={}, venv_types=("uv", "venv", "conda"))
     silent = SlurmFound(fault="Slurm does not answer")
-    for fields in ({"slurm": BIG}, {"slurm": silent}, {"runai": RUNAI}, {}):
+    for fields in ({"slurm": BIG}, {"slurm": silent}, {"environ": RUNAI}, {}):
         prompt = Prompt(slurm__container="none", runai__pvc="w:/w:c")
         run(detected_in(tmp_path, machine=bare, **fields), workloads, prompt)
         assert len(prompt.asked) <= 12, prompt.asked

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import socket
@@ -23,6 +24,7 @@ from llmb.archive.names import sites_of
 from llmb.archive.redact import anonymous, redaction
 from llmb.archive.tar_file import unpack
 from llmb.errors import LlmbError
+from llmb.runs.state import JobState
 from llmb.system.secret_texts import SECRET
 from llmb.text.node_lists import expand
 
@@ -205,12 +207,49 @@ def test_paths_in_an_archive_begin_with_its_name(archive: Path, llmb_here: Run) 
     data = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)
     explained = llmb_here("explain", archive, "good1").stdout
     assert f"{archive}:workloads/" in explained
-    log = llmb_here("jobs", "logs", "good1", "--path", "--install", archive).stdout
+    log = llmb_here("jobs", "logs", archive, "good1", "--path").stdout
+    results = json.loads(llmb_here("results", archive, "--format", "json").stdout)["results"]
+    report = llmb_here("report", archive, "--format", "html").stdout
     assert f"{archive}:workloads/" in page
-    for path in (data["directory"], data["log"], data["script"], log):
+    for path in (data["directory"], data["log"], data["script"], log, *(row["path"] for row in results)):
         assert path.startswith(f"{archive}:workloads/")
-    for text in (page, explained, log):
-        assert "llmb-archive-" not in text
+    for text in (page, explained, log, report):
+        assert "/archives/" not in text
+
+
+def test_an_archive_is_unpacked_once_and_removed_when_it_is_not_used(
+    archive: Path, install: Any, run: Run, llmb_here: Run, home: Path, tmp_path: Path
+) -> None:
+    shutil.rmtree(install.folder)
+    before = llmb_here("results", archive, "--format", "json")
+    (folder,) = (home / ".cache/llmb/archives").iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+    for log in folder.rglob("log-*.out"):
+        log.unlink()
+    later = llmb_here("results", archive, "--format", "json")  # not unpacked again, nor its logs read
+    assert [row["time_mean_seconds"] for row in rows(later)] == [row["time_mean_seconds"] for row in rows(before)]
+    other = tmp_path / "other.tar.zst"
+    assert llmb_here("archive", "good2", "-o", other, "--install", archive).returncode == 0
+    os.utime(folder, (0, 0))
+    assert len(rows(llmb_here("results", other, "--format", "json"))) == 1
+    (kept,) = (home / ".cache/llmb/archives").iterdir()
+    assert kept != folder
+
+
+def test_where_no_archive_can_be_unpacked(archive: Path, llmb_here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(archive))
+    done = llmb_here("results", archive)
+    assert (done.returncode, "XDG_CACHE_HOME" in done.stderr) == (1, True)
+
+
+def test_a_run_of_an_archive_is_retried_where_it_ran(install: Any, run: Run, llmb_here: Run, tmp_path: Path) -> None:
+    install.run("gone1", install.job("nemotron4_15b", "bf16", 16), "", JobState(state="PREEMPTED"))
+    path = tmp_path / "a.tar.zst"
+    assert run("archive", "-o", path).returncode == 0
+    assert "where it ran" not in run("explain", "gone1").stdout
+    for words in (["explain", path, "gone1"], ["report", path]):
+        shown = llmb_here(*words).stdout
+        assert re.search(r"(?i)where it ran: llmb-run jobs retry(?! --install)", shown), words
 
 
 def test_names_of_sites_and_lists_of_hosts(make_install: Any) -> None:
@@ -345,6 +384,7 @@ def test_no_command_that_writes_takes_one(words: list[str], in_archive: Run, arc
 
 
 def test_an_archive_in_the_first_place(archive: Path, llmb_here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "iteration 49/49" in llmb_here("jobs", "logs", archive, "good1").stdout
     explained = llmb_here("explain", archive, "good1")
     assert "good1" in explained.stdout
     shown = json.loads(llmb_here("jobs", "show", archive, "good1", "--format", "json").stdout)
@@ -362,6 +402,9 @@ def test_a_baseline_in_an_archive(install: Any, run: Run, llmb_here: Run, tmp_pa
     install.measured("later", 3.0)
     run("archive", "-o", tmp_path / "a.tar.zst")
     shutil.rmtree(install.folder)
+    (kept,) = json.loads(llmb_here("baseline", "list", tmp_path / "a.tar.zst", "--format", "json").stdout)
+    assert (kept["name"], kept["file"].partition(":")[0]) == ("april", str(tmp_path / "a.tar.zst"))
+    assert llmb_here("baseline", "list", "april").returncode == 2
     for words in (["compare", tmp_path / "a.tar.zst"], ["report", tmp_path / "a.tar.zst"]):
         done = llmb_here(*words, "--baseline", "april")
         assert done.returncode == 3

@@ -258,6 +258,20 @@ def test_where_it_ran(tmp_path: Path) -> None:
         assert read(tmp_path, text).environment.world_size == found
 
 
+def test_ranks_that_found_no_gpu(tmp_path: Path) -> None:
+    """The first lines of torch_pretrain and of microbench, from runs on this machine and as GPUs are named."""
+    for text, device in (
+        (
+            "torch_pretrain: llama of 1.97 M parameters in bf16, ranks: 1, CPU with 2 threads a rank, torch 2.13.0",
+            "CPU",
+        ),
+        ("microbench: gemm in fp32, 256 x 256, ranks: 1, CPU with 16 threads a rank, torch 2.9.1+cpu, gloo", "CPU"),
+        ("microbench: gemm in fp32, 256 x 256, ranks: 8, NVIDIA H100 80GB HBM3, torch 2.9.1, nccl", None),
+        ("built for a CPU with AVX", None),
+    ):
+        assert facts_of(read(tmp_path, f"{text}\n{line(0)}\n")).device == device
+
+
 NODE = (
     'llmb node {}: {{"driver": "570.86.15", "gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "max_sm_clock_mhz": {}, '
     '"power_limit_w": 700.0}}'

@@ -77,6 +77,10 @@ def keyed(**more: object) -> ParseSpec:
         ("step 3 time=0.5 sec", {}, 0.5),
         ("step 3 time=0.5 s=4", {}, 0.5),  # a key
         ("step 3 time=0.5 min: 4", {}, 0.5),
+        ("step 3 time=0.5 min 0.4 max 0.7", {}, 0.5),
+        ("step 3 time=0.5 min, 0.6 avg, 0.7 max", {}, 0.5),
+        ("step 3 time=0.5 min", {}, None),
+        ("step 3 time=0.5 min", {"step_time": "min"}, 30.0),
         ("step 3 time=0.5 done", {}, 0.5),
         ("step 3 time=530 ms", {}, None),
         ("step 3 time=530 us", {"step_time": "ms"}, None),

@@ -17,7 +17,7 @@ from llmb.config.slurm import SlurmConfig
 from llmb.errors import InputFaults
 from llmb.plugins.cluster_checks import ANSWER_KEYS, with_source
 from llmb.text import yamlfile
-from llmb_installer.answers import Answers
+from llmb_installer.answers.schema import Answers
 
 SOURCE = "llmb-moon:moon"
 

@@ -18,7 +18,8 @@ from llmb.runs import record
 from llmb.runs.job import JobRequest
 from llmb.runs.launch import Site
 from llmb.text import yamlfile
-from llmb_installer.answers import read_answers, to_yaml
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.detect.site import site_of
 from llmb_installer.gather import layers
 from llmb_installer.planning.config import own_part

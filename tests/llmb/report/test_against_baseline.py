@@ -94,6 +94,19 @@ def test_each_night_is_judged_against_it(report: Command) -> None:
     assert cells[-1] == "baseline april"
 
 
+def test_a_night_is_not_judged_with_its_own_baseline(empty_night: Night, llmb_here: Command) -> None:
+    """Accepted at 2.0 s, then 2.4 s in the same night: 2.0 / 2.4, where both together would have 0.909."""
+    here: Command = lambda *words: llmb_here(*words, "--install", empty_night.folder)  # noqa: E731
+    empty_night.measured(2.0, "nemotron4_15b", "bf16", 16, jitter=0.0, noise=0.0)
+    empty_night.measured(3.0, "nemotron4_15b", "bf16", 96, jitter=0.0, noise=0.0)
+    assert here("baseline", "accept", "april").returncode == 0
+    empty_night.measured(2.4, "nemotron4_15b", "bf16", 16, jitter=0.0, noise=0.0)
+    done = here("report", "--baseline", "april", "--history")
+    rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line.startswith("| nem")]
+    assert {row[1].partition(", ")[2]: row[2] for row in rows} == {"16 GPUs": "0.833 FAIL", "96 GPUs": "1.000 PASS"}
+    assert done.returncode == 3
+
+
 def test_an_archive_is_a_baseline_too(report: Command, tmp_path: Path) -> None:
     path = tmp_path / "april.tar.zst"
     named = json.loads(report("results", "--format", "json").stdout)["results"]

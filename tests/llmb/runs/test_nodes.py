@@ -95,13 +95,13 @@ def test_the_report_names_them(slurm_run: record.RunRecord, run: Run) -> None:
         assert "big[101-102],fat9" in run("report", "--format", fmt).stdout.replace("\\", "")
 
 
-@pytest.mark.parametrize("nodes", ["", " ", "n[1", "n]", "n[]", "n[a-b]", "n*", ",n1"])
+@pytest.mark.parametrize("nodes", ["", " ", "n[1", "n]", "n[]", "n[a-b]", "n*", ",n1", "n[4-1]", "n7,n[2,9-8]"])
 def test_a_list_of_nodes_that_is_none_is_refused(nodes: str, run: Run) -> None:
     done = run("jobs", "list", "--node", nodes)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--node" in done.stderr
 
 
-@pytest.mark.parametrize("nodes", ["n1", "n[1]", "rack-2.site.org", "n[01-03,7],login", "n1, n2", "a[1-2]b[3,5]"])
+@pytest.mark.parametrize("nodes", ["n1", "n[1]", "rack-2.site.org", "n[01-03,7],login", "n-9-1,n1, n2", "a[1-2]b[3,5]"])
 def test_lists_as_slurm_writes_them(nodes: str) -> None:
     assert is_list(nodes)

@@ -41,7 +41,7 @@ def test_that_many_repeats_settle_it_and_one_less_does_not(deviation: float, n: 
     distance = abs(math.log(mean / 0.95))
     more = repeats_to_settle(distance, found)
     if more is None:
-        assert relative_width(found, MOST_REPEATS) >= distance
+        assert relative_width(found, n + MOST_REPEATS) >= distance
     else:
         assert relative_width(found, n + more) < distance
         assert more == 1 or relative_width(found, n + more - 1) >= distance

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from llmb.results.columns import from_json
 from llmb.results.description import Configuration
+from llmb.results.facts import ON_CPU, LogFacts
 from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.stats.measure import LAST, Window
 from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, Better
@@ -135,6 +136,14 @@ def test_a_ratio_that_noise_alone_may_explain(ratios: list[float], verdict: str,
     assert found.more is not None
     wording("results", found.reason)
     assert judge_ratios(ratios * (2 + found.more)).more is None
+
+
+def test_more_repeats_are_counted_from_those_that_there_are() -> None:
+    """By hand: a deviation of 2.1 % makes the interval of 120 0.0038 on each side, and the limit is 0.0033 away."""
+    found = judge_ratios([0.9331, 0.9731] * 60)
+    assert (found.verdict, found.repeats) == (INCONCLUSIVE, 120)
+    assert found.more is not None
+    assert judge_ratios([0.9331, 0.9731] * (60 + (found.more + 1) // 2)).verdict != INCONCLUSIVE
 
 
 def test_one_more_repeat_and_more_than_can_be_asked_for(wording: Wording) -> None:
@@ -284,6 +293,19 @@ def test_what_does_not_count_is_invalid_whatever_it_compares_with(changes: dict[
         assert (got.verdict.word, got.verdict.ratio) == (INVALID, None)
         wording("results", str(got.verdict.reason))
         (got,) = judged(result(configuration=profiled, invalid=("the loss is not a number",)), figures=figures)
+
+
+def test_a_run_on_a_cpu_is_not_judged_by_the_figures_of_gpus() -> None:
+    """`tiny` and the microbenchmarks run wherever torch does, also where it finds no GPU."""
+    on_cpu = LogFacts(device="CPU")
+    got, other = judged(result(20.0, log=on_cpu), result(2.0))
+    assert (got.verdict.word, got.verdict.reason, got.verdict.ratio) == (INVALID, ON_CPU, None)
+    assert (other.verdict.word, other.verdict.repeats) == (PASS, 1)
+    (got,) = judged(result(20.0, log=on_cpu), figures=())
+    assert got.verdict.word == NO_REFERENCE
+    own = replace(CONFIGURATION, gpu_type="cpu")
+    (got,) = judged(result(2.0, log=on_cpu, configuration=own), figures=(replace(FIGURE, gpu_type="cpu"),))
+    assert got.verdict.word == PASS
 
 
 def test_a_window_that_is_not_complete(wording: Wording) -> None:

@@ -34,6 +34,19 @@ def test_explain_tells_every_term(install: Any, run: Command, wording: Wording) 
     wording("explain", done.stdout)
 
 
+def test_a_run_is_explained_against_a_baseline(install: Any, run: Command, wording: Wording) -> None:
+    """By hand: 2.7 s / 3 s; the accepted run is no repeat of the later one."""
+    install.measured("a1", 2.7)
+    assert run("baseline", "accept", "april").returncode == 0
+    install.measured("later", 3.0, NCCL_ALGO="Ring")
+    shown = run("explain", "later", "--baseline", "april").stdout
+    assert "2.7 s / 3 s = 0.9000" in shown
+    wording("explain", shown)
+    assert "published" not in shown
+    assert "= 1.0000" in run("explain", "a1", "--baseline", "april").stdout
+    assert run("explain", "later", "--baseline", "april", "--reference", "25.05").returncode == 2
+
+
 def test_explain_names_what_differs(install: Any, run: Command, wording: Wording) -> None:
     install.measured("c1", 4.5, "nemotron4_340b", scale=512, NCCL_ALGO="Ring")
     shown = run("explain", "c1").stdout

@@ -12,7 +12,7 @@ from llmb.config import load_config
 from llmb.text import yamlfile
 from llmb.text.yamlfile import Document
 from llmb.workload.spec import Workload
-from llmb_installer.answers import read_answers
+from llmb_installer.answers.read import read_answers
 from llmb_installer.detect.detected import with_variables
 from llmb_installer.detect.settle import settle
 from llmb_installer.detect.site import site_of

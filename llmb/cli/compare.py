@@ -72,7 +72,7 @@ def find_baseline(context: Context, name: str, choice: Choice, ours: str | None 
                 return export.read_baseline(archived, name)
         return export.read_baseline(context.config.llmb_install, name)
     own = context.of_archive(files.expand(name))
-    results = gather(own, own.runs(), replace(choice, workloads=()))
+    results = gather(own, own.runs(), replace(choice, workloads=(), nodes=()))
     written = files.read_json(own.config.llmb_install / MANIFEST)
     return Baseline(
         called=files.expand(name).name,

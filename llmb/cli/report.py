@@ -60,6 +60,7 @@ _ENDINGS = {"": "md", ".md": "md", ".markdown": "md", ".txt": "md", ".html": "ht
 @pass_context
 def command(
     context: Context,
+    /,
     runs: tuple[str, ...],
     output: Path | None,
     fmt: str | None,
@@ -86,8 +87,7 @@ def command(
     found = gather(context, context.runs(runs), choice)
     if against is not None and not runs and not history:  # a history has its nights too
         found = _later(found, against)
-    # The workload of a run without a readable record is unknown.
-    unread = [] if runs or choice.workloads else unreadable(context)
+    unread = [] if runs else unreadable(context, choice)
     report = make_report(context, found, reference, datetime.now().astimezone(), unread, against)
     if as_html and not history:
         report = with_samples(context, report, [record for record, _ in found], charted(report))

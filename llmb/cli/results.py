@@ -14,16 +14,18 @@ from llmb.cli.context import Context, completed, pass_context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reading import kept_results, opened, peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
-from llmb.errors import RUN_FAILED, LlmbError
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import digest
 from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
+from llmb.runs.store import nodes_of
 from llmb.stats.measure import Window, parse_window
 from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size
+from llmb.text.node_lists import expand, is_list, short_name
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.compare import judged_against
@@ -35,27 +37,52 @@ from llmb.workload.published import check_release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
+    """Which runs are selected: of ``workloads``, on ``nodes`` (empty: all), with cancelled ones or not; the window."""
 
     workloads: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     exclude_cancelled: bool = False
     window: Window | None = None
 
 
+def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of --node, each without its domain. Raises UsageError."""
+    if (wrong := next((text for text in value if not is_list(text)), None)) is not None:
+        message, hint = f"--node: '{wrong}' is not a list of nodes", "--node n7, or --node 'n[1-4]'"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key="--node", value=wrong)
+    return tuple(short_name(name) for text in value for name in expand(text))
+
+
+node_option = click.option(
+    "--node", "nodes", multiple=True, callback=_nodes, metavar="NODE", help="Ran on it: n7, n[1-4]."
+)
+
+
+def ran_on(wanted: Sequence[str], nodes: Iterable[str]) -> bool:
+    """Whether one of a run's ``nodes`` is among those ``wanted``, which have no domain."""
+    return not set(wanted).isdisjoint(map(short_name, nodes))
+
+
 def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-w``, ``--exclude-cancelled`` and ``--window``, which ``command`` takes as one ``choice``."""
+    """Add ``-w``, ``--node``, ``--exclude-cancelled`` and ``--window``, which ``command`` takes as one ``choice``."""
 
     @wraps(command)
     def chosen(
-        *args: Any, workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None, **others: Any
+        *args: Any,
+        workloads: tuple[str, ...],
+        nodes: tuple[str, ...],
+        exclude_cancelled: bool,
+        window: str | None,
+        **others: Any,
     ) -> Any:
         counted = parse_window(window) if window is not None else None
-        choice = Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
+        choice = Choice(workloads=workloads, nodes=nodes, exclude_cancelled=exclude_cancelled, window=counted)
         return command(*args, choice=choice, **others)
 
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
+        node_option,
         click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
     ):
@@ -81,8 +108,8 @@ def command(
     """
     runs = opened(context, runs)
     results = [result for _, result in gather(context, context.runs(runs), choice)]
-    if not runs and not choice.workloads:
-        results += unreadable(context)
+    if not runs:
+        results += unreadable(context, choice)
     archived = context.archive is not None
     return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
 
@@ -93,13 +120,19 @@ def gather(context: Context, every: Sequence[RunRecord], choice: Choice) -> list
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
     if not found:
         say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
-    results = results_of(context, found, choice.window)
-    kept = _announce_cancelled([result for result in results if result.status == CANCELLED], choice)
-    return [(run, one) for run, one in zip(found, results, strict=True) if kept or one.status != CANCELLED]
+    pairs = [
+        (run, one)
+        for run, one in zip(found, results_of(context, found, choice.window), strict=True)
+        if not choice.nodes or ran_on(choice.nodes, all_nodes(run, context.states.get(run.id), one))
+    ]
+    kept = _announce_cancelled([one for _, one in pairs if one.status == CANCELLED], choice)
+    return [(run, one) for run, one in pairs if kept or one.status != CANCELLED]
 
 
-def unreadable(context: Context) -> list[Result]:
-    """A result for each run whose record ``gather`` could not read."""
+def unreadable(context: Context, choice: Choice) -> list[Result]:
+    """A result for each run whose record ``gather`` could not read; none where a ``choice`` needs it."""
+    if choice.workloads or choice.nodes:
+        return []
     return [
         Result(
             identity=Identity(experiment=one.directory.parent.name, path=context.shown(one.directory)),
@@ -120,10 +153,17 @@ def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[
         for one, each in zip(results, own, strict=True)
         if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
     ]
+    found = [one for one in found if not choice.nodes or (one.log and ran_on(choice.nodes, one.log.hosts))]
     kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
     if not kept:
         say("no run matches the options" if results else "the file has no runs")
     return kept
+
+
+def all_nodes(run: RunRecord, state: JobState | None, result: Result | None) -> tuple[str, ...]:
+    """The nodes that the scheduler names, else those that the run's log names."""
+    logged = result.log.hosts if result is not None and result.log is not None else ()
+    return nodes_of(run, state) or logged
 
 
 def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:

@@ -19,7 +19,7 @@ from llmb.text import tables, typed
 from llmb_installer import record
 from llmb_installer.applying.install import ask
 from llmb_installer.importing.carry import Import, carry_out, plan_import, summary_of
-from llmb_installer.importing.items import Item
+from llmb_installer.importing.source import Item
 
 _PLURALS = {"run": "runs", "image": "images", "variable": "variables", "setting": "settings", "secret": "secrets"}
 _LISTED = 20  # things of one reason that are named

@@ -12,8 +12,7 @@ from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import as_keys, suggest
 from llmb.workload.gpus import GpuTypes
 from llmb.workload.variables import check_name
-from llmb_installer.importing.items import Item, left
-from llmb_installer.importing.source import Source
+from llmb_installer.importing.source import Item, Source, left
 
 _VENV_TYPES, _METHODS = ("uv", "venv", "conda"), ("local", "slurm")
 _GRACE = ("gb200", "gb300")  # whose nodes have ARM processors

@@ -13,8 +13,8 @@ from llmb.system import files, permissions
 from llmb.text import yamlfile
 from llmb_installer.step import Commands, Context, Estimate, Facts
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
+from llmb_installer.venv.lock import VenvSpec
 from llmb_installer.venv.pip_uv import Packages, Pip, Uv
-from llmb_installer.venv.spec import VenvSpec
 
 # Packages whose versions a summary shows.
 SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")

@@ -18,7 +18,7 @@ from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_
 
 @click.group("baseline", cls=options.Group)
 def group() -> None:
-    """Keep accepted results, to compare later runs with."""
+    """Keep accepted results to compare later runs with."""
 
 
 @group.command("accept")

@@ -112,7 +112,7 @@ def _here(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
     except LlmbError as error:
-        say(f"warning: which of them run here is unknown\n{describe(error)}")
+        say(f"warning: it is unknown which of them run here\n{describe(error)}")
         return None
     if config.kind is None or gpu_type not in (None, config.gpu_type, *config.gpu_types):
         return None

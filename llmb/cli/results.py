@@ -103,8 +103,8 @@ def command(
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
-    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
-    the first place selects the runs in it.
+    RUNS are unique prefixes of ids, job ids of the scheduler, or directories. If the first one is the file of an
+    archive, the runs in it are shown.
     """
     runs = opened(context, runs)
     results = [result for _, result in gather(context, context.runs(runs), choice)]
@@ -125,6 +125,8 @@ def gather(context: Context, every: Sequence[RunRecord], choice: Choice) -> list
         for run, one in zip(found, results_of(context, found, choice.window), strict=True)
         if not choice.nodes or ran_on(choice.nodes, all_nodes(run, context.states.get(run.id), one))
     ]
+    if found and not pairs:
+        say("no run matches the options")
     kept = _announce_cancelled([one for _, one in pairs if one.status == CANCELLED], choice)
     return [(run, one) for run, one in pairs if kept or one.status != CANCELLED]
 

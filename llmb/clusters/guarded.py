@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's cluster, checked: a method that fails or answers nonsense is an error that names plugin and method."""
+"""Guards a plugin's cluster: a method that fails or returns a wrong value is an error with plugin and method."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """For cluster types of plugins: a job's script that runs on each of its nodes, and the state that its files show.
 
 The ranks run in a Python environment. Each node that the scheduler gives the job runs the same script; it starts once,
-however often the job was submitted. SIGTERM ends the job.
+however often the job was submitted. SIGTERM ends the job. The first node waits for all others, then writes the end.
 """
 
 import zlib
@@ -50,6 +50,7 @@ llmb_end() {
     [[ ! $llmb_stopped ]] || return
     llmb_stopped=$SECONDS llmb_code=$1
     echo "$2"
+    echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
     llmb_stop TERM
 }
 trap 'llmb_end 143 "stopped by a signal"' TERM INT HUP
@@ -61,8 +62,18 @@ llmb_one() {
 }
 SECONDS=0 llmb_pids=()
 """
+# The first node writes the end of the job, so it waits for the others: one may fail later, and still writes its log.
 _WATCH = """\
-while (( ${#llmb_pids[@]} )); do
+llmb_waits() {
+    (( llmb_node == 0 )) || return
+    for (( llmb_other = 1; llmb_other < llmb_nodes; llmb_other++ )); do
+        [[ ! -e $llmb_run/.done.$llmb_other ]] || continue
+        [[ $llmb_stopped ]] || return 0
+        [[ ! -e $llmb_run/.started.$llmb_other ]] || (( SECONDS - llmb_stopped >= 15 )) || return 0
+    done
+    return 1
+}
+while (( ${#llmb_pids[@]} )) || llmb_waits; do
     for llmb_index in "${!llmb_pids[@]}"; do
         kill -0 "${llmb_pids[llmb_index]}" 2> /dev/null && continue
         wait "${llmb_pids[llmb_index]}"
@@ -77,7 +88,7 @@ while (( ${#llmb_pids[@]} )); do
     [[ ! $llmb_stopped ]] || (( SECONDS - llmb_stopped < 10 )) || llmb_stop KILL
     sleep 0.2
 done
-if (( llmb_code != 0 )); then echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"; fi
+: > "$llmb_run/.done.$llmb_node"
 (( llmb_node == 0 )) || exit "$llmb_code"
 """
 
@@ -118,7 +129,7 @@ def node_script(
         f"export WORLD_SIZE={here * launch.nodes} LOCAL_WORLD_SIZE={here} MASTER_ADDR={master}",
         f"export MASTER_PORT={_FIRST_PORT + zlib.crc32(stamp.id.encode()) % _PORTS}",
         bashscript.THREADS.rstrip("\n"),
-        f"llmb_here={here} llmb_limit={launch.time_limit}",
+        f"llmb_here={here} llmb_nodes={launch.nodes} llmb_limit={launch.time_limit}",
     ]
     started = here if launch.start == "ranks" else 1
     command = " \\\n        ".join(_command(launch))

@@ -157,7 +157,7 @@ class ClusterConfig(OfClusterType):
                 message, code = f"'{own.like}' is not known", "gpu-type-unknown"
                 raise KeyFaultError(message, "gpu_types", name, "like", hint=hint, code=code)
             if own.like is None and own.gpus_per_node is None and name not in self.types:
-                hint = "like: TYPE uses the configurations of a known type; a type of its own has gpus_per_node"
+                hint = "like: TYPE uses the configurations of a known type; any other type needs gpus_per_node"
                 message = "needs the key 'like' or 'gpus_per_node'"
                 raise KeyFaultError(message, "gpu_types", name, hint=hint, code="key-missing")
 

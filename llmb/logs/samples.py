@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training log says, as values."""
+"""The content of a training log, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

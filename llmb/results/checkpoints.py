@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoints of a run: what its log says of them, the files that it wrote, and what is wrong with them."""
+"""The checkpoints of a run: what its log reports, the files that it wrote, and what is wrong with them."""
 
 from __future__ import annotations
 

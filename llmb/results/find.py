@@ -10,7 +10,7 @@ from pathlib import Path
 from llmb.errors import UsageError
 from llmb.runs.record import RECORD, RunRecord
 
-ATTEMPT = r"_(\d{1,2})"  # after a job's id in the name of a log
+REQUEUED = r"(.*_\d{3,})_(\d{1,2})"  # the name of a log up to a job's id, and the attempt
 _LOGS = (".out", ".err", ".log")
 
 
@@ -83,7 +83,7 @@ def _attempt(path: Path) -> tuple[Path, int]:
     if run_directory(path) is not None:
         return path.parent.parent / path.name, _number_of(path.parent)
     name = path.name.removesuffix(".gz").removesuffix(".out")
-    match = re.fullmatch(rf"(.*_\d+){ATTEMPT}", name)
+    match = re.fullmatch(REQUEUED, name)
     return (path.with_name(match[1]), int(match[2])) if match else (path.with_name(name), 0)
 
 

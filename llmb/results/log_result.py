@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the result of a log without a record, with everything that follows from what the log is of."""
+"""Makes the result of a log without a record, and everything that follows from its configuration."""
 
 import math
 import re
@@ -121,7 +121,7 @@ def _metrics(
 def experiment_of(path: Path) -> str:
     """The experiment's name in a log's: without ``log-``, the account before it and the attempt after the job's id."""
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
-    name = re.sub(rf"(_\d+){find.ATTEMPT}$", r"\1", stem)
+    name = re.sub(f"{find.REQUEUED}$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
 
 

@@ -208,6 +208,16 @@ class ClusterTypeContract:
             if state.started is not None and state.ended is not None:
                 assert good.created - 5 <= state.started <= state.ended + 1
 
+    def test_a_rank_fails_after_the_others_have_ended(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
+        """The job has failed although its first node succeeded, and the log is complete once it has ended."""
+        nodes = 1 if cluster_config.traits.one_machine else self.nodes
+        late = "(( RANK < WORLD_SIZE - 1 )) || { sleep 3; echo too late; exit 7; }"
+        run = self.submitted(cluster, cluster_config, self.launch(late, nodes=nodes, ranks_per_node=self.ranks))
+        state = self.until(cluster, [run])[run.id]
+        logs = [_text(path) for path in run.work.glob("*.out")]
+        assert (state.state, state.exit_code) == (FAILED, 7), (state, *logs)
+        assert any("too late" in log.splitlines() for log in logs), logs
+
     def test_a_state_stays_after_the_end(self, cluster: Cluster, cluster_config: ClusterConfig) -> None:
         """Polled and cancelled again, by another command, an ended run is the same."""
         run = self.submitted(cluster, cluster_config, self.launch("exit 3"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the image of a reference as one file that appears only when it is complete; a sound one is reused."""
+"""Builds the image of a reference as one file, which appears only when it is complete; reuses a valid file."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record beside an image: what it was built from and what its file must be; and checks of the file against it."""
+"""The record of an image: what it was built from, size and checksum; checks the image's file against it."""
 
 import shutil
 import tempfile

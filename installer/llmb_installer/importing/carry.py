@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans an import, a value that can be shown, and carries it out: only the target folder is written to."""
+"""Plans an import as a value that can be shown, and carries it out; writes only to the target folder."""
 
 import sqlite3
 import time

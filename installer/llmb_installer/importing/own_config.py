@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a folder of exemplar-performance says of its cluster as llmb's configuration, without its secrets."""
+"""Writes the cluster settings of exemplar-performance as llmb's configuration, without secrets."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path

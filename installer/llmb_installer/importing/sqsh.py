@@ -48,7 +48,7 @@ def find_images(source: Source, named: Mapping[str, str], images: Path) -> tuple
             items.append(Item(kind="image", name=name, action="present", code="image-present"))
         else:
             found.append(FoundImage(file=path.resolve(), reference=reference, link=link))
-            what = reference or "its reference is not known; --image with its path uses it"
+            what = reference or "its reference is unknown; to use it, give its path to --image"
             items.append(Item(kind="image", name=name, detail=f"linked, not copied: {what}"))
     return found, items
 

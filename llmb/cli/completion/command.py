@@ -10,5 +10,5 @@ from llmb.system import console
 @click.command("completion", help=words.HELP.format(prog="llmb-run"))
 @click.argument("shell", type=click.Choice(words.SHELLS))
 def command(shell: str) -> None:
-    """Print the script that completes words in SHELL."""
+    """Print the completion script for SHELL."""
     console.echo(engine.script(shell, "llmb-run"), nl=False)

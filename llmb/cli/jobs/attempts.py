@@ -152,8 +152,8 @@ def _read_limit(context: Context, text: str | None) -> int | None:
 
 @click.command("retry")
 @click.argument("runs", nargs=-1)
-@click.option("--failed", is_flag=True, help="Every failed run, but not cancelled ones.")
-@click.option("--wait", "waits", is_flag=True, help="Follow them until they end.")
+@click.option("--failed", is_flag=True, help="Retry all failed runs, except cancelled ones.")
+@click.option("--wait", "waits", is_flag=True, help="Follow the runs until they end.")
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (default: unchanged).")
 @click.option("--force", is_flag=True, help="Skip the pre-submission checks.")

@@ -56,7 +56,7 @@ def show_script(context: Context, name: str) -> None:
     except OSError as error:
         path = context.shown(run.script)
         message = f"the script of {run.id} cannot be read: {path}: {error.strerror}"
-        hint = "the same job with --dry-run --format json shows what would be sent"
+        hint = "submit the same job with --dry-run --format json to see its script"
         raise LlmbError(
             message, hint=hint, code="script-unreadable", key=run.id, value=context.shown(run.script)
         ) from error

@@ -61,8 +61,8 @@ def filter_options(command: F) -> F:
     """Add the options of Filters; the command takes them by the names of its fields."""
     for option in (
         node_option,
-        click.option("--since", metavar="AGE", help="Submitted within 12h, 2d, 1w, or since a date."),
-        click.option("--name", metavar="PATTERN", help="Name contains this, or matches its * and ?."),
+        click.option("--since", metavar="AGE", help="Submitted in the last 12h, 2d, 1w, or since a date."),
+        click.option("--name", metavar="PATTERN", help="Only names with this text, or matching * and ?."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
         click.option("--state", "states", multiple=True, callback=_states, metavar="STATE", help=_STATE),
         click.option("--live", is_flag=True, help="Only runs that have not ended."),
@@ -72,7 +72,7 @@ def filter_options(command: F) -> F:
 
 
 _WORKLOADS = "Only these workloads, as key or key_size."
-_STATE = "waiting, running, ended, failed, or Slurm's word."
+_STATE = "waiting, running, ended, failed, or a Slurm state."
 
 
 def _states(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -179,5 +179,5 @@ def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) 
         time.sleep(0.01)
     if process.returncode:
         message = "the supervisor of this machine's jobs does not start"
-        raise LlmbError(message, hint=f"{log} says why", code="supervisor-failed", value=str(log))
+        raise LlmbError(message, hint=f"{log} shows why", code="supervisor-failed", value=str(log))
     shell.let_go(process)

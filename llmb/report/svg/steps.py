@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each iteration of one run measured, the window shaded and its outliers marked. Pure."""
+"""A chart of one run's iterations, with the window shaded and outliers marked. Pure."""
 
 import itertools
 import math
@@ -124,7 +124,7 @@ def _marks(
     ]
     for place, i, value in _apart(beyond):
         corners = [(place, tip), (place - 3.5, edge), (place + 3.5, edge)]
-        tip_text = f"iteration {i}: {_in_words(value, metric)}, beyond the picture"
+        tip_text = f"iteration {i}: {_in_words(value, metric)}, outside the chart"
         drawn.append(draw.shape("beyond", corners, tip_text))
     return drawn
 

@@ -71,15 +71,15 @@ WRONG = {
 }
 
 
-def check(create: Create, folder: Path, patience: float) -> None:
-    """Run the contract's test with the plugin's cluster, and wait for its end."""
+def check(create: Create, folder: Path, patience: float, test: str = "test_the_ranks_of_several_nodes_meet") -> None:
+    """Run a test of the contract with the plugin's cluster, and wait for its end."""
     kind, config = kind_and_config(create, folder)
     contract = ClusterTypeContract()
     contract.patience = patience
     contract._left = []
     cluster = guard(kind, lambda: create(config))
     try:
-        contract.test_the_ranks_of_several_nodes_meet(cluster, config)
+        getattr(contract, test)(cluster, config)
     finally:
         cluster.cancel(contract._left)
         contract.patience = 60.0
@@ -88,6 +88,10 @@ def check(create: Create, folder: Path, patience: float) -> None:
 
 def test_a_new_plugin_starts_two_nodes(create: Create, tmp_path: Path) -> None:
     check(create, tmp_path, 120.0)
+
+
+def test_a_node_that_fails_after_the_first_fails_the_job(create: Create, tmp_path: Path) -> None:
+    check(create, tmp_path, 120.0, "test_a_rank_fails_after_the_others_have_ended")
 
 
 @pytest.mark.parametrize("create", WRONG.values(), ids=WRONG, indirect=True)

@@ -86,7 +86,7 @@ def test_the_split_is_the_tables_where_all_rows_agree_and_never_invented(
         ("log-pretrain_llama31_405b_bf16_gpus512_tp8_gbs256_7.out", ("pretrain_llama3.1", "405b", "bf16", 512, 256)),
         ("log-pretrain_llama31_405b-proxy_fp8_gpus64_tp8.out", ("pretrain_llama3.1", "405b-proxy", "fp8", 64, 64)),
         ("log-pretraining_nemotronh_56b_fp8_gpus128.out", ("pretrain_nemotronh", "56b", "fp8", 128, 384)),
-        ("pretrain_nemotron4_15b_bf16_16/x/log-x_7_0.out", ("pretrain_nemotron4", "15b", "bf16", 16, 64)),
+        ("pretrain_nemotron4_15b_bf16_16/x/log-x_731_0.out", ("pretrain_nemotron4", "15b", "bf16", 16, 64)),
         ("results/24.11.1/fp8/340b/128/log-nemo.out", ("pretrain_nemotron4", "340b", "fp8", 128, 32)),
         ("log-pretrain_nemotron4_340b_fp8_gpus256.out", ("pretrain_nemotron4", "340b", "fp8", 256, 64)),
     ],
@@ -234,17 +234,17 @@ def test_what_keeps_a_log_from_counting(tmp_path: Path, workloads: Workloads, wo
 
 def test_packed_logs_are_found_and_attempts_known(tmp_path: Path, workloads: Workloads) -> None:
     log = steps(gbs=256, time="2.693").encode()
-    for name in ("log-x_7_0.out", "log-x_7_1.out.gz", "log-y.out", "log-y.out.gz"):
+    for name in ("log-x_731_0.out", "log-x_731_1.out.gz", "log-y.out", "log-y.out.gz"):
         (tmp_path / name).write_bytes(gzip.compress(log) if name.endswith(".gz") else log)
     found = last_attempts(find_logs(tmp_path))
-    assert [path.name for path in found] == ["log-x_7_1.out.gz", "log-y.out"]
+    assert [path.name for path in found] == ["log-x_731_1.out.gz", "log-y.out"]
     got = result_of_log(found[0], LogReader(), workloads=workloads)
-    assert (got.status, got.identity.experiment, got.metrics.step_time) == ("Success", "x_7", 2.693)
+    assert (got.status, got.identity.experiment, got.metrics.step_time) == ("Success", "x_731", 2.693)
 
 
 def test_the_script_log_beside_it_tells_the_cause(tmp_path: Path, workloads: Workloads, wording: Wording) -> None:
-    (tmp_path / "sbatch_me.x_7.out").write_text("pyxis: [ERROR] No such file or directory: /images/nemo.sqsh\n")
-    got = result(tmp_path, workloads, "log-me.x_7_0.out", "")
+    (tmp_path / "sbatch_me.x_731.out").write_text("pyxis: [ERROR] No such file or directory: /images/nemo.sqsh\n")
+    got = result(tmp_path, workloads, "log-me.x_731_0.out", "")
     wording("parse", str(got.reason))
 
 

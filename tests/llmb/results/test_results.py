@@ -327,6 +327,7 @@ def test_of_a_log_that_cannot_be_read_nothing_is_known_and_it_stops_no_other(
         ("log-account-me.pretrain_x_gbs512_389757_0.out", "pretrain_x_gbs512_389757"),
         ("log-pretrain_llama3.1_405b_389757_1.out", "pretrain_llama3.1_405b_389757"),
         ("log-pretrain_llama3.1_405b_bf16_512_389757.out", "pretrain_llama3.1_405b_bf16_512_389757"),
+        ("log-gemm_8_1.out", "gemm_8_1"),
     ],
 )
 def test_the_experiment_of_a_log(tmp_path: Path, name: str, experiment: str) -> None:
@@ -336,14 +337,14 @@ def test_the_experiment_of_a_log(tmp_path: Path, name: str, experiment: str) -> 
 def test_logs_are_found_and_records_known(tmp_path: Path, run: RunRecord) -> None:
     run.log.write_text("")
     run.batch_log.write_text("")
-    other = tmp_path / "old" / "log-account.pretrain_x_7_0.out"
+    other = tmp_path / "old" / "log-account.pretrain_x_731_0.out"
     other.parent.mkdir()
     other.write_text("")
-    other.with_name("log-account.pretrain_x_7_1.out").write_text("")
+    other.with_name("log-account.pretrain_x_731_1.out").write_text("")
     (other.parent / "log-folder.out").mkdir()
     logs = find_logs(tmp_path)
-    assert logs == [run.log, other, other.with_name("log-account.pretrain_x_7_1.out")]
-    assert last_attempts(logs) == [run.log, other.with_name("log-account.pretrain_x_7_1.out")]
+    assert logs == [run.log, other, other.with_name("log-account.pretrain_x_731_1.out")]
+    assert last_attempts(logs) == [run.log, other.with_name("log-account.pretrain_x_731_1.out")]
     assert run_directory(run.log) == run.directory
     assert run_directory(other) is None
     with pytest.raises(UsageError) as caught:
@@ -357,6 +358,11 @@ def test_two_jobs_of_one_name_are_no_attempts_of_each_other(tmp_path: Path) -> N
         (tmp_path / name).write_text("")
     kept = [names[0], "log-pretrain_llama3.1_70b_bf16_64_389760_1.out"]
     assert [path.name for path in last_attempts(find_logs(tmp_path))] == kept
+
+
+def test_numbers_of_one_or_two_digits_are_no_job(tmp_path: Path) -> None:
+    names = [f"log-train_70b_64_{count}.out" for count in (2, 4, 8)]
+    assert [path.name for path in last_attempts(map(tmp_path.joinpath, names))] == names
 
 
 def test_a_log_of_two_names_is_one(tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ def test_results_compare_and_report_of_some_nodes(slurm_run: record.RunRecord, i
     rows = json.loads(run("compare", "--node", "fat9", "--format", "json").stdout)["comparisons"]
     assert [row["runs"] for row in rows] == [["onslurm1"]]
     assert "2 runs:" in run("report", "--node", "big[101-102]").stdout
+    nothing = run("results", "--node", "big7")
+    assert (nothing.returncode, nothing.stdout, bool(nothing.stderr)) == (0, "", True)
 
 
 def test_the_report_names_them(slurm_run: record.RunRecord, run: Run) -> None:

@@ -40,10 +40,10 @@ def test_parse_of_one_log_whatever_its_name(name: str, tmp_path: Path, llmb_run:
 
 
 def test_parse_of_several_logs_and_folders(tmp_path: Path, llmb_run: Command, wording: Wording) -> None:
-    for name, seconds in (("a.log", 1.0), ("b/log-x_7_0.out", 2.0), ("b/log-x_7_1.out", 3.0)):
+    for name, seconds in (("a.log", 1.0), ("b/log-x_731_0.out", 2.0), ("b/log-x_731_1.out", 3.0)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(steps(seconds))
-    done = llmb_run("parse", "a.log", "b", "a.log", "b/log-x_7_0.out", "--format", "csv")
+    done = llmb_run("parse", "a.log", "b", "a.log", "b/log-x_731_0.out", "--format", "csv")
     assert [line.split(",")[2] for line in done.stdout.splitlines()[1:]] == ["1.0", "3.0", "2.0"]
     done = llmb_run("parse", "a.log", "none.log")
     assert (done.returncode, done.stdout) == (2, "")

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 import click
 
@@ -18,7 +17,7 @@ from llmb.archive.names import FoundNames, hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import choice_of, choice_options, gather
+from llmb.cli.results import Choice, choice_options, gather
 from llmb.config.locate import ARCHIVE
 from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
@@ -38,7 +37,7 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context, /, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, **choice: Any
+    context: Context, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, choice: Choice
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
@@ -47,7 +46,7 @@ def command(
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(**choice))
+    found = gather(context, context.runs(runs), choice)
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from llmb.errors import UsageError
 from llmb.results.description import configuration_of
 from llmb.runs.job import Job
 from llmb.text.names import listed
@@ -71,7 +72,6 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
 
 
 def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Estimate:
-    """The sum of the ``estimates`` of ``jobs``."""
     counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
     for one in estimates:
         counts[one.how] += 1
@@ -138,10 +138,11 @@ class Picked:
 
 
 def parse_budget(text: str) -> float:
-    """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises ValueError."""
+    """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises UsageError."""
     found = _AMOUNT.fullmatch(text.strip().lower().replace(",", ""))
     if found is None or float(found[1]) == 0:
-        raise ValueError("must be GPU-hours above 0, such as 5000gpuh")
+        message, hint = f"--budget: '{text}' must be GPU-hours above 0, such as 5000gpuh", "--budget 5000gpuh"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key="--budget", value=text)
     return float(found[1])
 
 

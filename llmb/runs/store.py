@@ -7,7 +7,6 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.config.own_types import own_types
@@ -146,21 +145,8 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
         now = seen_state(run)
         if now is not None and now.is_final:
             return now
-        files.write_json(run.place / STATE, typed.keeping(state, _on_disk(run.place / STATE)))
+        files.write_json(run.place / STATE, typed.keeping(state, files.read_json_if_sound(run.place / STATE)))
     return state
-
-
-def _on_disk(path: Path) -> Any:
-    """The data of a file; None where it is missing or damaged."""
-    with contextlib.suppress(LlmbError):
-        return files.read_json(path)
-    return None
-
-
-def was_cancelled(run: RunRecord) -> bool:
-    """Whether the run's current attempt was cancelled, as far as polling has seen."""
-    seen = seen_state(run)
-    return seen is not None and seen.state == CANCELLED
 
 
 PARSE = "parse.json"
@@ -170,7 +156,7 @@ def saved_parse_spec(run: RunRecord) -> ParseSpec | None:
     """The spec that a release before 0.2 stored for the run's current attempt; None where it cannot be read."""
     path = run.place / PARSE
     with contextlib.suppress(LlmbError, ValueError, TypeError):
-        if (data := _on_disk(path)) is not None:
+        if (data := files.read_json_if_sound(path)) is not None:
             return typed.read(ParseSpec, yamlfile.Document(name=str(path), data=data))
     return None
 

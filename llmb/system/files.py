@@ -158,6 +158,14 @@ def read_json(path: Path) -> Any | None:
         raise LlmbError(message, hint=hint, code="file-damaged", value=str(path)) from error
 
 
+def read_json_if_sound(path: Path) -> Any | None:
+    """As ``read_json``; None also where the file is damaged or may not be read."""
+    try:
+        return read_json(path)
+    except LlmbError:
+        return None
+
+
 def _read_all(path: Path) -> bytes:
     """The bytes of a small file, in half the time of Path.read_bytes. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmb.failures import find, find_cause
+from llmb.failures import find, root_cause
 from llmb.failures.find import _TRACEBACK, _error_at
 from llmb.logs import lines
 from llmb.logs.formats import ParseSpec, formats_of
@@ -88,7 +88,7 @@ def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path, monkeypatch: pytes
     path.write_bytes(many(unit) * 8)
     with time_limit(GUARD):
         read_log(path)
-        find_cause(path)
+        root_cause([path])
 
 
 def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(find, "_MOST_TRACEBACKS", 50)
     path = tmp_path / "log-x.out"
     path.write_bytes(b"Traceback (most recent call last):\n  x\nValueError: first\n" * 500 + b"CUDA out of memory\n")
-    cause = find_cause(path)
+    cause = root_cause([path])
     assert counts[_TRACEBACK.text] == 50
     assert cause is not None
 

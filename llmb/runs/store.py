@@ -15,7 +15,7 @@ from llmb.logs.formats import ParseSpec
 from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
-from llmb.runs.state import CANCELLED, JobState
+from llmb.runs.state import JobState
 from llmb.system import console, files, locks, permissions
 from llmb.text import typed, yamlfile
 from llmb.text.node_lists import expand

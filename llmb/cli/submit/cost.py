@@ -7,7 +7,8 @@ from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.errors import UsageError
-from llmb.planning.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words, parse_budget, pick
+from llmb.planning.budget import parse_budget, pick
+from llmb.planning.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED

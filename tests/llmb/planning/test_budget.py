@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 
 from llmb.cli import app
 from llmb.errors import LlmbError, UsageError, describe
-from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate, parse_budget, pick
+from llmb.planning.budget import parse_budget, pick
+from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]

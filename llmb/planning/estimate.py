@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates the GPU-hours of jobs: from past runs, else published step times, else time limits. Pure."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmb.errors import UsageError
 from llmb.results.description import configuration_of
 from llmb.runs.job import Job
 from llmb.text.names import listed

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmb.errors import UsageError
 from llmb.planning.estimate import JobEstimate
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gpu-?h(?:ours?)?|cpu-?h(?:ours?)?|h)?")
@@ -26,10 +27,11 @@ class Picked:
 
 
 def parse_budget(text: str) -> float:
-    """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises ValueError."""
+    """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises UsageError."""
     found = _AMOUNT.fullmatch(text.strip().lower().replace(",", ""))
     if found is None or float(found[1]) == 0:
-        raise ValueError("must be GPU-hours above 0, such as 5000gpuh")
+        message, hint = f"--budget: '{text}' must be GPU-hours above 0, such as 5000gpuh", "--budget 5000gpuh"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key="--budget", value=text)
     return float(found[1])
 
 

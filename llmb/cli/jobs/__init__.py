@@ -82,7 +82,7 @@ def logs(context: Context, /, run: tuple[str, ...], only_path: bool, **choice: A
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS until they end (default: all).
 
-    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run failed.
+    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run did not end with COMPLETED.
     """
     return attempts.wait(context, runs, retries)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from llmb_installer.images import BuildSettings
+from llmb_installer.images.squash import BuildSettings
 from llmb_installer.images.tar_headers import FILE, Attributes, header, padded
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Made

@@ -28,7 +28,7 @@ HEAD = """\
 <!-- Written by `python docs/workloads.py` from plugins/*/*/workload.yaml and published.yaml: edit those. -->
 
 The workloads that you can run, and their published figures. `llmb-run list -w W` prints the rows of a workload, and
-`llmb-run list --published` the figures; both can print JSON and CSV.
+`llmb-run list --published` the figures; both take `--gpu-type TYPE`, and can print JSON and CSV.
 
 A row is for all of its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmb.config.schema import ClusterConfig
     from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
     from llmb.logs.formats import ParseSpec
-    from llmb.logs.samples import Samples, Step
+    from llmb.logs.samples import CheckpointEvent, Environment, Node, Samples, Step
     from llmb.runs.command_context import CommandContext
     from llmb.runs.job import Job, Training
     from llmb.runs.launch import Launch, Program, Server, Site, StagedFile, Stamp, Wrapper
@@ -44,7 +44,7 @@ _MODULES = {
     "runs.command_context": ("CommandContext",),
     "runs.job": ("Job", "Training"),
     "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
-    "logs.samples": ("Samples", "Step"),
+    "logs.samples": ("CheckpointEvent", "Environment", "Node", "Samples", "Step"),
     "logs.formats": ("ParseSpec",),
     "stats.metrics": ("MetricSpec",),
     "workload.flops": ("Flops",),
@@ -66,7 +66,7 @@ __all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
 __all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
 __all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
 __all__ += ["MetricSpec", "Parameter"]
-__all__ += ["ParseSpec", "RunRecord", "Samples", "Step"]
+__all__ += ["CheckpointEvent", "Environment", "Node", "ParseSpec", "RunRecord", "Samples", "Step"]
 __all__ += ["ClusterConfig", "ClusterQuestion", "ClusterTraits"]
 __all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
 __all__ += ["CommandContext"]

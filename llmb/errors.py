@@ -147,6 +147,17 @@ def collected(faults: list[Fault]) -> Iterator[None]:
         faults.append(as_fault(error))
 
 
+@contextmanager
+def os_errors(
+    message: str, *, hint: str | None = None, code: str = "", key: str = "", value: object = None
+) -> Iterator[None]:
+    """Raise an OSError within as an LlmbError: ``message`` and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise LlmbError(f"{message}: {error.strerror}", hint=hint, code=code, key=key, value=value) from error
+
+
 class PreflightError(LlmbError):
     """Everything that pre-submission checks found (exit code 1)."""
 

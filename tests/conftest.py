@@ -437,6 +437,41 @@ def torch_install() -> Path:
         time.sleep(2)
 
 
+_TRAIN = """\
+import sys, time, types
+from llmb_workloads import torch_pretrain
+from llmb_workloads.steplog import StepRecord, end_line, step_line
+
+def train(recipe, place, plan):
+    for step in range(recipe.max_steps if place.rank == 0 else 0):
+        figures = {"loss": 7.0, "seconds": 0.05, "tflops": None, "peak_memory": 1, "memory": 1}
+        rest = {"learning_rate": recipe.learning_rate, "global_batch": recipe.global_batch}
+        print(step_line(StepRecord(step=step, max_steps=recipe.max_steps, **rest, **figures)), flush=True)
+        time.sleep(0.05)
+    if place.rank == 0:
+        print(end_line(recipe.max_steps))
+
+sys.modules["llmb_workloads.torch_train"] = types.ModuleType("torch_train")
+sys.modules["llmb_workloads.torch_train"].train = train
+torch_pretrain.check_versions = lambda: None
+assert sys.argv[1:3] == ["-m", "llmb_workloads.torch_pretrain"], sys.argv
+sys.exit(torch_pretrain.main(sys.argv[3:]))
+"""
+
+
+@pytest.fixture
+def torchless_venv(tmp_path: Path) -> Path:
+    """An environment whose torch_pretrain logs steps and trains nothing: a rank need not import torch for seconds."""
+    folder = tmp_path / "torchless"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "train.py").write_text(_TRAIN)
+    (folder / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/train.py "$@"\n')
+    python.chmod(0o755)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def mpi_venv() -> Path:
     """A Python environment with MPICH and mpi4py (70 MB), made once and kept. Skips where the index has no wheels."""

@@ -25,7 +25,6 @@ from llmb_installer.cluster_types import type_in
 from llmb_installer.detect import detected as detection, scheduler, slurm_checks
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Offered, Plan, intent_of, load_offered, look, with_changed_types
-from llmb_installer.planning.unfinished import counted, is_unfinished, pointed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,11 @@ def gather(
     """
     offered, recorded = load_offered(), False
     if answers_file is None and not terminal and (folder := _installed_folder(install, settings)) is not None:
-        what = "continuing the unfinished installation in" if is_unfinished(folder) else "using the recorded answers of"
+        what = (
+            "continuing the unfinished installation in"
+            if record.is_unfinished(folder)
+            else "using the recorded answers of"
+        )
         console.echo(f"note: {what} {folder}; --config uses other answers", err=True)
         answers_file, install, recorded = record.answers_path(folder), folder, True
     elif answers_file is None and not terminal and not settings:
@@ -132,13 +135,13 @@ def _unfinished_folder(install: Path | None, settings: Sequence[str]) -> Path | 
     if any(setting.partition("=")[0].strip() in ("cluster_type", "install") for setting in settings):
         return None
     folder = _installed_folder(install, settings)
-    if folder is not None and is_unfinished(folder):
+    if folder is not None and record.is_unfinished(folder):
         if (running := record.running_installer(folder)) is not None:
             hint = "wait until it has finished"
             raise LlmbError(f"{folder}: {running}", hint=hint, code="install-running", value=str(folder))
         return folder
     is_named = install is not None or os.environ.get("LLMB_INSTALL")
-    folder = pointed(os.environ) if folder is None and not is_named else None
+    folder = record.last_unfinished(os.environ) if folder is None and not is_named else None
     return folder if folder is not None and record.running_installer(folder) is None else None
 
 
@@ -154,8 +157,7 @@ def _resume(folder: Path, settings: Sequence[str], offered: Offered) -> Gathered
     found: tuple[Intent, list[str]] | None = None
     try:
         found = _intent(document, offered, recorded=True)
-        plan = _show_plan(*found)
-        count = counted(plan.done, plan.todo)
+        count = _show_plan(*found).progress
     except LlmbError as error:
         console.echo(describe(error), err=True)
         refused = "see above"

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The install directory: where it is, its record of finished steps, and what killed installers left."""
+"""The install directory: where it is, its record of finished steps, whether it is finished, and what was left."""
 
+import contextlib
 import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from llmb.clusters.local.queue import state_folder
 from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
 from llmb.config.exemplar import CODE as EXEMPLAR, refuse_exemplar
 from llmb.config.reading import NEWER, read_config
@@ -161,6 +163,49 @@ def running_installer(folder: Path) -> str | None:
     if owner is None:
         return None
     return "llmb-install is running there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")
+
+
+_UNFINISHED, _POINTER = "unfinished", "unfinished-install"
+
+
+def mark_unfinished(install: Path, environ: Mapping[str, str]) -> None:
+    """Mark ``install``, whose folder exists, from the first step to the last: the mark stays after a kill.
+
+    A file of this user on this machine names the folder, so that it is found from anywhere after a lost connection.
+    """
+    text = "llmb-install has not finished here: 'llmb-install' in this folder continues.\n"
+    files.write_text(install / FOLDER / _UNFINISHED, text)
+    with contextlib.suppress(LlmbError, OSError):  # a convenience: the mark alone is enough in the folder
+        files.write_text(state_folder(environ) / _POINTER, f"{install}\n")
+
+
+def mark_finished(install: Path, environ: Mapping[str, str]) -> None:
+    """Remove the mark of an installation that came to its end."""
+    with contextlib.suppress(OSError):
+        (install / FOLDER / _UNFINISHED).unlink(missing_ok=True)
+        if _pointed(environ) == install:
+            (state_folder(environ) / _POINTER).unlink(missing_ok=True)
+
+
+def is_unfinished(install: Path) -> bool:
+    """Whether an installation began in ``install`` and did not come to its end; its answers are recorded."""
+    if not answers_path(install).is_file():
+        return False
+    return (install / FOLDER / _UNFINISHED).exists() or not (install / CONFIG_FILE).exists()
+
+
+def last_unfinished(environ: Mapping[str, str]) -> Path | None:
+    """The unfinished installation that this user began last on this machine; None without one."""
+    install = _pointed(environ)
+    return install if install is not None and is_unfinished(install) else None
+
+
+def _pointed(environ: Mapping[str, str]) -> Path | None:
+    try:
+        install = Path((state_folder(environ) / _POINTER).read_text("utf-8").rstrip("\n"))
+    except (OSError, ValueError):
+        return None
+    return install if install.is_absolute() else None
 
 
 _MARK = "LLMB_INSTALLING_INTO"

@@ -25,7 +25,7 @@ from llmb.archive.contents import (
     Manifest,
     OmittedFile,
     bytes_of,
-    text_of,
+    content_of,
 )
 from llmb.archive.redact import Redaction
 from llmb.errors import LlmbError, UsageError
@@ -151,16 +151,15 @@ def write(path: Path, chosen: Iterable[Chosen], redaction: Redaction, *, runs: i
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             for one in chosen:
-                name, own = redaction.in_path(one.name), one.omitted
-                text = text_of(one.path) if own is None else None
-                if text is None:
-                    omitted[name] = own or OmittedFile(bytes=one.path.stat().st_size, reason="not a text")
+                name, content = redaction.in_path(one.name), content_of(one.path)
+                if isinstance(content, OmittedFile):
+                    omitted[name] = content
                     continue
-                text, found = redaction.apply(text)
+                text, found = redaction.apply(content.text)
                 secrets += found
                 data = bytes_of(name, text)
                 files[name] = ArchivedFile(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-                _add(tar, name, data, one.path.stat().st_mtime)
+                _add(tar, name, data, content.modified)
             manifest = Manifest(
                 llmb_version=llmb.__version__,
                 created=created.isoformat(timespec="seconds"),

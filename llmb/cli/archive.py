@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run archive`: one file with records, logs and configuration of runs."""
 
-import getpass
 import hashlib
 import os
 import shlex
@@ -10,10 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 import click
 
-from llmb.archive.contents import Chosen, Manifest, choose, text_of
+from llmb.archive.contents import Chosen, Content, Manifest, choose, content_of
 from llmb.archive.names import FoundNames, hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
@@ -24,7 +24,7 @@ from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
 from llmb.results.result import Result
 from llmb.runs.record import RunRecord
-from llmb.system import console, secrets
+from llmb.system import console, files, process, secrets
 from llmb.system.secrets import is_secret_name
 from llmb.text.typed import to_data
 
@@ -38,23 +38,16 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    runs: tuple[str, ...],
-    output: Path | None,
-    is_anonymous: bool,
-    force: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
+    context: Context, /, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, **choice: Any
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
     For a colleague or a vendor: records, logs, scripts and measurements, the configuration and what is installed,
-    without profiles and checkpoints. Commands that only read take it in the place of an install directory.
+    without profiles and checkpoints. Reading commands take the archive instead of an install directory.
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(workloads, exclude_cancelled, window))
+    found = gather(context, runs, choice_of(**choice))
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()
@@ -80,13 +73,12 @@ def announce(path: Path, manifest: Manifest) -> None:
     names = "replaced where they were found" if manifest.is_anonymous else "kept (--anonymous replaces them)"
     say(f"{path}: {runs}, {len(manifest.files)} files, {path.stat().st_size / 1e3:,.0f} kB, sha256 {digest}")
     say(f"secrets found and replaced: {manifest.secrets}; names of users, hosts and folders, and addresses: {names}")
-    kinds: Counter[str] = Counter()
-    for one in manifest.omitted.values():
-        if one.reason not in ("lock", "cache"):
-            kinds[one.reason] += one.bytes
-    if kinds:
-        parts = (f"{kind} {size / 1e6:.1f} MB" for kind, size in sorted(kinds.items()))
-        say(f"not in it, and listed in its manifest: {', '.join(parts)}")
+    omitted = [one for one in manifest.omitted.values() if one.reason not in ("lock", "cache")]
+    if omitted:
+        counts = Counter(one.reason for one in omitted)
+        parts = (f"{count} {reason}" for reason, count in sorted(counts.items()))
+        size = sum(one.bytes for one in omitted) / 1e6
+        say(f"not in it, and listed in its manifest: {', '.join(parts)} ({size:,.1f} MB)")
     say(f"look through it before you send it: tar --zstd -tvf {path}")
     console.echo(
         f"read it: llmb-run results {shlex.quote(str(path))}; report, compare, explain, jobs show and more take it too",
@@ -103,16 +95,17 @@ def _redaction(
     if not is_anonymous:
         return redaction(own)
     records = [record for record, _ in found]
+    home = files.expand("~")
     seen = FoundNames(
         hosts={socket.gethostname(), *(record.submitter.host for record in records)},
-        users={getpass.getuser(), Path.home().name},
+        users={process.user_name() or "", home.name},
     )
     for record, result in found:
         seen.hosts |= {*(result.log.hosts if result.log is not None else ()), *hosts_of(record)}
     for one in chosen:
-        if one.omitted is None:
-            seen.add(text_of(one.path) or "")
-    folders: dict[PurePath, str] = {config.llmb_install: "/llmb", Path.home(): "/home/user"}
+        if isinstance(content := content_of(one.path), Content):
+            seen.add(content.text)
+    folders: dict[PurePath, str] = {config.llmb_install: "/llmb", home: "/home/user"}
     if config.experiments_root is not None:
         folders[config.experiments_root] = "/llmb/workloads"
     names = anonymous(seen.users, seen.hosts, folders, sites_of(config, records))

@@ -3,6 +3,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_
 
 @click.group("baseline", cls=options.Group)
 def group() -> None:
-    """Keep accepted results, to compare later runs with."""
+    """Keep accepted results to compare later runs with."""
 
 
 @group.command("accept")
@@ -28,20 +29,12 @@ def group() -> None:
 @choice_options
 @options.install_option
 @pass_context
-def accept(
-    context: Context,
-    name: str,
-    runs: tuple[str, ...],
-    replace: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
-) -> None:
+def accept(context: Context, /, name: str, runs: tuple[str, ...], replace: bool, **chosen: Any) -> None:
     """Accept the results of RUNS (default: all runs) as baseline NAME.
 
     Runs that failed, have not ended or are INVALID are skipped.
     """
-    choice = choice_of(workloads, exclude_cancelled, window)
+    choice = choice_of(**chosen)
     results = judged(context, [result for _, result in gather(context, runs, choice)])
     good = [result for result in results if why_rejected(result) is None]
     for result in results:

@@ -21,9 +21,9 @@ _COMMANDS = {
     "explain": ("explain", "command", "Explain the figures of RUN, or why it failed and how to fix it."),
     "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
     "archive": ("archive", "command", "Write RUNS (default: all runs) to one file, without secrets."),
-    "baseline": ("baseline", "group", "Keep accepted results, to compare later runs with."),
+    "baseline": ("baseline", "group", "Keep accepted results to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
-    "completion": ("completion.command", "command", "Print the script that completes words in SHELL."),
+    "completion": ("completion.command", "command", "Print the completion script for SHELL."),
     "config": ("config", "command", "Show the configuration in effect, as YAML."),
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }

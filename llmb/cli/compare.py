@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import click
 
@@ -71,7 +72,7 @@ def find_baseline(context: Context, name: str, choice: Choice, ours: str | None 
                 return export.read_baseline(archived, name)
         return export.read_baseline(context.config.llmb_install, name)
     own = context.of_archive(files.expand(name))
-    results = gather_of(own, own.runs(), replace(choice, workloads=()))
+    results = gather_of(own, own.runs(), replace(choice, workloads=(), nodes=()))
     written = files.read_json(own.config.llmb_install / MANIFEST)
     return Baseline(
         called=files.expand(name).name,
@@ -110,15 +111,14 @@ PUBLISHED = "published"
 @pass_context
 def command(
     context: Context,
+    /,
     ours: str | None,
     theirs: str | None,
     baseline: str | None,
     reference: str | None,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
     scaling: bool,
     fmt: str,
+    **chosen: Any,
 ) -> int:
     """Compare A (default: all runs) with B (default: published).
 
@@ -127,7 +127,7 @@ def command(
     Runs that differ in size, dtype, GPU type, scale, parameters of the workload, global batch or sequence length are
     not compared; the reason names the difference.
     """
-    choice = choice_of(workloads, exclude_cancelled, window)
+    choice = choice_of(**chosen)
     request = Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
     return (print_scaling if scaling else print_comparison)(context, request, fmt)
 

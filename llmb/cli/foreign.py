@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what replaces a command or an option of NVIDIA's llmb-run and llmb-install, by the table foreign.yaml."""
+"""Hints at what replaces a command or an option of NVIDIA's llmb-run and llmb-install, from foreign.yaml."""
 
 import itertools
 import shlex

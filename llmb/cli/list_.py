@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
 from llmb.system import console
-from llmb.text.names import find_workload_and_size, listed, squash_workload
+from llmb.text.names import find_workload_and_size, listed, squash_workload, suggest
+from llmb.workload.published import Figure
 
 HERE = ("runs", "dtypes", "scales", "all_scales", "most_gpus", "why", "code", "reason", "hint")  # the fields of `here`
 _NAMED = 4  # sizes in a note
@@ -23,6 +25,7 @@ _NAMED = 4  # sizes in a note
 @click.command("list")
 @click.option("-w", "--workload", metavar="W", help="Show all rows of one workload, or of one size: W_SIZE.")
 @click.option("--framework", metavar="NAME", help="Only rows of one framework: nemo or bridge.")
+@click.option("--gpu-type", metavar="TYPE", help="Only rows of one GPU type.")
 @click.option("--release", metavar="RELEASE", help="Only rows of one image release of Megatron-Bridge.")
 @click.option("--published", is_flag=True, help="Show the published figures.")
 @click.option("--check", is_flag=True, help="Check published figures against their step times.")
@@ -33,6 +36,7 @@ def command(
     context: Context,
     workload: str | None,
     framework: str | None,
+    gpu_type: str | None,
     release: str | None,
     published: bool,
     check: bool,
@@ -50,25 +54,32 @@ def command(
             check_release(release)
         except KeyFaultError as error:
             raise UsageError(str(error), hint=error.hint, code=error.code, key="--release", value=release) from error
+    if gpu_type is not None:
+        every = (row for own in context.workloads.values() for row in listing.configurations(own))
+        known_types = sorted({name for row in every for name in row["gpu"]})
+        if gpu_type not in known_types:
+            message, hint = f"--gpu-type: no row has '{gpu_type}'", suggest(gpu_type, known_types)
+            raise UsageError(message, hint=hint, code="gpu-type-unknown", key="--gpu-type", value=gpu_type)
     installed = _find_installed(context.install_option)
     sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     keys = [key] if key else list(context.workloads)
     if published or check:
-        _print_published(context, keys, size, framework, check, fmt)
+        figures = {name: _figures(context, name, size, framework, gpu_type) for name in keys}
+        _print_published(context, figures, check, fmt)
         return
-    here = _here(context, keys, size, framework, release) if installed is not None else None
+    here = _here(context, keys, size, framework, release, gpu_type) if installed is not None else None
     if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
         one = context.workloads[key]
-        rows = [row for row in listing.configurations(one, framework, release) if size in (None, row["size"])]
+        rows = [row for row in listing.configurations(one, framework, release, gpu_type) if size in (None, row["size"])]
         print_all(listing.rows_of(one, framework), rows, fmt)
         for text in listing.declared(one) if fmt in ("table", "md") else ():
             say(text)
         return
     known = context.workloads.values()
-    rows, columns = listing.sizes(known, framework, release), listing.sizes_of(known, fmt)
+    rows, columns = listing.sizes(known, framework, release, gpu_type), listing.sizes_of(known, fmt)
     if installed is not None:
         rows, columns = _mark(context, rows, installed), (*columns, listing.INSTALLED)
     if here is not None:
@@ -81,12 +92,17 @@ def command(
 
 
 def _here(
-    context: Context, keys: Sequence[str], size: str | None, framework: str | None, release: str | None
+    context: Context,
+    keys: Sequence[str],
+    size: str | None,
+    framework: str | None,
+    release: str | None,
+    gpu_type: str | None,
 ) -> dict[tuple[str, str], dict[str, Any]] | None:
     """Whether each size of the workloads ``keys`` runs here, as data by key and size; None if that is unknown.
 
-    With ``framework`` and ``release`` as a job would ask for them. Prints why installed sizes (only ``size`` if given)
-    cannot run, and the fix.
+    With ``framework``, ``release`` and ``gpu_type`` as a job would ask for them. Prints why installed sizes (only
+    ``size`` if given) cannot run, and the fix.
     """
     from llmb.submission.prepare import NO_ROW, NOT_INSTALLED, runnable
 
@@ -96,11 +112,12 @@ def _here(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
     except LlmbError as error:
-        say(f"warning: which of them run here is unknown\n{describe(error)}")
+        say(f"warning: it is unknown which of them run here\n{describe(error)}")
         return None
-    if config.kind is None:
+    if config.kind is None or gpu_type not in (None, config.gpu_type, *config.gpu_types):
         return None
-    most = _most_gpus(config)
+    most = _most_gpus(config) if gpu_type in (None, config.gpu_type) else None
+    config = replace(config, gpu_type=gpu_type or config.gpu_type)
     asked = (context.workloads[key] for key in keys)
     found = list(runnable(asked, context.plugins, config, most, framework=framework, release=release))
     notes: dict[tuple[str, str | None], list[str]] = {}
@@ -176,32 +193,33 @@ def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
     return [squash_workload(name) in forms for name in names]
 
 
-def _print_published(
-    context: Context, keys: Sequence[str], size: str | None, framework: str | None, check: bool, fmt: str
-) -> None:
-    from llmb.cli.output import print_all
+def _figures(context: Context, key: str, size: str | None, framework: str | None, gpu_type: str | None) -> list[Figure]:
+    """The published figures of the workload ``key`` with these values; None is any."""
+    wanted = {"model_size": size, "framework": framework, "gpu_type": gpu_type}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return [one for one in context.figures([key]) if all(getattr(one, name) == own for name, own in given.items())]
+
+
+def _print_published(context: Context, found: Mapping[str, Sequence[Figure]], check: bool, fmt: str) -> None:
+    from llmb.cli.output import print_all, print_runs
     from llmb.cli.reading import own_flops
     from llmb.planning import listing, recompute
 
-    found = {
-        key: [
-            one
-            for one in context.figures([key])
-            if size in (None, one.model_size) and framework in (None, one.framework)
-        ]
-        for key in keys
-    }
     count = sum(map(len, found.values()))
     if not check:
-        figures = listing.figures(figure for key in keys for figure in found[key])
-        print_all(listing.figure_columns(figures) if fmt in ("table", "md") else listing.FIGURES, figures, fmt)
+        figures = listing.figures(figure for own in found.values() for figure in own)
+        columns = listing.figure_columns(figures) if fmt in ("table", "md") else listing.FIGURES
+        if fmt == "table":
+            print_runs(columns, figures, fmt, name="workload")
+        else:
+            print_all(columns, figures, fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
     wrong = []
-    for key in keys:
+    for key in found:
         wrong += recompute.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
     print_all(listing.CHECKED, listing.checked(wrong), fmt)
     rows = len({one.figure for one in wrong})
     what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
-    count = sum(one.step_time_s is not None for key in keys for one in found[key])
+    count = sum(one.step_time_s is not None for own in found.values() for one in own)
     say(f"{count} published figures checked: {what} with the step times (tolerance: {recompute.TOLERANCE})")

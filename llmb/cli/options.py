@@ -122,7 +122,7 @@ verbose_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_keep_verbose,
-    help="Show each job's script or files too.",
+    help="Also show each job's script or files.",
 )
 _OR_ARCHIVE = "DIR|ARCHIVE"
 

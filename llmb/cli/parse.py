@@ -50,7 +50,7 @@ def with_settings(context: Context, given: Description, text: Sequence[str]) -> 
     params, words, own = parse_set(text, context.parameters, faults, usable)
     for name in (*_OF_LOGS, *words):
         if name in params or name in words:
-            message, hint = f"--set {name}: the log itself says it", "omit it"
+            message, hint = f"--set {name}: the log contains it", "omit it"
             faults.append(Fault(message=message, hint=hint, code="param-of-log", key=name))
     if given.gbs is not None and params.get("gbs", given.gbs) != given.gbs:
         message, hint = f"--gbs {given.gbs} and --set gbs={params['gbs']} differ", "give one of them"
@@ -85,7 +85,7 @@ _OPTION_OF = {
 @click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of logs without a record.")
 @click.option("--framework", metavar="NAME", help="Framework of logs without a record: nemo or bridge.")
-@click.option("--release", metavar="RELEASE", help="Image release of Megatron-Bridge that they are of.")
+@click.option("--release", metavar="RELEASE", help="Megatron-Bridge release of logs without a record.")
 @click.option("--full-names", is_flag=True, help="Do not shorten names.")
 @options.format_or_junit_option
 @pass_context
@@ -109,8 +109,8 @@ def command(
     """Read logs and show what they measured.
 
     PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for standard input. Logs
-    may be compressed with gzip. Options override what a log or its name says; llmb prints what they override. With -w,
-    the plugin of that workload says how its logs are read.
+    may be compressed with gzip. Options override what a log or its name contains; llmb prints what they override. With
+    -w, the plugin of that workload reads the logs.
     """
     given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
     _check("--framework", framework, list(FRAMEWORKS))

@@ -75,18 +75,18 @@ def _status(problems: list[Problem]) -> str:
 
 
 @group.command("check")
-@click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what is read of a log.")
+@click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what llmb reads from this log.")
 @click.option("-w", "--workload", metavar="W", help="Only this workload or plugin; with --log, its W_SIZE too.")
 @options.install_option
 @pass_context
 def check(context: Context, log: Path | None, workload: str | None) -> int:
-    """Check every plugin, or that of -w; exit code 1 if one has a fault.
+    """Check all plugins, or that of -w; exit code 1 on a fault.
 
     A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, its
     hooks must answer, its sample log must measure the headline metric, and its cluster types must render a script. NeMo
     must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. Plugins for a whole cluster are tried on every
-    workload. In an install directory, or with --install, plugins have the settings of its configuration. With --log,
-    show what the plugin of a workload reads of a log instead; exit code 1 if the headline metric is not measured.
+    workload. In an install directory, or with --install, plugins get the settings of its configuration. With --log,
+    show what the plugin of a workload reads from a log instead; exit code 1 if the headline metric is missing.
     """
     if log is not None:
         return _try_log(context, log, workload)
@@ -213,7 +213,9 @@ def _nemo_venvs(config: ClusterConfig | None, keys: Iterable[str]) -> dict[str, 
 @group.command("new")
 @click.argument("name")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(scaffold.KINDS), default=scaffold.WORKLOAD, help="What it adds to llmb.")
+@click.option(
+    "--kind", type=click.Choice(scaffold.KINDS), default=scaffold.WORKLOAD, help="What the plugin adds to llmb."
+)
 @pass_context
 def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     """Write a new plugin called NAME.
@@ -221,11 +223,11 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     The plugin is written to FOLDER (default: ./NAME). It is complete, with tests, and runs on this machine. KIND:
 
     \b
-    workload   a model that NeMo trains, from a table alone
-    program    a benchmark with a program of its own
+    workload   a model that NeMo trains, as a table
+    program    a benchmark with its own program
     metric     an existing program, and how to read its log
     cluster    a cluster type
-    command    a further command of llmb-run
+    command    a command of llmb-run
     """
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)

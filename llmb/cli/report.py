@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -60,15 +61,14 @@ _ENDINGS = {"": "md", ".md": "md", ".markdown": "md", ".txt": "md", ".html": "ht
 @pass_context
 def command(
     context: Context,
+    /,
     runs: tuple[str, ...],
     output: Path | None,
     fmt: str | None,
     history: bool,
-    workloads: tuple[str, ...],
-    exclude_cancelled: bool,
-    window: str | None,
     baseline: str | None,
     reference: str | None,
+    **chosen: Any,
 ) -> int:
     """Write a report on RUNS (default: all runs).
 
@@ -84,7 +84,7 @@ def command(
     if output is not None:
         _check_folder(output)
     runs = opened(context, runs)
-    choice = choice_of(workloads, exclude_cancelled, window)
+    choice = choice_of(**chosen)
     against = baseline_instead(context, baseline, reference, choice)
     return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
 
@@ -128,8 +128,7 @@ def write_report(
     found = gather(context, names, choice)
     if baseline is not None and not names and not history:  # a history has its nights too
         found = _later(found, baseline)
-    # The workload of a run without a readable record is unknown.
-    unread = [] if names or choice.workloads else unreadable(context)
+    unread = [] if names else unreadable(context, choice)
     report = make_report(context, found, reference, datetime.now().astimezone(), unread, baseline)
     if as_html and not history:
         report = with_samples(context, report, [record for record, _ in found], charted(report))

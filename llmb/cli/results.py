@@ -13,16 +13,18 @@ from llmb.cli.context import Context, completed, pass_context, say
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reading import kept_results, opened, peaks_of, result_of
 from llmb.clusters.base import HINT_ELSEWHERE
-from llmb.errors import RUN_FAILED, LlmbError
+from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import digest
 from llmb.results import columns, table
 from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
+from llmb.runs.store import nodes_of
 from llmb.stats.measure import Window, parse_window
 from llmb.submission.follow import last_seen, look
 from llmb.system import console
 from llmb.text.names import find_workload_and_size
+from llmb.text.node_lists import expand, is_list, short_name
 from llmb.text.tables import escape, to_json
 from llmb.verdict import export
 from llmb.verdict.compare import judged_against
@@ -34,11 +36,30 @@ from llmb.workload.published import check_release
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of --node, each without its domain. Raises UsageError."""
+    if (wrong := next((text for text in value if not is_list(text)), None)) is not None:
+        message, hint = f"--node: '{wrong}' is not a list of nodes", "--node n7, or --node 'n[1-4]'"
+        raise UsageError(message, hint=hint, code="value-not-allowed", key="--node", value=wrong)
+    return tuple(short_name(name) for text in value for name in expand(text))
+
+
+node_option = click.option(
+    "--node", "nodes", multiple=True, callback=_nodes, metavar="NODE", help="Ran on it: n7, n[1-4]."
+)
+
+
+def ran_on(wanted: Sequence[str], nodes: Iterable[str]) -> bool:
+    """Whether one of a run's ``nodes`` is among those ``wanted``, which have no domain."""
+    return not set(wanted).isdisjoint(map(short_name, nodes))
+
+
 def choice_options(command: F) -> F:
-    """Add ``-w``, ``--exclude-cancelled`` and ``--window``; ``judged.choice_of`` reads them."""
+    """Add ``-w``, ``--node``, ``--exclude-cancelled`` and ``--window``, whose values ``choice_of`` takes."""
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
+        node_option,
         click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
     ):
@@ -56,41 +77,40 @@ def choice_options(command: F) -> F:
 @pass_context
 def command(
     context: Context,
+    /,
     runs: tuple[str, ...],
-    workloads: tuple[str, ...],
-    window: str | None,
     reference: str | None,
-    exclude_cancelled: bool,
     full_names: bool,
     fmt: str,
+    **chosen: Any,
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
-    Name a run by a unique prefix of its id, by the scheduler's job id, or by its directory. The file of an archive in
-    the first place selects the runs in it.
+    RUNS are unique prefixes of ids, job ids of the scheduler, or directories. If the first one is the file of an
+    archive, the runs in it are shown.
     """
     runs = opened(context, runs)
-    choice = choice_of(workloads, exclude_cancelled, window)
+    choice = choice_of(**chosen)
     results = [result for _, result in gather(context, runs, choice)]
-    if not runs and not workloads:
-        results += unreadable(context)
+    if not runs:
+        results += unreadable(context, choice)
     archived = context.archive is not None
     return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which runs are selected: of ``workloads`` (empty: all), with or without cancelled ones; and the window."""
+    """Which runs are selected: of ``workloads``, on ``nodes`` (empty: all), with cancelled ones or not; the window."""
 
     workloads: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     exclude_cancelled: bool = False
     window: Window | None = None
 
 
-def choice_of(workloads: tuple[str, ...], exclude_cancelled: bool, window: str | None) -> Choice:
-    """The choice that the options make. Raises UsageError."""
-    counted = parse_window(window) if window is not None else None
-    return Choice(workloads=workloads, exclude_cancelled=exclude_cancelled, window=counted)
+def choice_of(window: str | None, **chosen: Any) -> Choice:
+    """The choice that the values of ``choice_options`` make. Raises UsageError."""
+    return Choice(window=parse_window(window) if window is not None else None, **chosen)
 
 
 def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
@@ -107,13 +127,21 @@ def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> l
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
     if not found:
         say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
-    results = results_of(context, found, choice.window)
-    kept = _announce_cancelled([result for result in results if result.status == CANCELLED], choice)
-    return [(run, one) for run, one in zip(found, results, strict=True) if kept or one.status != CANCELLED]
+    pairs = [
+        (run, one)
+        for run, one in zip(found, results_of(context, found, choice.window), strict=True)
+        if not choice.nodes or ran_on(choice.nodes, all_nodes(run, context.states.get(run.id), one))
+    ]
+    if found and not pairs:
+        say("no run matches the options")
+    kept = _announce_cancelled([one for _, one in pairs if one.status == CANCELLED], choice)
+    return [(run, one) for run, one in pairs if kept or one.status != CANCELLED]
 
 
-def unreadable(context: Context) -> list[Result]:
-    """A result for each run whose record ``gather`` could not read."""
+def unreadable(context: Context, choice: Choice) -> list[Result]:
+    """A result for each run whose record ``gather`` could not read; none where a ``choice`` needs it."""
+    if choice.workloads or choice.nodes:
+        return []
     return [
         Result(
             identity=Identity(experiment=one.directory.parent.name, path=context.shown(one.directory)),
@@ -134,10 +162,17 @@ def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[
         for one, each in zip(results, own, strict=True)
         if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
     ]
+    found = [one for one in found if not choice.nodes or (one.log and ran_on(choice.nodes, one.log.hosts))]
     kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
     if not kept:
         say("no run matches the options" if results else "the file has no runs")
     return kept
+
+
+def all_nodes(run: RunRecord, state: JobState | None, result: Result | None) -> tuple[str, ...]:
+    """The nodes that the scheduler names, else those that the run's log names."""
+    logged = result.log.hosts if result is not None and result.log is not None else ()
+    return nodes_of(run, state) or logged
 
 
 def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts of Slurm and Run:ai share: quoting, files, variables, the program; reads what they write."""
+"""The common parts of Slurm's and Run:ai's scripts: quoting, files, variables, the program; reads what they write."""
 
 import re
 import shlex

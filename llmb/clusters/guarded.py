@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's cluster, checked: a method that fails or answers nonsense is an error that names plugin and method."""
+"""Guards a plugin's cluster: a method that fails or returns a wrong value is an error with plugin and method."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from llmb.clusters import checks
@@ -135,9 +136,17 @@ class GuardedCluster:
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
         """The plugin's faults."""
-        found = self.plugin.call("preflight", lambda: self.cluster.preflight(launches))
+        return self._faults("preflight", launches)
+
+    @property
+    def faults_here(self) -> Callable[[Sequence[Launch]], list[Fault]] | None:
+        """The plugin's method; None where it has none, so that llmb looks for itself."""
+        return partial(self._faults, "faults_here") if hasattr(self.cluster, "faults_here") else None
+
+    def _faults(self, method: str, launches: Sequence[Launch]) -> list[Fault]:
+        found: object = self.plugin.call(method, lambda: getattr(self.cluster, method)(launches))
         if not isinstance(found, Sequence) or not all(isinstance(one, Fault) for one in found):
-            self.plugin.nonsense("preflight", "it must be a list of Fault", found)
+            self.plugin.nonsense(method, "it must be a list of Fault", found)
         return list(found)
 
     def faults_of_secrets(self, launches: Sequence[Launch]) -> Iterable[Fault]:

@@ -67,4 +67,4 @@ def superblock_fault(path: Path) -> Fault | None:
     (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
     if size >= used:
         return None
-    return Fault(message=f"it is cut off: it has {size:,} of {used:,} bytes", code="image-cut-off", value=size)
+    return Fault(message=f"it is truncated: it has {size:,} of {used:,} bytes", code="image-cut-off", value=size)

@@ -92,8 +92,33 @@ class WorkloadsConfig:
         return next(found, WorkloadConfig())
 
 
+class OfClusterType:
+    """A value with a ``cluster_type``, which ``kind`` is where a plugin offers it, and sections of cluster types."""
+
+    __slots__ = ()
+    cluster_type: str
+    kind: ClusterType | None
+    own_section: Any
+
+    @property
+    def of_type(self) -> ClusterType:
+        """The cluster type; of one that no plugin offers, the name alone is known."""
+        return self.kind or own_types().get(self.cluster_type) or undetermined(self.cluster_type)
+
+    @property
+    def section(self) -> Any:
+        """The section of its cluster type; None without one."""
+        key = self.of_type.key
+        return getattr(self, key) if key is not None and hasattr(self, key) else self.own_section
+
+    @property
+    def traits(self) -> ClusterTraits:
+        """How workloads run on the cluster."""
+        return self.of_type.traits_of(self.section)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig:
+class ClusterConfig(OfClusterType):
     """cluster_config.yaml. ``load_config`` sets ``llmb_install`` to the folder that the file was read from.
 
     ``plugins``: the settings of plugins by distribution; each plugin's dataclass describes them. These are no keys:
@@ -132,25 +157,9 @@ class ClusterConfig:
                 message, code = f"'{own.like}' is not known", "gpu-type-unknown"
                 raise KeyFaultError(message, "gpu_types", name, "like", hint=hint, code=code)
             if own.like is None and own.gpus_per_node is None and name not in self.types:
-                hint = "like: TYPE uses the configurations of a known type; a type of its own has gpus_per_node"
+                hint = "like: TYPE uses the configurations of a known type; any other type needs gpus_per_node"
                 message = "needs the key 'like' or 'gpus_per_node'"
                 raise KeyFaultError(message, "gpu_types", name, hint=hint, code="key-missing")
-
-    @property
-    def of_type(self) -> ClusterType:
-        """The cluster type; of one that no plugin offers, the name alone is known."""
-        return self.kind or own_types().get(self.cluster_type) or undetermined(self.cluster_type)
-
-    @property
-    def section(self) -> Any:
-        """The section of its cluster type; None without one."""
-        key = self.of_type.key
-        return getattr(self, key) if key is not None and hasattr(self, key) else self.own_section
-
-    @property
-    def traits(self) -> ClusterTraits:
-        """How workloads run on the cluster."""
-        return self.of_type.traits_of(self.section)
 
     def rows_for(self, gpu_type: str) -> str:
         """The known GPU type whose rows ``gpu_type`` uses: itself, or the type that it is ``like``."""

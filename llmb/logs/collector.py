@@ -9,7 +9,7 @@ from llmb.logs import conditions, lines
 from llmb.logs.conditions import LOAD, MEGATRON_CHECKPOINTS, NOTHING, PLACES, SAVE, merged
 from llmb.logs.formats import BRIDGE_NAME, MEANS, MEGATRON_NAME, MEGATRONS, TRAINER_NAME, Format, ParseSpec, formats_of
 from llmb.logs.lines import NoNumberError
-from llmb.logs.samples import Checkpoint, Environment, Samples, Step
+from llmb.logs.samples import CheckpointEvent, Environment, Samples, Step
 from llmb.logs.scan import Hit, Line, Needle, needle
 
 _END = needle("`Trainer.fit` stopped")
@@ -35,7 +35,7 @@ class ReadState:
     samples: Samples = _NO_SAMPLES
     from_list: bool = False
     opening: Environment = NOTHING
-    loads: tuple[Checkpoint, ...] = ()
+    loads: tuple[CheckpointEvent, ...] = ()
     unnumbered: tuple[Step, ...] = ()
     step_times: tuple[float, ...] = ()
     rank: int | None = None

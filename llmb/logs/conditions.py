@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from llmb.logs.lines import read_value
-from llmb.logs.samples import Checkpoint, Environment, Node
+from llmb.logs.samples import CheckpointEvent, Environment, Node
 from llmb.logs.scan import Line, needle, plain, strip_escapes
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ def _union(earlier: tuple[T, ...], later: tuple[T, ...]) -> tuple[T, ...]:
     return earlier if set(later) <= set(earlier) else tuple(dict.fromkeys((*earlier, *later)))
 
 
-def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line: Line) -> None:
+def add_checkpoint(events: list[CheckpointEvent], kind: Literal["save", "load"], line: Line) -> None:
     """Add the ``line`` of one rank to ``events``; a second line of the same rank is of another checkpoint."""
     found = _read_checkpoint(line, b"Save duration" if kind == "save" else b"Time spent in load_checkpoint")
     if found is None:
@@ -108,7 +108,7 @@ def add_checkpoint(events: list[Checkpoint], kind: Literal["save", "load"], line
     seconds, rank, iteration = found
     event = events[-1] if events else None
     if event is None or event.kind != kind or event.iteration != iteration or rank in event.ranks:
-        event = Checkpoint(kind=kind, ranks=(), max_seconds=seconds, iteration=iteration)
+        event = CheckpointEvent(kind=kind, ranks=(), max_seconds=seconds, iteration=iteration)
     else:
         events.pop()
     events.append(
@@ -172,7 +172,9 @@ _LOADED_TEXT = re.compile(rb"checkpoint from (\S{1,1024})(?:.{0,80} at iteration
 _TIMER = re.compile(rb"-checkpoint [.]{1,200}:\s{0,9}\((\d{1,15}(?:\.\d{1,9})?),\s{0,9}(\d{1,15}(?:\.\d{1,9})?)\)")
 
 
-def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], text: bytes, line: Line) -> None:
+def add_megatron_checkpoint(
+    saves: list[CheckpointEvent], loads: list[CheckpointEvent], text: bytes, line: Line
+) -> None:
     """Add the ``line``, found by the ``text`` of one of MEGATRON_CHECKPOINTS, to ``saves`` or ``loads``."""
     after = strip_escapes(line.after)
     if text in (SAVE_TIMER.text, LOAD_TIMER.text):
@@ -183,7 +185,7 @@ def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], te
     if found is None:
         return
     iteration, folder = found.groups() if saved else found.groups()[::-1]
-    event = Checkpoint(
+    event = CheckpointEvent(
         kind="save" if saved else "load",
         ranks=(0,),
         max_seconds=None,
@@ -193,7 +195,7 @@ def add_megatron_checkpoint(saves: list[Checkpoint], loads: list[Checkpoint], te
     (saves if saved else loads).append(event)
 
 
-def _add_time(events: list[Checkpoint], kind: str, after: bytes) -> None:
+def _add_time(events: list[CheckpointEvent], kind: str, after: bytes) -> None:
     """Add the longest time of all ranks to the last checkpoint that has none."""
     found = _TIMER.search(after)
     if found is not None and events and events[-1].kind == kind and events[-1].max_seconds is None:

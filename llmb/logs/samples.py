@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training log says, as values."""
+"""The content of a training log, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CheckpointEvent:
     """One save or load of a checkpoint: the ``ranks`` that logged it, the longest time of any and rank 0's, in s.
 
     ``folder``: its folder according to the log. None where the log omits it.
@@ -100,7 +100,7 @@ class Samples:
     attempts: int = 0
     begins: int = 0
     ended: bool = False
-    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoints: tuple[CheckpointEvent, ...] = ()
     environment: Environment = Environment()
     framework: str | None = None
     gbs: int | None = None

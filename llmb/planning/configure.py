@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settles every number of one job from the row of its workload's table, and checks that all of them divide. Pure."""
+"""Computes every number of one job from a row of its workload's table, and checks that all divide evenly. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

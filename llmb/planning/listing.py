@@ -12,7 +12,7 @@ from llmb.text.tables import Column
 from llmb.workload.bridge import BRIDGE, NEMO, table_of
 from llmb.workload.model import ModelShape
 from llmb.workload.published import Figure
-from llmb.workload.rows import Row
+from llmb.workload.rows import ANY_GPU, Row
 from llmb.workload.spec import Size, Workload
 
 
@@ -134,15 +134,15 @@ def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def sizes(
-    workloads: Iterable[Workload], framework: str | None = None, release: str | None = None
+    workloads: Iterable[Workload], framework: str | None = None, release: str | None = None, gpu_type: str | None = None
 ) -> list[dict[str, Any]]:
     """A row of SIZES for each size of each workload, with what its rows of all frameworks have.
 
-    ``framework`` and ``release`` as for ``configurations``; a size without such a row is omitted.
+    ``framework``, ``release`` and ``gpu_type`` as for ``configurations``; a size without such a row is omitted.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for workload in workloads:
-        for row in configurations(workload, framework, release):
+        for row in configurations(workload, framework, release, gpu_type):
             size = found.setdefault(
                 (workload.key, row["size"]),
                 {
@@ -161,10 +161,10 @@ def sizes(
 
 
 def configurations(
-    workload: Workload, framework: str | None = None, release: str | None = None
+    workload: Workload, framework: str | None = None, release: str | None = None, gpu_type: str | None = None
 ) -> list[dict[str, Any]]:
     """A row of ROWS, with further keys for programs, for each row of a workload's tables; fields of training are None
-    without a model. ``framework`` and ``release`` (of Megatron-Bridge) select rows.
+    without a model. ``framework``, ``release`` (of Megatron-Bridge) and ``gpu_type`` select rows.
 
     ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs; ``ga`` has the gradient accumulation of each scale.
     """
@@ -184,7 +184,9 @@ def configurations(
             **_declared(workload, workload.sizes[name]),
         }
         for kind, own, name, row in rows
-        if framework in (None, kind) and release in (None, own)
+        if framework in (None, kind)
+        and release in (None, own)
+        and (gpu_type is None or {gpu_type, ANY_GPU} & {*row.gpu})
     ]
 
 
@@ -235,19 +237,24 @@ FIGURES = (
     Column(key="gpu_type", heading="GPU"),
     Column(key="dtype", heading="Dtype"),
     Column(key="scale", heading="GPUs", right=True),
-    Column(key="gbs", heading="GBS", right=True),
-    Column(key="parameters", heading="Parameters", show=lambda own: " ".join(f"{k}={v}" for k, v in own.items())),
-    Column(key="framework", heading="Framework"),
-    Column(key="window", heading="Window"),
-    Column(key="steps", heading="Steps", right=True),
+    Column(key="gbs", heading="GBS", right=True, optional=True),
+    Column(
+        key="parameters",
+        heading="Parameters",
+        show=lambda own: " ".join(f"{k}={v}" for k, v in own.items()),
+        optional=True,
+    ),
+    Column(key="framework", heading="Framework", optional=True),
+    Column(key="window", heading="Window", optional=True),
+    Column(key="steps", heading="Steps", right=True, optional=True),
     Column(key="metric", heading="Metric"),
     Column(key="value", heading="Value", show="{:g}".format, right=True),
     Column(key="unit", heading="Unit"),
     Column(key="step_time_s", heading="Step time (s)", show="{:g}".format, right=True),
-    Column(key="tokens_per_second", heading="Tokens/s", show="{:.0f}".format, right=True),
-    Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True),
-    Column(key="flops_convention", heading="FLOPs formula"),
-    Column(key="days_per_1t_tokens", heading="Days for 1T", show="{:g}".format, right=True),
+    Column(key="tokens_per_second", heading="Tokens/s", show="{:.0f}".format, right=True, optional=True),
+    Column(key="mfu", heading="MFU %", show=lambda value: f"{100 * value:.2f}", right=True, optional=True),
+    Column(key="flops_convention", heading="FLOPs formula", optional=True),
+    Column(key="days_per_1t_tokens", heading="Days for 1T", show="{:g}".format, right=True, optional=True),
 )
 
 

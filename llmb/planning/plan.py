@@ -104,7 +104,7 @@ def resolve(
     if request.size is None:
         if size is None and request.place:
             hint = f"write one of {', '.join(f'{key}_{name}' for name in workloads[key].sizes)}"
-            raise UsageError(f"'{request.workload}' names no size", hint=hint, code="size-missing", key="size")
+            raise UsageError(f"'{request.workload}' has no size", hint=hint, code="size-missing", key="size")
         size = size or workloads[key].default_size
     else:
         named, size = size, find_size(request.size, workloads[key].sizes) or ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults of a request, each at its place: parameters, switches, what needs no numbers of jobs. Pure."""
+"""The faults of a request that need no planning, each with its place: parameters and switches. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's switches do to its steps, time limit and name, and which of them it may have. Pure."""
+"""How switches change a job's steps, time limit and name, and which switches a job may have. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -181,9 +181,9 @@ def check_checkpoint(switches: Switches, size: Size, gpu: str, scale: int, label
         if least is not None and scale >= least:
             continue
         tested = f"tested only from {least} GPUs" if least is not None else f"not tested on {gpu}"
-        message = f"{label}: to {verb} a checkpoint is {tested}, and this job has {scale}"
+        message = f"{label}: a checkpoint {verb} is {tested}, and this job has {scale}"
         if not force:
-            why = " A load on fewer may run out of GPU memory." if verb == "load" and least is not None else ""
+            why = " With fewer GPUs, the load may run out of memory." if verb == "load" and least is not None else ""
             hint = f"--force lifts this limit.{why}"
             raise _refused("checkpoint-untested", f"{verb}_checkpoint scale", message, hint, scale)
         warnings.append(message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filters of job lists and of discovery, and the targets that mean the proxy of their size. Pure."""
+"""The filters of job lists and of discovery, and the targets that select a proxy. Pure."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Divides a job's GPUs, batch, layers, heads and experts, and refuses what leaves a remainder. Pure."""
+"""Divides a job's GPUs, batch, layers, heads and experts; a remainder is an error. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

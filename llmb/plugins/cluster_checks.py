@@ -35,7 +35,7 @@ def with_source(kind: Any, source: str) -> ClusterType:
     if not (isinstance(kind.create, str) and ":" in kind.create) and not callable(kind.create):
         raise TypeError(f"create of {kind.name} is neither a function nor its place, 'module:function'")
     if kind.schema is not None and not is_dataclass(kind.schema):
-        raise TypeError(f"schema of {kind.name} is no dataclass")
+        raise TypeError(f"schema of {kind.name} is not a dataclass")
     own = [(one.key, one.schema) for one in own_types().values()]
     if kind.key in reserved() and (kind.key, kind.schema) not in own:
         raise ValueError(f"the section '{kind.key}' of {kind.name} is llmb's own: set another 'section'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the skipped plugin that would offer a cluster type or a command, which is then no mistake of the user."""
+"""Finds the skipped plugin that would offer an unknown cluster type or command."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who keeps a name that several plugins claim: llmb's own plugin; of others, nobody, and each is named."""
+"""Resolves names that several plugins claim: llmb's own plugin keeps its name; of others, none does, with an error."""
 
 from __future__ import annotations
 

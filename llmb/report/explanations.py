@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why the values of a report may differ from their references; what holds for several is there once. Pure."""
+"""Why values of a report may differ from their references; shared differences are listed once. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

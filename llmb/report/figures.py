@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the page of a report writes the values of metrics, and what its headings and texts call them. Pure."""
+"""How the page of a report formats values of metrics, and what it calls them. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

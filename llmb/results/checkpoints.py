@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoints of a run: what its log says of them, the files that it wrote, and what is wrong with them."""
+"""The checkpoints of a run: what its log reports, the files that it wrote, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmb.logs.samples import Checkpoint
+from llmb.logs.samples import CheckpointEvent
 from llmb.text.units import bytes_in_words
 
 # Below the folder that the ranks start in; NeMo-Run's launcher, which older releases used, starts them in code/.
@@ -51,7 +51,7 @@ class Checkpoints:
 
 
 def checkpoints_of(
-    logged: Sequence[Checkpoint], work: Path, *, save: bool = False, load: str | None = None, ended: bool = True
+    logged: Sequence[CheckpointEvent], work: Path, *, save: bool = False, load: str | None = None, ended: bool = True
 ) -> Checkpoints | None:
     """The checkpoints of a run, from what its log says and the files below ``work``, where its ranks started.
 
@@ -84,7 +84,7 @@ def _weights(work: Path) -> list[Path]:
         return []
 
 
-def _named(saves: Sequence[Checkpoint]) -> list[Path]:
+def _named(saves: Sequence[CheckpointEvent]) -> list[Path]:
     """The folder of the last checkpoint if the log names it: Megatron's ``<folder>/iter_0000050``."""
     last = saves[-1] if saves else None
     if last is None or last.folder is None or last.iteration is None or "\0" in last.folder:
@@ -96,7 +96,7 @@ def _named(saves: Sequence[Checkpoint]) -> list[Path]:
         return []
 
 
-def _saved(events: Sequence[Checkpoint], weights: Sequence[Path]) -> Saved:
+def _saved(events: Sequence[CheckpointEvent], weights: Sequence[Path]) -> Saved:
     full = [(folder, sizes) for folder in weights if (sizes := _sizes(folder))]
     folder, sizes = full[-1] if full else (None, [])
     own = folder.parent if folder is not None and folder.name == "weights" else folder

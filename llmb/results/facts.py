@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log says besides its steps: network, GPUs, memory; nodes that differ; what makes a run invalid."""
+"""What a log contains besides steps: network, GPUs, memory; nodes that differ; what makes a run invalid."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the result of a log without a record, with everything that follows from what the log is of."""
+"""Makes the result of a log without a record, and everything that follows from its configuration."""
 
 import math
 import re

@@ -129,7 +129,7 @@ def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]
     if metrics.mfu is not None and metrics.mfu > 1:
         yield f"MFU is {100 * metrics.mfu:.0f} %: check the model, batch, GPUs and GPU type of the job"
     if samples.framework == TRAINER_NAME:
-        yield "the mean of the whole run, its start included: the log has no time of a single step"
+        yield "the mean of the whole run, including its start: the log has no times of single steps"
     elif samples.steps and samples.last is None:
         yield "the log does not say how many steps were planned"
     yield from _sparse(samples, metrics)
@@ -144,7 +144,7 @@ def _notes(samples: Samples, metrics: Metrics, spec: ParseSpec) -> Iterator[str]
     ratio = metrics.statistics.tflops_by_formula if metrics.statistics else None
     if ratio is not None and abs(ratio - 1) > TFLOPS_OFF:
         name = "TFLOPS_per_GPU is" if samples.framework in (NEMO2_NAME, None) else "the logged TFLOPS are"
-        yield f"{name} {ratio:.2f} of what follows from model, batch and GPUs: check which of them is wrong"
+        yield f"{name} {ratio:.2f} of the value computed from model, batch and GPUs: check which of them is wrong"
 
 
 def _sparse(samples: Samples, metrics: Metrics) -> Iterator[str]:

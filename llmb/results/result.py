@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run's result: which run it is of, how it ended, what it measured, and the verdict on it."""
+"""One run's result: the run's identity, how it ended, what it measured, and its verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -135,7 +135,7 @@ def legend(results: Iterable[Result], baseline: str = "", *, archived: bool = Fa
     verdicts = [result.verdict for result in results]
     windows = {one.reference.window for one in verdicts if one.reference and one.same_window is False}
     what = baseline or "the published figure"
-    lines = [f"* {what} was taken over another window: {', '.join(sorted(windows))}"] if windows else []
+    lines = [f"* {what} is for another window: {', '.join(sorted(windows))}"] if windows else []
     configurations = [result.identity.configuration for result in results]
     if any(own is not None and own.gpu_type is None for own in configurations):
         lines.append("no verdict without a GPU type, which a log does not name: add --gpu-type h100, for example")
@@ -151,7 +151,7 @@ def legend(results: Iterable[Result], baseline: str = "", *, archived: bool = Fa
             *(option for word, option in _OPTIONS.items() if word in missing),
             *(f"--set {word}=V" for word in own),
         ]
-        lines.append(f"no verdict where a log does not say what it is of; describe it with {' '.join(options)}")
+        lines.append(f"no verdict for a log that does not show its configuration; describe it with {' '.join(options)}")
     if results and not lines and all(verdict.word == _NOT_COMPARED for verdict in verdicts):
         against_baseline = f"no verdicts: {baseline} has nothing comparable"
         lines.append(against_baseline if baseline else _no_verdicts(results, archived=archived))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a further command of llmb-run gets from ``click.pass_obj``."""
+"""What a plugin's command gets from ``click.pass_obj``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JobRequest, what a user asks for, and Job, what follows from it: one job with every number settled."""
+"""JobRequest, what a user asks for, and Job, the result of planning: one job with all its numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -148,6 +148,16 @@ def host_name() -> str:
     return socket.gethostname().split(".")[0]
 
 
+def user_name() -> str | None:
+    """The name of the user of this process; None where there is none, as in some containers."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # of Python before 3.13, and of later ones
+        return None
+
+
 @lru_cache(maxsize=1)
 def boot_id() -> str:
     """An identifier that changes with each boot of this host."""

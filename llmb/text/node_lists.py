@@ -16,6 +16,11 @@ def is_list(text: str) -> bool:
     return _LIST.fullmatch(text) is not None and all(int(first) <= int(last) for first, last in ranges)
 
 
+def short_name(node: str) -> str:
+    """The name of a node without its domain, in lower case."""
+    return node.partition(".")[0].lower()
+
+
 def expand(nodes: str) -> Iterator[str]:
     """The names of a list: ``n[01-03,7],login`` is n01, n02, n03, n7 and login."""
     for part in re.findall(r"(?:[^,\[\s]|\[[^\]]*\])+", nodes):

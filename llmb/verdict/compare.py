@@ -208,7 +208,7 @@ def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without:
         why = [f"{result.identity.name} {_state(result)}" for result in settled_last]
         return "; ".join([*why[:_MOST], *([f"and {len(why) - _MOST} more"] if len(why) > _MOST else [])])
     _, missing = _alike(configuration, others or without)
-    return f"{name} has nothing {missing}"
+    return f"{name} has no runs {missing}"
 
 
 _NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
@@ -250,7 +250,7 @@ def _compared(pool: Sequence[Result], other: Sequence[Result], name: str) -> Com
     )
     notes = [judgement.reason]
     if (len(pool) == 1) != (len(other) == 1):
-        notes.append("the interval has the spread of the repeats alone, not that of the single run")
+        notes.append("the interval includes only the spread of the repeats, not that of the single run")
     same = first.metrics.window == theirs.metrics.window
     if not same:
         notes.append("the windows of the two differ")

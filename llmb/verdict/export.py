@@ -171,7 +171,9 @@ def _accepted(data: Any) -> str | None:
 def _path(install: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
         hint = "use letters, digits, -, _ and ."
-        raise UsageError(f"'{name}' is no valid baseline name", hint=hint, code="name-invalid", key="NAME", value=name)
+        raise UsageError(
+            f"'{name}' is not a valid baseline name", hint=hint, code="name-invalid", key="NAME", value=name
+        )
     return install / _FOLDER / f"{name}.json"
 
 

@@ -120,9 +120,9 @@ def _parameter(other: T, *, value: Callable[[T, str], Any], name: str) -> Any:
 
 
 def not_described(result: Result) -> str:
-    """Why a log is not compared that does not say what it is of."""
+    """Why a log without a known configuration is not compared."""
     missing = ", ".join(result.identity.missing)
-    return "the log does not say what it is of" + (f": {missing}" if missing else "")
+    return "the log does not show its configuration" + (f": {missing}" if missing else "")
 
 
 def same_window(window: Window | None, steps: int | None, figure: Figure, first: int = 0) -> bool:

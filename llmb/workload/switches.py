@@ -79,7 +79,7 @@ def parse_mount(text: str) -> str:
     parts = text.strip().split(":")
     whole = parts * 2 if len(parts) == 1 else parts
     if len(whole) > 3 or not all(part.startswith("/") for part in whole[:2]) or "," in text:
-        raise ValueError(f"'{text}' is not a mount: write /on/the/cluster:/in/the/container, with :ro to protect it")
+        raise ValueError(f"'{text}' is not a mount: write /on/the/cluster:/in/the/container, with :ro for read-only")
     return ":".join(whole)
 
 

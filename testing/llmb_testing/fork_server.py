@@ -71,12 +71,20 @@ class ForkServer:
             return subprocess.run(
                 argv, env=env, cwd=cwd, stdin=stdin, capture_output=True, text=True, timeout=timeout, check=False
             )
+        try:
+            return self._fork(arguments, env, cwd or Path.cwd(), stdin, timeout)
+        except ConnectionError:
+            raise RuntimeError(f"the fork server ended: {self._process.communicate()[1]}") from None
+
+    def _fork(
+        self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: IO[bytes] | int, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
         with contextlib.ExitStack() as stack:
             line = stack.enter_context(socket.socket(socket.AF_UNIX))
             line.connect(self._address)
             given = stack.enter_context(Path(os.devnull).open("rb")) if isinstance(stdin, int) else stdin
             (out, out_end), (err, err_end) = _pipe(stack), _pipe(stack)
-            request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+            request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}).encode()
             first = len(request).to_bytes(_FIRST_BYTES, "big")
             socket.send_fds(line, [first], [given.fileno(), out_end.fileno(), err_end.fileno()])
             line.sendall(request)
@@ -85,7 +93,7 @@ class ForkServer:
             answer, printed, errors = _read_all([line.fileno(), out.fileno(), err.fileno()], arguments, timeout)
         _, _, code = answer.decode().partition("\n")
         if not code:
-            raise RuntimeError(f"the server ended: {self._process.communicate()[1]}")
+            raise ConnectionResetError
         return subprocess.CompletedProcess([*arguments], int(code), _text(printed), _text(errors))
 
 

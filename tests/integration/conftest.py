@@ -83,30 +83,15 @@ def end_supervisor(state: Path) -> None:
                 process.kill()
 
 
-# A Python whose every program logs the steps of its recipe, its last argument: each import of torch takes seconds.
-FAKE = r"""#!/usr/bin/env bash
-[[ ${!#} =~ \.json$ ]] && [[ $(< "${!#}") =~ '"max_steps":'\ *([0-9]+) ]] || exit 9
-steps=${BASH_REMATCH[1]}
-for ((i = 0; i < steps; i++)); do
-    echo "Training epoch 0, iteration $i/$((steps - 1)) | lr: 0.001 | global_batch_size: 4 | global_step: $i |" \
-        "peak_memory_usage: 1 | memory_allocated: 1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.05"
-    sleep 0.05
-done
-echo "\`Trainer.fit\` stopped: \`max_steps=$steps\` reached."
-"""
-
-
 @pytest.fixture
-def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]) -> Iterator[Callable[..., Machine]]:
+def machine_at(
+    torch_install: Path, torchless_venv: Path, tmp_path: Path, llmb_run: Callable[..., Any]
+) -> Iterator[Callable[..., Machine]]:
     """Creates install directories that share one queue. Torch trains the workloads ``trained`` (default: all)."""
-    state, fake = tmp_path / "state", tmp_path / "fake"
+    state = tmp_path / "state"
     config = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())
     # Threads that busy-wait for each other are extremely slow where CPUs are shared.
     config["environment"] = {**(config.get("environment") or {}), "OMP_NUM_THREADS": "1"}
-    (fake / "bin").mkdir(parents=True)
-    (fake / "bin/python").write_text(FAKE)
-    (fake / "bin/python").chmod(0o755)
-    (fake / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
 
     def make(name: str, trained: Collection[str] | None = None) -> Machine:
         install = tmp_path / name
@@ -114,7 +99,7 @@ def machine_at(torch_install: Path, tmp_path: Path, llmb_run: Callable[..., Any]
         made = copy.deepcopy(config) | {"llmb_install": str(install)}
         for key, installed in made["workloads"]["config"].items():
             if trained is not None and key not in trained:
-                installed["venv_path"] = str(fake)
+                installed["venv_path"] = str(torchless_venv)
         (install / "cluster_config.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
         return Machine(install=install, state=state, run=llmb_run)
 

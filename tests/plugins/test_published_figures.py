@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -386,6 +387,33 @@ def test_the_files_travel_with_the_plugins(workloads: dict[str, Workload]) -> No
 
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_list_shows_the_rows_and_figures_of_a_gpu_type(llmb_here: Command) -> None:
+    """Release 25.05 publishes 340b on GB200 on 128, 256 and 512 GPUs; 405b has no row for A100s, tiny for any type."""
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(llmb_here("list", *words, "--format", "json").stdout)
+        return found
+
+    found = rows("--published", "--gpu-type", "gb200", "--framework", "nemo", "-w", "nemotron4_340b")
+    assert {(row["gpu_type"], row["scale"]) for row in found} == {("gb200", scale) for scale in (128, 256, 512)}
+    sizes = {(row["workload"], row["size"]) for row in rows("--gpu-type", "a100")}
+    assert ("microbench", "host_to_device") in sizes
+    assert ("pretrain_nemotron4", "tiny") in sizes
+    assert not {size for key, size in sizes if key == "pretrain_llama3.1"} & {"8b", "70b", "405b"}
+    assert all("gb300" in row["gpu"] for row in rows("-w", "nemotronh_56b", "--gpu-type", "gb300"))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_published_figures_fit_the_width(width: int, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = llmb_here("list", "--published", "-w", "nemotron4")
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    published = json.loads(llmb_here("list", "--published", "-w", "nemotron4", "--format", "json").stdout)
+    assert len(lines) == 2 + len(published)
+    assert "Days for 1T" in done.stderr  # which is omitted
 
 
 def test_list_shows_every_figure(llmb_here: Command) -> None:

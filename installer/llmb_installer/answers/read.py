@@ -20,7 +20,7 @@ from llmb_installer.cluster_types import all_types, type_in
 from llmb_installer.registry.manifests import machine_name
 
 _HOW = (
-    "--config FILE or --set KEY=VALUE gives them; in a terminal, and without --yes, llmb-install asks for them; "
+    "set them with --config FILE or --set KEY=VALUE, or run llmb-install in a terminal, without --yes; "
     "`llmb-run docs install` lists the keys"
 )
 # Valid values, so that the other keys are checked even where a required key is missing.

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 
 from llmb.config import ClusterConfig
-from llmb.config.cluster_type import ClusterTraits, ClusterType
-from llmb.config.own_types import own_types, undetermined
+from llmb.config.cluster_type import ClusterType
+from llmb.config.own_types import own_types
 from llmb.config.reading import no_type
 from llmb.config.runai import RunaiConfig
-from llmb.config.schema import GpuTypeConfig, PluginSections
+from llmb.config.schema import GpuTypeConfig, OfClusterType, PluginSections
 from llmb.config.slurm import SlurmConfig
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text import typed
@@ -127,7 +127,7 @@ def check_cluster_type(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(OfClusterType):
     """What to install. ``llmb_installer.detect.settle.settle`` replaces each ``auto`` by what it detects.
 
     ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for torch alone,
@@ -174,21 +174,6 @@ class Answers:
         if is_secret_name(key):
             return f"answers never contain secrets: export {key}, or add it to {SECRETS_FILE}"
         return suggest(key, [field.name for field in fields(Answers) if "internal" not in field.metadata])
-
-    @property
-    def of_type(self) -> ClusterType:
-        """The cluster type; of one that no plugin offers, the name alone is known."""
-        return self.kind or own_types().get(self.cluster_type) or undetermined(self.cluster_type)
-
-    @property
-    def section(self) -> Any:
-        """The section of the cluster type; None without one."""
-        key = self.of_type.key
-        return getattr(self, key) if key is not None and hasattr(self, key) else self.own_section
-
-    @property
-    def traits(self) -> ClusterTraits:
-        return self.of_type.traits_of(self.section)
 
     @property
     def uses_images(self) -> bool:

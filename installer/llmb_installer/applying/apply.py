@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llmb.errors import Fault, LlmbError, as_fault
+from llmb.errors import Fault, LlmbError, as_fault, os_errors
 from llmb.system import locks, parallel, permissions
 from llmb_installer import record
 from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
-from llmb_installer.planning import config, unfinished
+from llmb_installer.planning import config
 from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
 from llmb_installer.step import Lines
 from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
@@ -83,28 +83,25 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
         record.end_leftover_programs(install)
         record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
-        unfinished.mark(install, os.environ)
+        record.mark_unfinished(install, os.environ)
         plan = look(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
             record.remove_unwanted_parts(install)
-            unfinished.unmark(install, os.environ)
+            record.mark_finished(install, os.environ)
     return outcome
 
 
 def make_folder(install: Path) -> None:
     """Make the install directory and the installer's folder in it. Raises LlmbError."""
-    try:
+    hint = "choose a folder that you may write: --install DIR"
+    with os_errors(f"{install} cannot be created", hint=hint, code="not-writable", value=str(install)):
         install.mkdir(parents=True, exist_ok=True)
         if not (install / record.FOLDER).exists():
             (install / record.FOLDER).mkdir()
             permissions.mode_of_install.cache_clear()  # it is an install directory from now on
             permissions.share_folder(install / record.FOLDER)
-    except OSError as error:
-        message = f"{install} cannot be created: {error.strerror}"
-        hint = "choose a folder that you may write: --install DIR"
-        raise LlmbError(message, hint=hint, code="not-writable", value=str(install)) from error
 
 
 def _build_all(plan: Plan, workers: int) -> Results:

@@ -16,7 +16,6 @@ from llmb_installer.applying import show
 from llmb_installer.applying.apply import Outcome, apply, context_for
 from llmb_installer.planning.costs import find_costs
 from llmb_installer.planning.plan import Intent, Plan, look
-from llmb_installer.planning.unfinished import counted
 
 
 def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", agreed: bool = False) -> None:
@@ -56,8 +55,7 @@ def carry_out(intent: Intent, *, yes: bool, dry_run: bool, fmt: str = "table", a
 def _interrupted(intent: Intent, *, yes: bool) -> str:
     """What is kept of an interrupted installation, and the command that continues it, in one line to be pasted."""
     try:
-        plan = look(intent)
-        kept = f"{counted(plan.done, plan.todo)} and kept; "
+        kept = f"{look(intent).progress} and kept; "
     except LlmbError:  # the command to continue reports it
         kept = ""
     command = f"llmb-install{record.option_of(intent.site.install)}{' --yes' if yes else ''}"

@@ -251,4 +251,4 @@ def where_sentences(plan: Plan) -> list[str]:
 
 
 def _with_nemo(gpu_type: str) -> str:
-    return "" if gpu_type == CPU else ", which contains the framework; nothing of it is installed here"
+    return "" if gpu_type == CPU else ", which contains the framework; it is not installed here"

@@ -84,8 +84,8 @@ llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
 
 _IMPORT = """Import DIR, an install directory of NVIDIA's exemplar-performance.
 
-llmb makes an install directory of its own beside it, with the cluster's settings, links to the images, and the
-finished runs. DIR is not changed. Give the command again to import what was finished since.
+llmb creates a new install directory next to DIR, with the cluster's settings, links to the images, and the finished
+runs. DIR is not changed. Run the command again to import runs that have finished since.
 
 \b
 llmb-install import /lustre/me/llmb --dry-run
@@ -108,7 +108,7 @@ COMMANDS = [
     _Command(
         "add",
         short_help="Install more workloads.",
-        help="Install WORKLOADS too.",
+        help="Install more WORKLOADS.",
         params=[click.Argument(["workloads"], nargs=-1, required=True), _INSTALLED, _SET, _YES, _DRY_RUN, _FORMAT],
     ),
     _Command(
@@ -140,8 +140,8 @@ COMMANDS = [
     ),
     _Command(
         "doctor",
-        short_help="Find what this machine and its cluster lack.",
-        help="Find what this machine and its cluster lack, with fixes.",
+        short_help="Check this machine and its cluster, and print fixes.",
+        help="Check this machine and its cluster, and print fixes.",
         params=[
             _INSTALLED,
             click.Option(
@@ -150,7 +150,7 @@ COMMANDS = [
                 shell_complete=_cluster_types,
                 help="Cluster type to check (default: that of the installation).",
             ),
-            _flag("--registries", help="Also ask the registries for the workloads' images."),
+            _flag("--registries", help="Also check that the registries have the images."),
             _FORMAT,
         ],
     ),

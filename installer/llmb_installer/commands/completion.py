@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-install completion`: the script of a shell, and what the parameters of llmb-install may be."""
+"""`llmb-install completion`: the script for a shell, and the values that complete parameters of llmb-install."""
 
 import dataclasses
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install import: an install directory of llmb from one of NVIDIA's exemplar-performance, which stays as it is."""
+"""llmb-install import: makes an install directory from one of NVIDIA's exemplar-performance, which is not changed."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ from llmb.text import tables, typed
 from llmb_installer import record
 from llmb_installer.applying.install import ask
 from llmb_installer.importing.carry import Import, carry_out, plan_import, summary_of
-from llmb_installer.importing.items import Item
+from llmb_installer.importing.source import Item
 
 _PLURALS = {"run": "runs", "image": "images", "variable": "variables", "setting": "settings", "secret": "secrets"}
 _LISTED = 20  # things of one reason that are named
@@ -90,9 +90,9 @@ def _data(plan: Import, *, dry_run: bool) -> dict[str, Any]:
 
 def _text(plan: Import) -> Iterator[str]:
     release = f" {plan.source.release}" if plan.source.release else ""
-    yield f"{plan.source.folder} of exemplar-performance{release} stays as it is."
+    yield f"{plan.source.folder} of exemplar-performance{release} is not changed."
     if plan.changes_nothing:
-        yield f"{plan.target} has everything of it already."
+        yield f"{plan.target} already has everything."
     else:
         yield f"{plan.target} gets:"
         yield from _taken(plan.items)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that answers describe, and the Site of it that plugins are asked about."""
+"""The cluster that the answers describe, and its Site, which hooks of plugins get."""
 
 import platform
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the image of a reference as one file that appears only when it is complete; a sound one is reused."""
+"""Builds the image of a reference as one file, which appears only when it is complete; reuses a valid file."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmb.config.images import superblock_fault
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, os_errors
 from llmb.system import files, locks, process, shell
 from llmb_installer.images import facts as records
 from llmb_installer.images.enroot import build_enroot, enroot_fault
@@ -40,11 +40,11 @@ def build(
     """
     wanted, architecture, progress = Reference.parse(reference), architecture_name(architecture), context.progress
     target = target.expanduser().absolute()
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message, hint = f"{target.parent} cannot be created: {error.strerror}", f"choose {ELSEWHERE}"
-        raise LlmbError(message, hint=hint, code="folder-unwritable", key=str(target.parent)) from error
+    folder = target.parent
+    with os_errors(
+        f"{folder} cannot be created", hint=f"choose {ELSEWHERE}", code="folder-unwritable", key=str(folder)
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
     with _locked(target, progress):
         _remove_parts(target)
         found = _reusable(target, wanted, architecture, progress)
@@ -159,19 +159,17 @@ def _build(
     builder, progress = choose_builder(settings), context.progress
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     folder = cache_folder(target, settings.cache)
-    devices = 0
+    devices, hint = 0, "free space or fix the permissions there"
     try:
-        if builder == "stream":
-            devices = build_stream(registry, manifest, part, folder, settings, context)
-        else:
-            where = ", through srun on a node" if settings.via == "srun" else ""
-            progress.say(f"enroot import writes {target}{where}")
-            own = folder if settings.cache is not None else None
-            build_enroot(manifest.reference, manifest.architecture, part, own, settings, context)
-        facts = _finish(part, target, manifest, settings, builder, devices)
-    except OSError as error:
-        message, hint = f"{target} cannot be written: {error.strerror}", "free space or fix the permissions there"
-        raise LlmbError(message, hint=hint, code="file-unwritable", key=str(target)) from error
+        with os_errors(f"{target} cannot be written", hint=hint, code="file-unwritable", key=str(target)):
+            if builder == "stream":
+                devices = build_stream(registry, manifest, part, folder, settings, context)
+            else:
+                where = ", through srun on a node" if settings.via == "srun" else ""
+                progress.say(f"enroot import writes {target}{where}")
+                own = folder if settings.cache is not None else None
+                build_enroot(manifest.reference, manifest.architecture, part, own, settings, context)
+            facts = _finish(part, target, manifest, settings, builder, devices)
     finally:
         with contextlib.suppress(OSError):
             _remove_parts(target)

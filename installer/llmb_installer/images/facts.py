@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record beside an image: what it was built from and what its file must be; and checks of the file against it."""
+"""The record of an image: what it was built from, size and checksum; checks the image's file against it."""
 
-import hashlib
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from typing import Any
 
 import llmb
 from llmb.config.images import superblock_fault
-from llmb.errors import Fault, InputFaults, LlmbError, as_fault
+from llmb.errors import Fault, InputFaults, LlmbError, as_fault, os_errors
 from llmb.system import files, shell
 from llmb.text import typed, yamlfile
+from llmb_installer.step import sha256_of
 
 _MACHINES = {62: "amd64", 183: "arm64", 21: "ppc64le", 243: "riscv64"}  # e_machine of the ELF header
 _PROGRAMS = ("usr/bin/bash", "bin/bash", "usr/bin/dash", "bin/dash", "usr/bin/env", "bin/busybox", "usr/bin/python3")
@@ -108,11 +108,8 @@ def compare(target: Path, facts: ImageFacts, *, deep: bool) -> Fault | None:
 
 def sha256(path: Path) -> str:
     """The sha256 of a file in hexadecimal digits. Raises LlmbError."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise LlmbError(f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)) from error
+    with os_errors(f"{path} cannot be read", code="file-unreadable", key=str(path)):
+        return sha256_of(path)
 
 
 def architecture_of(image: Path) -> str | None:
@@ -127,17 +124,11 @@ def architecture_of(image: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="llmb-") as folder:
         into = Path(folder) / "image"
         shell.run([program, "-no-progress", "-no-xattrs", "-d", str(into), str(image), *_PROGRAMS])
-        found = (_machine_of(into / name) for name in _PROGRAMS)
-        return next((name for name in found if name is not None), None)
-
-
-def _machine_of(program: Path) -> str | None:
-    """The architecture of an ELF program; None for any other file."""
-    if not program.is_file() or program.is_symlink():
-        return None
-    with program.open("rb") as file:
-        head = file.read(20)
-    if len(head) < 20 or not head.startswith(b"\x7fELF"):
-        return None
-    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    return _MACHINES.get(number, f"machine {number}")
+        for path in (into / name for name in _PROGRAMS):
+            if path.is_file() and not path.is_symlink():
+                with path.open("rb") as file:
+                    head = file.read(20)
+                if len(head) == 20 and head.startswith(b"\x7fELF"):
+                    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+                    return _MACHINES.get(number, f"machine {number}")
+    return None

@@ -132,27 +132,21 @@ class ReadAhead:
     def close(self) -> None:
         """End the thread, whether or not everything was read."""
         self._closed.set()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._pieces.get_nowait()
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Empty):  # it may wait for space
+                self._pieces.get(timeout=0.01)
         self._thread.join()
 
     def _work(self, file: BinaryIO) -> None:
         last: BaseException | None = None
         try:
             for piece in pieces(file):
-                if not self._put(piece):
+                self._pieces.put(piece)
+                if self._closed.is_set():
                     return
         except BaseException as error:  # the reader raises it
             last = error
-        self._put(last)
-
-    def _put(self, item: bytes | BaseException | None) -> bool:
-        while not self._closed.is_set():
-            with contextlib.suppress(queue.Full):
-                self._pieces.put(item, timeout=0.2)
-                return True
-        return False
+        self._pieces.put(last)
 
 
 def _write_layer(stream: Stream, chosen: dict[int, list[bytes]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans an import, a value that can be shown, and carries it out: only the target folder is written to."""
+"""Plans an import as a value that can be shown, and carries it out; writes only to the target folder."""
 
 import sqlite3
 import time
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import imported_folder, name_in_llmb
-from llmb.errors import LlmbError, UsageError
+from llmb.errors import UsageError, os_errors
 from llmb.results.find import find_logs, last_attempts
 from llmb.runs import record as records, store
 from llmb.system import files, locks, secrets
@@ -23,9 +23,8 @@ from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb_installer import record
 from llmb_installer.importing.finished import FoundRun, NotTaken, Place, find_run
-from llmb_installer.importing.items import Item, left
 from llmb_installer.importing.own_config import config_of, secret_items, secrets_of
-from llmb_installer.importing.source import Source, read_source
+from llmb_installer.importing.source import Item, Source, left, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
 from llmb_installer.planning.config import ConfigChange, write_config
 
@@ -190,7 +189,8 @@ def carry_out(plan: Import, *, checksums: bool, say: Callable[[str], None]) -> N
     """Do it; ``say`` reports progress. An import that failed or was interrupted continues. Raises LlmbError."""
     if plan.changes_nothing:
         return
-    try:
+    message, hint = f"{plan.target} cannot be written", "choose another folder: --into DIR"
+    with os_errors(message, hint=hint, code="folder-unwritable", key="--into", value=str(plan.target)):
         files.make_folder(plan.target / record.FOLDER)
         files.write_json(plan.target / record.FOLDER / _BEGUN, {"source": str(plan.source.folder)})
         with locks.hold(plan.target / record.FOLDER, record.LOCK):
@@ -206,9 +206,6 @@ def carry_out(plan: Import, *, checksums: bool, say: Callable[[str], None]) -> N
             secrets.save(plan.secrets)
             if plan.config is not None:  # last: with it, the folder is an install directory
                 write_config(plan.target, ConfigChange(data=dict(plan.config), changed=True, kept=()))
-    except OSError as error:
-        message, hint = f"{plan.target} cannot be written: {error.strerror}", "choose another folder: --into DIR"
-        raise LlmbError(message, hint=hint, code="folder-unwritable", key="--into", value=str(plan.target)) from error
 
 
 def _take(run: FoundRun) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the finished runs of exemplar-performance into records of llmb, from their logs and what lies beside them."""
+"""Turns finished runs of exemplar-performance into records of llmb, from their logs and the files next to them."""
 
 import hashlib
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a folder of exemplar-performance says of its cluster as llmb's configuration, without its secrets."""
+"""Writes the cluster settings of exemplar-performance as llmb's configuration, without secrets."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -12,8 +12,7 @@ from llmb.system.secrets import SECRETS_FILE, is_secret_name
 from llmb.text.names import as_keys, suggest
 from llmb.workload.gpus import GpuTypes
 from llmb.workload.variables import check_name
-from llmb_installer.importing.items import Item, left
-from llmb_installer.importing.source import Source
+from llmb_installer.importing.source import Item, Source, left
 
 _VENV_TYPES, _METHODS = ("uv", "venv", "conda"), ("local", "slurm")
 _GRACE = ("gb200", "gb300")  # whose nodes have ARM processors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a folder of exemplar-performance: its cluster_config.yaml in every version, or the older STAGE_PATH.
+"""Reads a folder of exemplar-performance, its cluster_config.yaml or the older STAGE_PATH; what an import takes of it.
 
 Releases 25.05 to 25.12 write ``launcher:``, ``slurm.gpu_partition`` and ``slurm.gpu_gres``, since 25.08.01 also
 ``install:``; those of 2026 write ``schema_version: 2``, ``llmb_repo`` and ``slurm.gpu``. Releases before 25.05 have no
@@ -153,3 +153,25 @@ def _release_in(repo: Path) -> str | None:
     except (UsageError, OSError):
         return None
     return _text(data.get("llmb_version")) if isinstance(data, dict) else None
+
+
+Kind = Literal["setting", "variable", "secret", "image", "environment", "workload", "run"]
+Action = Literal["take", "present", "leave"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing: its ``kind`` and ``name``; ``detail``: what becomes of it, or why it is left where it is.
+
+    ``code``: the kind of reason, empty for what is taken.
+    """
+
+    kind: Kind
+    name: str
+    action: Action = "take"
+    detail: str = ""
+    code: str = ""
+
+
+def left(kind: Kind, name: str, detail: str, code: str) -> Item:
+    return Item(kind=kind, name=name, action="leave", detail=detail, code=code)

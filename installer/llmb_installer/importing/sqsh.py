@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.config.images import file_name, superblock_fault
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, os_errors
 from llmb_installer.images.facts import architecture_of, facts_of, facts_path, write_facts
-from llmb_installer.importing.items import Item, left
-from llmb_installer.importing.source import Source
+from llmb_installer.importing.source import Item, Source, left
 from llmb_installer.registry.reference import Reference
 
 _NGC = "nvcr.io"  # the registry of the images whose file names begin with nvidia+
@@ -49,7 +48,7 @@ def find_images(source: Source, named: Mapping[str, str], images: Path) -> tuple
             items.append(Item(kind="image", name=name, action="present", code="image-present"))
         else:
             found.append(FoundImage(file=path.resolve(), reference=reference, link=link))
-            what = reference or "its reference is not known; --image with its path uses it"
+            what = reference or "its reference is unknown; to use it, give its path to --image"
             items.append(Item(kind="image", name=name, detail=f"linked, not copied: {what}"))
     return found, items
 
@@ -75,12 +74,10 @@ def _reference_of(name: str) -> str | None:
 def link_image(image: FoundImage, images: Path, *, checksum: bool) -> None:
     """Link ``image`` into the folder ``images``; with ``checksum``, read it and record its sha256. Raises LlmbError."""
     target = images / image.link
-    try:
+    hint = "check the permissions there"
+    with os_errors(f"{target} cannot be linked", hint=hint, code="file-unwritable", key=str(target)):
         if not target.is_symlink():
             target.symlink_to(image.file)
-    except OSError as error:
-        message, hint = f"{target} cannot be linked: {error.strerror}", "check the permissions there"
-        raise LlmbError(message, hint=hint, code="file-unwritable", key=str(target)) from error
     if not checksum or image.reference is None or facts_path(target).exists():
         return
     facts = facts_of(

@@ -64,6 +64,13 @@ class Plan:
         return self.intent.site.install
 
     @property
+    def progress(self) -> str:
+        """``2 of 5 steps are done``."""
+        return (
+            f"{len(self.done)} of {len(self.done) + len(self.todo)} steps {'is' if len(self.done) == 1 else 'are'} done"
+        )
+
+    @property
     def is_empty(self) -> bool:
         return not self.todo and not self.config.changed and self.record.config == self.own_config
 

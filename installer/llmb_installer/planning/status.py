@@ -188,7 +188,7 @@ def _step_faults(key: str, done: record.StepRecord, install: Path, *, deep: bool
         return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
     except PermissionError as error:
         where = os.path.realpath(error.filename or install)
-        home = "if it is a Python in a home folder, 'python' in the answers names another"
+        home = "if it is a Python in a home folder, set 'python' in the answers to another one"
         hint = f"{record.readable_hint(install)}; {home}"
         return [Fault(place=key, message=f"you may not read {where}", hint=hint, code="not-readable", value=where)]
     except LlmbError as error:

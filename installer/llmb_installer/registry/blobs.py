@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, os_errors
 from llmb.system import http, retry, shell
 from llmb_installer.registry.manifests import Descriptor
 from llmb_installer.registry.reference import shown_host
@@ -44,7 +44,8 @@ class Download:
 
     def run(self, pause: retry.Pause) -> None:
         """Complete the download. Raises LlmbError, also for a full disk, and StoppedError."""
-        try:
+        hint = "free space or fix the permissions there; what was fetched is kept"
+        with os_errors(f"{self.path} cannot be written", hint=hint, code="file-unwritable", key=str(self.path)):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists():
                 if self.path.stat().st_size == self.descriptor.size and self._take(self.path):
@@ -57,10 +58,6 @@ class Download:
                 self._restart()
             retry.persist(self._continue, pause, received=lambda: self.received)
             self.part.replace(self.path)
-        except OSError as error:
-            message = f"{self.path} cannot be written: {error.strerror}"
-            hint = "free space or fix the permissions there; what was fetched is kept"
-            raise LlmbError(message, hint=hint, code="file-unwritable", key=str(self.path)) from error
 
     def check_stop(self) -> None:
         """Raise StoppedError once the user has interrupted."""

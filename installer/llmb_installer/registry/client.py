@@ -8,6 +8,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ class Registry:
         read_seconds: float = http.READ_SECONDS,
     ) -> None:
         self._settings = settings or RegistrySettings()
+        self._allows_plain = partial(references.allows_plain_http, settings=self._settings)
         self._endpoint = references.endpoint_of(name, self._settings)
         self._sleep, self._say = sleep, say
         self._client = http.make_client(
@@ -243,9 +245,6 @@ class Registry:
                         scheme = "https" if 300 <= status <= 400 else "http"
                 self._base = f"{scheme}://{host}"
             return self._base
-
-    def _allows_plain(self, host: str) -> bool:
-        return references.allows_plain_http(host, self._settings)
 
 
 def _read_all(response: httpx.Response) -> http.Answer:

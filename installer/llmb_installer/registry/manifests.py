@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the manifests and indexes of images, docker's and OCI's, and says what is wrong with them. Pure."""
+"""Reads manifests and indexes of images, docker's and OCI's, and reports what is wrong with them. Pure."""
 
 import json
 import platform

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References to images, in all the spellings of docker, podman and enroot; and the host that a site asks for them."""
+"""References to images, in the spellings of docker, podman and enroot; and the registry or mirror that has them."""
 
 import re
 from dataclasses import dataclass, field, replace

@@ -22,7 +22,7 @@ from llmb_installer.record import FOLDER, InstallRecord, StepRecord
 from llmb_installer.step import Context, Estimate, Facts, Kind, Progress, Step
 from llmb_installer.steps import programs, repo, task
 from llmb_installer.venv import venv_step
-from llmb_installer.venv.spec import TorchSource
+from llmb_installer.venv.lock import TorchSource
 from llmb_installer.venv.venv_step import VenvStep
 
 __all__ = ["AssetStep", "Context", "Estimate", "Facts", "Kind", "Progress", "Step", "TorchSource", "VenvStep"]

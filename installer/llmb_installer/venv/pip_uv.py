@@ -13,8 +13,7 @@ from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf
-from llmb_installer.venv.lock import Lock, index_for, is_optional, normalized, package_of
-from llmb_installer.venv.spec import VenvSpec, torch_line
+from llmb_installer.venv.lock import Lock, VenvSpec, index_for, is_optional, normalized, package_of, torch_line
 from llmb_installer.venv.tools import Downloads
 
 _REPORTS = (22, 2)  # the first pip that has --report

@@ -18,8 +18,8 @@ from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
 from llmb_installer.venv import contents, lock
+from llmb_installer.venv.lock import VenvSpec
 from llmb_installer.venv.pip_uv import Packages, Pip
-from llmb_installer.venv.spec import VenvSpec
 
 FACTS = "llmb.json"  # in the environment: what it is, for an installer that was killed before it recorded it
 _BUNDLED = (  # the folder of the wheels that Python brings: the system's (Debian), else ensurepip's own

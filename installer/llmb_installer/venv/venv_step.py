@@ -13,8 +13,8 @@ from llmb.system import files, permissions
 from llmb.text import yamlfile
 from llmb_installer.step import Commands, Context, Estimate, Facts
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
+from llmb_installer.venv.lock import VenvSpec
 from llmb_installer.venv.pip_uv import Packages, Pip, Uv
-from llmb_installer.venv.spec import VenvSpec
 
 # Packages whose versions a summary shows.
 SHOWN = ("torch", "transformers", "nemo_toolkit", "nemo-toolkit", "megatron-core")
@@ -42,7 +42,7 @@ class VenvStep(VenvSpec):
             raise LlmbError(message, hint="pip download -d DIR fills one", code="wheelhouse-missing")
         here, own = context.runner.where == "here", platform.machine()
         if here and self.architecture != own:
-            message = f"the nodes are {self.architecture} and this machine is {own}: it cannot make their environment"
+            message = f"the nodes are {self.architecture} and this machine is {own}: it cannot build their environment"
             where = f"install on a machine that is {self.architecture}"
             hint = f"on Slurm set 'method: srun' in the answers; otherwise {where}"
             raise LlmbError(message, hint=hint, code="architecture-differs", value=own)

@@ -96,18 +96,14 @@ def some(value: Any) -> str | None:
     return None if value else "select at least one (space bar)"
 
 
-def _partition(view: View) -> str:
-    return str(view.at("slurm.gpu.partition") or view.at("slurm.partition") or "")
-
-
 def _shows_no_gpus(view: View) -> bool:
     """Whether Slurm answers, and its partition has no GPUs as GRES."""
-    return view.is_slurm and bool(view.slurm.partitions) and not view.slurm.gpu_kinds(_partition(view))
+    return view.is_slurm and bool(view.slurm.partitions) and not view.slurm.gpu_kinds(view.partition)
 
 
 def _gpu_types(view: View) -> list[Option]:
     known = [name for name in known_types() if name != CPU or not view.traits.pulls_images]
-    found = view.slurm.gpu_types_of(_partition(view)) if view.is_slurm else []
+    found = view.slurm.gpu_types_of(view.partition) if view.is_slurm else []
     if _shows_no_gpus(view):
         title = "cpu: none, as Slurm shows no GPUs in this partition"
         return [Option(CPU, title), *(Option(name, name) for name in known if name != CPU)]
@@ -117,19 +113,19 @@ def _gpu_types(view: View) -> list[Option]:
 def _default_gpu(view: View) -> str:
     if view.traits.nodes == "this-machine":
         return find_gpu("auto").gpu_type
-    found = view.slurm.gpu_types_of(_partition(view))
+    found = view.slurm.gpu_types_of(view.partition)
     return found[0] if found else CPU if _shows_no_gpus(view) else "h100"
 
 
 def _gpu_is_clear(view: View) -> bool:
     if view.is_slurm:
-        return len(view.slurm.gpu_types_of(_partition(view))) == 1
+        return len(view.slurm.gpu_types_of(view.partition)) == 1
     return view.traits.nodes == "this-machine"
 
 
 def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
     """The GPU type; in a partition with several, GRES has to name it too."""
-    kinds = view.slurm.gpu_kinds(_partition(view)) if view.is_slurm else []
+    kinds = view.slurm.gpu_kinds(view.partition) if view.is_slurm else []
     own = next((kind for kind in kinds if kind.gpu_type == value), None)
     if own is None or len(kinds) == 1:
         return {"gpu_type": value}
@@ -138,7 +134,7 @@ def _gpu_layer(view: View, value: Any) -> dict[str, Any]:
 
 def _default_architecture(view: View) -> str:
     if view.is_slurm:
-        found = view.slurm.architecture_of(_partition(view))
+        found = view.slurm.architecture_of(view.partition)
         if found in ARCHITECTURES:
             return str(found)
     return "aarch64" if view.known_gpu_type.startswith("gb") else "x86_64"
@@ -183,7 +179,7 @@ def _gpus_note(view: View, value: str) -> str | None:
     if not view.is_slurm:
         return None
     own = view.over(_gpu_layer(view, value))
-    kinds = [kind for kind in view.slurm.gpu_kinds(_partition(view)) if kind.gpu_type == value]
+    kinds = [kind for kind in view.slurm.gpu_kinds(view.partition) if kind.gpu_type == value]
     return next(differing_gpus(value, own.known_gpu_type, kinds), None)
 
 
@@ -221,7 +217,7 @@ ARCHITECTURE = Question(
     options=lambda _: [Option("x86_64", "x86_64: Intel, AMD"), Option("aarch64", "aarch64: Arm, such as Grace")],
     default=_default_architecture,
     applies=lambda view: view.traits.nodes != "this-machine",
-    clear=lambda view: view.traits.pulls_images or view.slurm.architecture_of(_partition(view)) in ARCHITECTURES,
+    clear=lambda view: view.traits.pulls_images or view.slurm.architecture_of(view.partition) in ARCHITECTURES,
 )
 VENV_TYPE = Question(
     **row("VENV_TYPE"),

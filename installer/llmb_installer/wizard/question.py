@@ -69,6 +69,11 @@ class View:
         return self.of_type.has(SlurmConfig)
 
     @property
+    def partition(self) -> str:
+        """The partition of GPU jobs in the answers; empty for Slurm's default."""
+        return str(self.at("slurm.gpu.partition") or self.at("slurm.partition") or "")
+
+    @property
     def known_gpu_type(self) -> str:
         """The known GPU type whose configurations apply to the answers' GPU type."""
         name = str(self.at("gpu_type"))

@@ -155,7 +155,7 @@ def _shows_no_gpus(view: View) -> bool:
     """Whether Slurm cannot be asked for GPUs, or has none as GRES in the partition of GPU jobs."""
     if not _is_slurm(view) or view.at("gpu_type") == CPU:
         return False
-    return not view.slurm.gpu_kinds(str(view.at("slurm.gpu.partition") or view.at("slurm.partition") or ""))
+    return not view.slurm.gpu_kinds(view.partition)
 
 
 def _known_count(view: View) -> int | None:

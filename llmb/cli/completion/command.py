@@ -11,5 +11,5 @@ from llmb.system import console
 @click.command("completion", help=HELP.format(prog="llmb-run"))
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print the script that completes words in SHELL."""
+    """Print the completion script for SHELL."""
     console.echo(script(shell, "llmb-run"), nl=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What words may be that only this machine knows: runs of the install directory, nodes and partitions of Slurm."""
+"""Completions that only this machine knows: runs of the install directory, nodes and partitions of Slurm."""
 
 import contextlib
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parameters of llmb-run may be: workloads, sizes, dtypes, GPU types, runs, nodes, settings."""
+"""Completions of llmb-run's parameters: workloads, sizes, dtypes, GPU types, runs, nodes, settings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of the shells whose words are completed, and the help on it, for both commands of llmb."""
+"""The shells with completion, and its help text, for both commands of llmb."""
 
 SHELLS = ("bash", "zsh", "fish")
 HELP = """\
-Print the script that completes words in SHELL.
+Print the completion script for SHELL.
 
-For you, a line in the shell's startup file:
+For yourself, add a line to the shell's startup file:
 
 \b
 ~/.bashrc                   source <({prog} completion bash)

@@ -24,7 +24,7 @@ def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> N
     if command is None:
         click_context.invoke(list_, fmt=fmt or "table", **filters)
     elif fmt is not None or Filters(**filters) != Filters():
-        message, hint = "options before the command are only for the list", f"llmb-run jobs {command} --help"
+        message, hint = "options before a sub-command are only for the list", f"llmb-run jobs {command} --help"
         raise UsageError(message, hint=hint, code="format-misplaced", key="format")
 
 
@@ -36,7 +36,8 @@ def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> N
 def list_(context: Context, /, fmt: str, **filters: Any) -> None:
     """List runs with their states and results.
 
-    STATE may be several words with commas; ended is any end, failed any end but COMPLETED and CANCELLED.
+    STATE is one or more states, separated by commas. `ended` is any final state, `failed` any final state except
+    COMPLETED and CANCELLED.
     """
     runs_table.list_runs(context, fmt, Filters(**filters))
 
@@ -60,8 +61,8 @@ def show(context: Context, run: tuple[str, ...], fmt: str, script: bool) -> None
 @click.argument("run", metavar="[ARCHIVE] RUN", nargs=-1, required=True)
 @click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until the run has ended.")
 @click.option("-n", "--lines", type=click.IntRange(min=1), metavar="N", help="Only the last N lines.")
-@click.option("--path", "only_path", is_flag=True, help="Print the path of the log alone.")
-@click.option("--batch", is_flag=True, help="Show the job script's output, not the training's.")
+@click.option("--path", "only_path", is_flag=True, help="Print only the path of the log.")
+@click.option("--batch", is_flag=True, help="Print the output of the job script instead.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Attempt (default: the last).")
 @options.read_option
 @pass_context
@@ -102,8 +103,8 @@ def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
 
 @group.command("retry")
 @click.argument("runs", nargs=-1)
-@click.option("--failed", is_flag=True, help="Every failed run, but not cancelled ones.")
-@click.option("--wait", "wait_", is_flag=True, help="Follow them until they end.")
+@click.option("--failed", is_flag=True, help="Retry all failed runs, except cancelled ones.")
+@click.option("--wait", "wait_", is_flag=True, help="Follow the runs until they end.")
 @options.retries_option
 @click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (default: unchanged).")
 @click.option("--force", is_flag=True, help="Skip the pre-submission checks.")

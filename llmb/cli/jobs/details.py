@@ -9,7 +9,7 @@ import yaml
 
 from llmb.cli.context import Context, completed
 from llmb.cli.jobs.runs_table import outcome_data, outcomes
-from llmb.cli.results import states_of
+from llmb.cli.results import all_nodes, states_of
 from llmb.cli.submit.preview import job_data
 from llmb.errors import LlmbError
 from llmb.results.description import configuration_of
@@ -18,7 +18,6 @@ from llmb.results.table import figure
 from llmb.runs import store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.runs.store import nodes_of
 from llmb.system import console
 from llmb.system.secrets import is_secret_name
 from llmb.text import typed
@@ -57,7 +56,7 @@ def show_script(context: Context, name: str) -> None:
     except OSError as error:
         path = context.shown(run.script)
         message = f"the script of {run.id} cannot be read: {path}: {error.strerror}"
-        hint = "the same job with --dry-run --format json shows what would be sent"
+        hint = "submit the same job with --dry-run --format json to see its script"
         raise LlmbError(
             message, hint=hint, code="script-unreadable", key=run.id, value=context.shown(run.script)
         ) from error
@@ -80,7 +79,7 @@ def _data(context: Context, run: RunRecord, state: JobState, result: Result | No
         "submitted": iso(run.submitted_at),
         "started": iso(state.started),
         "ended": iso(state.ended),
-        "nodes": list(_nodes(run, state, result)),
+        "nodes": list(all_nodes(run, state, result)),
         "directory": context.shown(run.directory),
         "log": context.shown(run.log),
         "script": context.shown(run.script) if run.origin is None else None,
@@ -123,7 +122,7 @@ def _facts(context: Context, run: RunRecord, state: JobState, result: Result | N
     yield "", ""
     job = run.job
     yield "job", f"{job.workload} {job.model_size}, {job.dtype}, {job.max_steps} steps, repeat {job.repeat}"
-    yield "nodes", fold(_nodes(run, state, result))
+    yield "nodes", fold(all_nodes(run, state, result))
     yield "GPUs", f"{job.scale} {job.gpu_type}: {job.nodes} x {job.gpus_per_node}, limit {clock(job.time_limit)}"
     yield "training", _training(run)
     yield "parameters", " ".join(f"{name}={value}" for name, value in job.parameters.items())
@@ -133,12 +132,6 @@ def _facts(context: Context, run: RunRecord, state: JobState, result: Result | N
     scripts = [("script", run.script)] if run.origin is None else []
     for label, path in (("log", run.log), *scripts):
         yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
-
-
-def _nodes(run: RunRecord, state: JobState, result: Result | None) -> tuple[str, ...]:
-    """The nodes that the scheduler names, else those that its log names."""
-    logged = result.log.hosts if result is not None and result.log is not None else ()
-    return nodes_of(run, state) or logged
 
 
 def _result(result: Result | None) -> str:

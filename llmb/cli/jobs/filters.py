@@ -11,13 +11,12 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import Context
-from llmb.cli.results import workload_test
+from llmb.cli.results import node_option, ran_on, workload_test
 from llmb.errors import UsageError
 from llmb.runs.record import RunRecord
 from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, ENDS, KNOWN, NOT_SUBMITTED, UNKNOWN, WAITING, JobState
 from llmb.runs.store import nodes_of
 from llmb.text.names import suggest
-from llmb.text.node_lists import expand, is_list
 from llmb.text.times import since
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,9 +60,9 @@ class Filters:
 def filter_options(command: F) -> F:
     """Add the options of Filters; the command takes them by the names of its fields."""
     for option in (
-        click.option("--node", "nodes", multiple=True, callback=_nodes, metavar="NODE", help="Ran on it: n7, n[1-4]."),
-        click.option("--since", metavar="AGE", help="Submitted within 12h, 2d, 1w, or since a date."),
-        click.option("--name", metavar="PATTERN", help="Name contains this, or matches its * and ?."),
+        node_option,
+        click.option("--since", metavar="AGE", help="Submitted in the last 12h, 2d, 1w, or since a date."),
+        click.option("--name", metavar="PATTERN", help="Only names with this text, or matching * and ?."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
         click.option("--state", "states", multiple=True, callback=_states, metavar="STATE", help=_STATE),
         click.option("--live", is_flag=True, help="Only runs that have not ended."),
@@ -73,7 +72,7 @@ def filter_options(command: F) -> F:
 
 
 _WORKLOADS = "Only these workloads, as key or key_size."
-_STATE = "waiting, running, ended, failed, or Slurm's word."
+_STATE = "waiting, running, ended, failed, or a Slurm state."
 
 
 def _states(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -83,18 +82,6 @@ def _states(context: click.Context, parameter: click.Parameter, value: tuple[str
         message, hint = f"--state: no run has the state '{wrong}'", suggest(wrong, STATES)
         raise UsageError(message, hint=hint, code="state-unknown", key="--state", value=wrong)
     return found
-
-
-def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of --node, each without its domain. Raises UsageError."""
-    if (wrong := next((text for text in value if not is_list(text)), None)) is not None:
-        message, hint = f"--node: '{wrong}' is not a list of nodes", "--node n7, or --node 'n[1-4]'"
-        raise UsageError(message, hint=hint, code="value-not-allowed", key="--node", value=wrong)
-    return tuple(_short(name) for text in value for name in expand(text))
-
-
-def _short(name: str) -> str:
-    return name.partition(".")[0].lower()
 
 
 def choose(context: Context, runs: Sequence[RunRecord], filters: Filters) -> list[RunRecord]:
@@ -124,7 +111,7 @@ def selects(run: RunRecord, state: JobState, filters: Filters) -> bool:
     """Whether a run in ``state`` has one of the states and one of the nodes of ``filters``."""
     if filters.live and state.is_end:
         return False
-    if filters.nodes and not set(filters.nodes).intersection(map(_short, nodes_of(run, state))):
+    if filters.nodes and not ran_on(filters.nodes, nodes_of(run, state)):
         return False
     return not filters.states or any(
         state.state in GROUPS[word] if word in GROUPS else state.state.lower() == word for word in filters.states

@@ -76,7 +76,7 @@ def _state(context: Context, run: RunRecord) -> JobState:
 def _attempt_of(run: RunRecord, attempt: int | None) -> RunRecord:
     """The run as of ``attempt``. Raises UsageError for one that it does not have."""
     if attempt is not None and attempt > run.attempt:
-        hint = f"its last is {run.attempt}"
+        hint = f"its last attempt is {run.attempt}"
         raise UsageError(f"{run.id} has no attempt {attempt}", hint=hint, code="attempt-unknown", value=attempt)
     return run if attempt is None else replace(run, attempt=attempt)
 

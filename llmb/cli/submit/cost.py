@@ -59,7 +59,7 @@ def within(context: Context, items: Sequence[Prepared], budget: str | None) -> C
     say(f"budget: {len(found.picked)} of {len(jobs)} jobs, {hours}")
     if guessed := sum(one.how == LIMIT for one in estimates):
         have = "1 job has" if guessed == 1 else f"{guessed} jobs have"
-        say(f"note: {have} no past run and no published step time: the time limit counts")
+        say(f"note: {have} no past run and no published step time: the estimate is the time limit")
     _name_skipped([(jobs[place], estimates[place]) for place in found.skipped], unit)
     skipped = [
         {"experiment_name": jobs[at].experiment_name, "repeat": jobs[at].repeat, **estimate_data(estimates[at])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of a dry run: each job with all its numbers and the script that would be sent, and the totals."""
+"""The output of a dry run: each job with all its numbers and its script, and the totals."""
 
 import os
 import shlex

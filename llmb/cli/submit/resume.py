@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--resume`: of a list that was submitted before, submits what has not succeeded and is not under way."""
+"""`--resume`: submits the jobs of a list that have not succeeded and are not waiting or running."""
 
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager

@@ -40,8 +40,8 @@ class SingleOptions(SubmitOptions):
 def command(context: Context, options: SingleOptions) -> int:
     """Submit one workload at one or more scales and dtypes.
 
-    The variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE, ...) are read too. Options
-    override them, and llmb prints those that it uses.
+    Also reads the variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE, ...). Options
+    override them; llmb prints the variables that it uses.
     """
     shell.read_slurm_params(context, os.environ)
     return run(context, options)

@@ -24,7 +24,14 @@ class TargetOptions(ListOptions):
 
     workloads: Annotated[
         tuple[str, ...],
-        Option("Only these: key or key_size.", "-w", "--workload", "--workloads", callback=common.words, metavar="W"),
+        Option(
+            "Only these workloads, as key or key_size.",
+            "-w",
+            "--workload",
+            "--workloads",
+            callback=common.words,
+            metavar="W",
+        ),
     ]
     size: Annotated[str | None, Option("Model size of the one workload.", "-s", "--size", metavar="SIZE")]
 
@@ -40,8 +47,8 @@ def command(context: Context, options: TargetOptions) -> int:
     llmb-run submit -w llama3.1_70b,nemotronh --scale 64   targets
     llmb-run submit --max-scale 512                        everything installed
 
-    With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each dtype and scale, as
-    `single` does, which reads the variables of NVIDIA's launch scripts too.
+    With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each dtype and scale, and
+    reads the variables of NVIDIA's launch scripts, as `single` does.
     """
     from llmb.planning.select import Selection
 

@@ -26,13 +26,15 @@ class ListOptions(SubmitOptions):
     """Options that narrow a list, or select what to run without one."""
 
     joblist: Annotated[Path | None, click.argument("joblist", required=False, type=_FILE)]
-    file: Annotated[Path | None, Option("The job list, as JOBLIST.", "-f", "--file", type=_FILE, metavar="FILE")]
+    file: Annotated[Path | None, Option("The job list, same as JOBLIST.", "-f", "--file", type=_FILE, metavar="FILE")]
     max_scale: Annotated[int | None, Option("At most N GPUs.")]
     min_scale: Annotated[bool, Option("Only the smallest scale of each configuration.")]
     exact_scales: Annotated[bool, Option("No untested scales above the largest tested one.")]
     scales: Annotated[tuple[int, ...], Option("Only these scales.", "--scale", callback=common.numbers, metavar="A,B")]
     dtypes: Annotated[tuple[str, ...], Option("Only these dtypes.", "--dtype", callback=common.words, metavar="D")]
-    workloads: Annotated[tuple[str, ...], Option("Only these: key or key_size.", callback=common.words, metavar="W")]
+    workloads: Annotated[
+        tuple[str, ...], Option("Only these workloads, as key or key_size.", callback=common.words, metavar="W")
+    ]
     repeats: Annotated[int | None, Option("Run each configuration N times.")]
 
 

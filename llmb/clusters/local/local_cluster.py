@@ -2,7 +2,6 @@
 """This machine as a cluster: adds runs to the supervisor's queue, and reads their states from their folders."""
 
 import contextlib
-import getpass
 import os
 import shutil
 import sys
@@ -112,7 +111,7 @@ class LocalCluster:
         for run in runs:
             if _has_ended(run):
                 continue
-            journal.ask_to_cancel(run.place, _user())
+            journal.ask_to_cancel(run.place, process.user_name() or f"user {os.getuid()}")
             if not _has_begun(run):
                 self._withdraw(run)
 
@@ -177,13 +176,6 @@ def _has_ended(run: RunRecord) -> bool:
         console.warn_once(error.message)
         return False
     return seen is not None and seen.end is not None
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may not know its user's name
-        return f"user {os.getuid()}"
 
 
 def find_hardware(config: ClusterConfig) -> Hardware:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.errors import LlmbError
+from llmb.errors import LlmbError, os_errors
 from llmb.system import files, locks, shell
 from llmb.system.process import host_name
 from llmb.text import typed
@@ -66,12 +66,10 @@ def base_environment(environ: Mapping[str, str], names: tuple[str, ...] = ()) ->
 
 def make_folder(folder: Path) -> None:
     """Make the state folder, for its user alone. Raises LlmbError."""
-    try:
+    hint = "set LLMB_STATE_DIR to another folder"
+    with os_errors(f"{folder} cannot be written", hint=hint, code="folder-not-writable", value=str(folder)):
         (folder / _ENTRIES).mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-    except OSError as error:
-        message, hint = f"{folder} cannot be written: {error.strerror}", "set LLMB_STATE_DIR to another folder"
-        raise LlmbError(message, hint=hint, code="folder-not-writable", value=str(folder)) from error
 
 
 def add(folder: Path, entry: Entry) -> None:
@@ -181,5 +179,5 @@ def ensure_supervisor(folder: Path, environ: Mapping[str, str], *, idle: float) 
         time.sleep(0.01)
     if process.returncode:
         message = "the supervisor of this machine's jobs does not start"
-        raise LlmbError(message, hint=f"{log} says why", code="supervisor-failed", value=str(log))
+        raise LlmbError(message, hint=f"{log} shows why", code="supervisor-failed", value=str(log))
     shell.let_go(process)

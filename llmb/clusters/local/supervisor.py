@@ -129,7 +129,7 @@ def _spawn(folder: Path, entry: queue.Entry) -> shell.Popen[bytes]:
         time.sleep(0.02)
     if journal.read(entry.directory) is None:
         files.check_space(entry.directory)
-        raise LlmbError(f"its runner did not start; {folder / queue.LOG} says why", code="runner-failed")
+        raise LlmbError(f"its runner did not start; {folder / queue.LOG} shows why", code="runner-failed")
     return runner
 
 

@@ -46,7 +46,7 @@ def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState
     if files.ended is not None and now - files.ended > OVERDUE:
         end = of_files(run)
         if end is not None:
-            return replace(end, reason=_joined(end.reason, f"by its own files; Run:ai still says {phase}"))
+            return replace(end, reason=_joined(end.reason, f"from its own files; Run:ai still reports {phase}"))
     started = files.started if state not in (PENDING, "CONFIGURING") else None
     return JobState(state=state, reason=_reason(run, data, phase), started=started)
 
@@ -54,7 +54,7 @@ def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState
 def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     """The state of a run whose workload was deleted, from its own files, else from its last phase."""
     if (end := of_files(run)) is not None:
-        return replace(end, reason=_joined(end.reason, "by its own files; its workload was deleted"))
+        return replace(end, reason=_joined(end.reason, "from its own files; its workload was deleted"))
     state = PHASES.get(str(data.get("phase")), CANCELLED)
     if state not in (COMPLETED, FAILED):
         state = CANCELLED

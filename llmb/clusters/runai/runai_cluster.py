@@ -236,8 +236,10 @@ def name_of(run: RunRecord) -> str:
 def _gone(run: RunRecord, now: float) -> JobState:
     """The state of a run that Run:ai does not have."""
     if (end := phases.of_files(run)) is not None:
-        return replace(end, reason=end.reason or "by its own files; Run:ai no longer has its workload")
+        return replace(end, reason=end.reason or "from its own files; Run:ai no longer has its workload")
     seen = store.seen_state(run) or JobState(state=UNKNOWN)
     if now - run.submitted_at < YOUNG:
         return replace(seen, reason="Run:ai does not list its workload yet")
-    return JobState(state=LOST, reason=f"Run:ai no longer has its workload, and it left no end; last seen {seen.state}")
+    return JobState(
+        state=LOST, reason=f"Run:ai no longer has its workload, and it recorded no end; last seen {seen.state}"
+    )

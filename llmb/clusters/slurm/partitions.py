@@ -40,7 +40,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --partition NAME"
 _WORDS = {"drain": "drained", "inact": "inactive"}
-_ANYWAY = "--no-preflight submits it without this check, to wait for them"
+_ANYWAY = "with --no-preflight the job waits for the nodes"
 _LIKENESS = 0.75  # of partitions: cpu is not meant for gpu
 _WAIT_SECONDS = 60.0
 
@@ -219,7 +219,7 @@ def _partition_faults(name: str, launch: Launch, asked: _Asked, found: Mapping[s
     if partition.available != "up":
         yield Fault(
             message=f"partition {name} is {_WORDS.get(partition.available, partition.available)}",
-            hint=f"name another: {_PARTITION}; sinfo lists them",
+            hint=f"choose another: {_PARTITION}; sinfo lists them",
             code="partition-down",
             value=name,
         )
@@ -266,7 +266,7 @@ def _node_faults(launch: Launch, partition: Partition, asked: _Asked) -> Iterato
     left = total - sum(nodes.count for nodes in out)
     if left < launch.nodes:
         why = "; ".join(f"{nodes.names} {_why(nodes)}" for nodes in out)
-        fix = f"choose a smaller scale, of at most {_nodes(left)}" if left else "name another partition"
+        fix = f"choose a smaller scale, of at most {_nodes(left)}" if left else "choose another partition"
         message = f"{needs} {total}, of which out of service: {why}"
         yield Fault(message=message, hint=f"{fix}; {_ANYWAY}", code="nodes-out-of-service", value=left)
 

@@ -205,13 +205,13 @@ class Poller:
         run = view.run
         what = f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
         if (end := _end_of(run, view.files)) is not None:
-            return replace(end, reason=f"by its own files; {what}")
+            return replace(end, reason=f"from its own files; {what}")
         before = view.accounted or last_seen(run)
         if run.directory.exists() and run.directory.stat().st_uid != os.getuid():
             return replace(before, reason=f"{what}, or hides it: it is another user's")
         if time.monotonic() < self.memory.rest_until:
             return replace(before, reason=f"{what}, and its accounting does not answer")
-        return JobState(state=LOST, reason=f"{what}, and it left no end; last seen {before.state}")
+        return JobState(state=LOST, reason=f"{what}, and it recorded no end; last seen {before.state}")
 
 
 def name_of(run: RunRecord) -> str:

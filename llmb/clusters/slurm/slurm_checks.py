@@ -171,10 +171,7 @@ def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
         if "," in mount or mount.count(":") > 2:
             yield _separator_fault(mount)
         elif _is_missing(source):
-            hint = (
-                "correct --mount, or mounts: in the job list; "
-                f"if the nodes have the folder and only this machine has not, {_ANYWAY}"
-            )
+            hint = f"correct --mount, or mounts: in the job list; if only this machine lacks the folder, {_ANYWAY}"
             message = f"{source} cannot be mounted: it does not exist"
             yield Fault(message=message, hint=hint, code="mount-missing", key=mount, value=source)
 

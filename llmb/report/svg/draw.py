@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SVG elements, axes, and fewer marks where there would be thousands. Pure."""
+"""SVG elements and axes; thins out marks where there are thousands. Pure."""
 
 import html
 import math

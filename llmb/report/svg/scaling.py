@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured against the number of GPUs, with published figures and a line at the smallest scale. Pure."""
+"""A chart of measured values by GPU count, with published figures and a line at the smallest scale. Pure."""
 
 from llmb.report.entries import Family
 from llmb.report.svg.draw import Axis, around, dot, few, in_digits, label, line, path, picture, shape, spaced

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each iteration of one run measured, the window shaded and its outliers marked. Pure."""
+"""A chart of one run's iterations, with the window shaded and outliers marked. Pure."""
 
 import itertools
 import math
@@ -130,7 +130,7 @@ def _marks(
     ]
     for place, i, value in _apart(beyond):
         corners = [(place, tip), (place - 3.5, edge), (place + 3.5, edge)]
-        drawn.append(draw.shape("beyond", corners, f"{_step(i, value, metric)}, beyond the picture"))
+        drawn.append(draw.shape("beyond", corners, f"{_step(i, value, metric)}, outside the chart"))
     return drawn
 
 

@@ -100,4 +100,4 @@ def _point(axis: Axis, kind: str, mean: float) -> str:
         return dot(f"point {kind}", place, _MIDDLE, 4.5, f"{mean:.3f}")
     away = 7.0 if mean > axis.high else -7.0
     corners = [(place + away, _MIDDLE), (place, _MIDDLE - 5), (place, _MIDDLE + 5)]
-    return shape(f"point {kind}", corners, f"{mean:.3f}, beyond the picture")
+    return shape(f"point {kind}", corners, f"{mean:.3f}, outside the chart")

@@ -86,11 +86,13 @@ def test_a_user_runs_jobs_of_her_own(as_user: User, shared: Path, home: Path) ->
     assert sorted(shared.rglob("*")) == before
 
 
-def test_without_a_folder_of_her_own_the_error_names_the_key(as_user: User, shared: Path) -> None:
+def test_without_a_folder_of_her_own_the_error_names_the_key(
+    as_user: User, shared: Path, wording: Callable[..., None]
+) -> None:
     done = as_user("llmb-run", *JOB, "--install", shared)
     assert done.returncode == 1
-    assert "is not writable" in done.stderr
-    assert "experiments_root in ~/.config/llmb/config.yaml" in done.stderr
+    assert "experiments_root" in done.stderr
+    wording("single", done.stderr)
 
 
 def test_the_doctor_knows_a_shared_installation(as_user: User, shared: Path, home: Path) -> None:
@@ -142,7 +144,9 @@ def test_a_python_in_its_owners_home(
 
 
 @pytest.mark.parametrize("name", ["cluster_config.yaml", ".llmb/install.json"])
-def test_what_its_owner_keeps_to_himself(as_user: User, cluster: Callable[..., Path], name: str) -> None:
+def test_what_its_owner_keeps_to_himself(
+    as_user: User, cluster: Callable[..., Path], name: str, wording: Callable[..., None]
+) -> None:
     folder = cluster("local", "cpu")
     (folder / ".llmb").mkdir(exist_ok=True)
     record.save(folder, record.InstallRecord())
@@ -153,7 +157,8 @@ def test_what_its_owner_keeps_to_himself(as_user: User, cluster: Callable[..., P
         printed = done.stdout + done.stderr
         assert (str(folder / name) in printed, "Permission denied" in printed) == (True, True), command
         assert "Traceback" not in done.stderr
-        assert "damaged" not in done.stdout + done.stderr
+        if command == "status":
+            wording("llmb-install status", done.stderr)
 
 
 @pytest.fixture

@@ -98,12 +98,16 @@ def test_a_failed_repair_is_remembered(both: Any) -> None:
     assert both.run("verify", "--deep", "--install", both.install).returncode == 0
 
 
-def test_an_unfinished_step_is_a_fault(both: Any) -> None:
+def test_an_unfinished_step_is_a_fault(both: Any, wording: Wording) -> None:
     path = both.install / ".llmb" / "install.json"
     record = json.loads(path.read_text())
     del record["steps"]["venv other"]
     path.write_text(json.dumps(record))
     assert both.faults() == [("venv other", "never-finished", "")]
+    shown = both.run("status", "--install", both.install)
+    wording("llmb-install status", f"{shown.stdout.splitlines()[-1]}\n{shown.stderr}")
+    data = json.loads(both.run("status", "--install", both.install, "--format", "json").stdout)
+    assert data["missing"] == ["venv other"]
 
 
 def test_a_workload_of_a_later_plugin_is_a_note(both: Any, wording: Wording) -> None:

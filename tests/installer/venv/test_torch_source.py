@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmb_installer.venv.lock import cuda_packages, index_for
-from llmb_installer.venv.spec import TorchSource, torch_line
+from llmb_installer.venv.lock import TorchSource, cuda_packages, index_for, torch_line
 
 PYPI = (
     "torch",

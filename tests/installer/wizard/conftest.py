@@ -21,7 +21,8 @@ from pathlib import Path
 from llmb.builtin import builtin_plugins
 from llmb.errors import LlmbError, describe
 from llmb.plugins.loader import load_plugins
-from llmb_installer.answers import read_answers, to_yaml
+from llmb_installer.answers.read import read_answers
+from llmb_installer.answers.schema import to_yaml
 from llmb_installer.detect.detected import detect
 from llmb_installer.gather import layers
 from llmb_installer.wizard.conversation import ask

@@ -170,7 +170,7 @@ def test_from_an_empty_folder_to_an_installation(
     pip = {name: value for name, value in environ.items() if name.startswith("PIP_")}
     program = Path(sys.executable).with_name("llmb-install")
     user = terminal(program, "--record", "recorded.yaml", **pip)
-    user.chooses(TYPE, "local").reads(FOLDER, "\x15", "llmb", ENTER).chooses(VENVS, "venv:").reads(WORKLOADS, ENTER)
+    user.chooses(TYPE, "local").reads(FOLDER, "\x15", "llmb", ENTER).chooses(VENVS, "uv:").reads(WORKLOADS, ENTER)
     user.reads(REVIEW, ENTER).reads("To fetch:").reads(CONFIRM, ENTER).reads("Installed in")
     assert user.ends() == 0
     install = user.folder / "llmb"

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,81 @@ def test_profiles_weights_and_binaries_are_listed_and_not_in_it(install: Any, ru
         "core.17": (1000, "not a text"),
     }
     assert not any(b"\0" in data for data in found.values())
+
+
+def omitted_in(path: Path) -> dict[str, str]:
+    """Why each file is omitted, by its last part."""
+    omitted = json.loads(members(path)["llmb-archive.json"])["omitted"]
+    return {name.rpartition("/")[2]: own["reason"] for name, own in omitted.items()}
+
+
+def test_a_log_that_is_a_link_is_in_it_and_other_links_are_listed(
+    install: Any, run: Run, llmb_here: Run, tmp_path: Path
+) -> None:
+    """Imported runs have links to the original logs."""
+    before = []
+    for name, suffix in (("plain", ""), ("packed", ".gz")):
+        made = install.measured(name, 2.70)
+        before += rows(run("results", name, "--format", "json"))
+        original = tmp_path / f"{name}.out{suffix}"
+        original.write_bytes(gzip.compress(made.log.read_bytes()) if suffix else made.log.read_bytes())
+        made.log.unlink()
+        made.log.symlink_to(original)
+    made.batch_log.symlink_to(tmp_path / "gone.out")
+    (made.work / "dataset").symlink_to(tmp_path)
+    (made.work / "notes").symlink_to(original)
+    os.mkfifo(made.work / "pipe")
+    archive = tmp_path / "a.tar.zst"
+    done = run("archive", "-o", archive)
+    shutil.rmtree(install.folder)
+    after = rows(llmb_here("results", archive, "--format", "json"))
+    assert {row["run"]: row["time_mean_seconds"] for row in after} == {
+        row["run"]: row["time_mean_seconds"] for row in before
+    }
+    expected = {made.batch_log.name: "unreadable", "dataset": "link", "notes": "link", "pipe": "not a file"}
+    assert omitted_in(archive) == expected
+    assert all(reason in done.stdout + done.stderr for reason in expected.values())
+
+
+def test_what_cannot_be_read_is_listed(install: Any, llmb_program: str, tmp_path: Path) -> None:
+    made = install.measured("good1", 2.70)
+    (made.work / "hidden").mkdir()
+    for path in (made.work / "hidden", made.batch_log):
+        path.touch()
+        path.chmod(0)
+    powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
+    program = [llmb_program, "archive", "--install", install.folder, "-o", tmp_path / "a"]
+    done = subprocess.run([*powerless, *program], capture_output=True, text=True, check=False)
+    (made.work / "hidden").chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert omitted_in(tmp_path / "a.tar.zst") == {"hidden": "unreadable", made.batch_log.name: "unreadable"}
+
+
+def test_a_damaged_and_a_very_large_gzip(
+    install: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmb.archive.contents.MOST", 1 << 20)
+    made = install.measured("good1", 2.70)
+    packed = gzip.compress(os.urandom(5000).hex().encode(), mtime=0)
+    damaged = packed + packed[:10] + b"\xff" * 100  # a block of no known type
+    with pytest.raises(zlib.error):
+        gzip.decompress(damaged)
+    (made.work / "bad.gz").write_bytes(damaged)
+    (made.work / "half.gz").write_bytes(packed[:2000])
+    (made.work / "wrong.gz").write_bytes(packed[:-8] + bytes(8))
+    (made.work / "big.gz").write_bytes(gzip.compress(b"x" * (1 << 20) + b"y"))
+    (made.work / "fits.gz").write_bytes(gzip.compress(b"x" * (1 << 20)))
+    run("archive", "-o", tmp_path / "a.tar.zst")
+    damages = dict.fromkeys(("bad.gz", "half.gz", "wrong.gz"), "damaged")
+    assert omitted_in(tmp_path / "a.tar.zst") == {**damages, "big.gz": "larger than 256 MiB"}
+
+
+def test_a_user_without_a_name(install: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 123456)
+    install.measured("good1", 2.70)
+    assert run("archive", "--anonymous", "-o", tmp_path / "a.tar.zst").returncode == 0
 
 
 def test_secrets_are_not_in_it(install: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,13 @@ from llmb.runs.launch import Launch, Program
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, KNOWN, RUNNING, UNKNOWN, JobState
 from llmb.submission import follow
+from llmb.submission.prepare import faults_seen
 from llmb.submission.submit import start_attempt, submission_lock
 from llmb.system.process import ProcessId
 from llmb_testing.job import SMALLEST_JOB
 
 SOURCE = "llmb-moon:moon"
+CONFIG = ClusterConfig(cluster_type="moon", gpu_type="cpu")
 LAUNCH = Launch(name="job", nodes=1, ranks_per_node=1, time_limit=60, program=Program(shell="true"))
 
 
@@ -49,6 +51,9 @@ class Moon:
 
     def preflight(self, launches: Any) -> Any:
         return self._answer("preflight", list)
+
+    def faults_here(self, launches: Any) -> Any:
+        return self._answer("faults_here", list)
 
     def render(self, launch: Any, stamp: Any) -> Any:
         return self._answer("render", lambda: "script\n")
@@ -95,6 +100,7 @@ CALLS: dict[str, Callable[[Cluster, RunRecord], object]] = {
     "pace": lambda cluster, run: cluster.pace,
     "identity": lambda cluster, run: cluster.identity(),
     "preflight": lambda cluster, run: cluster.preflight([run.launch]),
+    "faults_here": lambda cluster, run: faults_seen([run.launch], cluster, CONFIG),
     "render": lambda cluster, run: cluster.render(run.launch, run.stamp),
     "submit": lambda cluster, run: cluster.submit(run),
     "find": lambda cluster, run: cluster.find([run]),
@@ -104,7 +110,8 @@ CALLS: dict[str, Callable[[Cluster, RunRecord], object]] = {
 
 
 def test_a_right_cluster_is_passed_through(run: RunRecord, tmp_path: Path) -> None:
-    cluster = cluster_of(Moon(preflight=[Fault(message="full")]), tmp_path)
+    cluster = cluster_of(Moon(preflight=[Fault(message="full")], faults_here=[Fault(message="far")]), tmp_path)
+    assert faults_seen([LAUNCH], cluster, CONFIG) == [Fault(message="far")]
     assert cluster.pace == Pace()
     assert cluster.identity() == "the moon"
     assert cluster.preflight([LAUNCH]) == [Fault(message="full")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmb.logs.reader import read_log
-from llmb.logs.samples import Checkpoint, Environment, Step
+from llmb.logs.samples import CheckpointEvent, Environment, Step
 
 LOGS = Path(__file__).parent / "nemo"
 TIMES = (0.2013, 0.1248, 0.1863, 0.1822, 0.1104)
@@ -24,7 +24,7 @@ def test_five_steps_and_the_checkpoint_behind_them() -> None:
     assert (samples.gbs, samples.peak_memory, samples.environment) == (4, None, Environment(world_size=1))
     # NeMo counts the iteration from 0 here.
     assert samples.checkpoints == (
-        Checkpoint(kind="save", ranks=(0,), max_seconds=0.089, rank0_seconds=0.089, iteration=4),
+        CheckpointEvent(kind="save", ranks=(0,), max_seconds=0.089, rank0_seconds=0.089, iteration=4),
     )
 
 

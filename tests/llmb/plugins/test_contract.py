@@ -31,6 +31,7 @@ NAMES = """
 BatchRule Checkpoint Cluster ClusterType Flops GpuType HubAsset Image Job JobState Launch MambaShape MetricSpec MlaShape
 ModelShape MoeShape Needs NemoRecipe Pace Parameter ParseSpec Program Repo Row RunRecord Samples Scales Server Site Size
 StagedFile Stamp Step Task Training UnclearError Venv Workload Wrapper hookimpl read_workload
+CheckpointEvent Environment Node
 """
 
 

@@ -228,7 +228,7 @@ def test_steps_that_are_much_worse_have_a_mark(metric: MetricSpec, bad: float) -
     ]
     picture = steps_picture("k", "t", steps, WINDOW, (), 481.0, 20, metric)
     assert picture.count('class="beyond"') == 1
-    assert f"iteration 0: {bad:g} {metric.unit}, beyond the picture" in picture
+    assert f"iteration 0: {bad:g} {metric.unit}, outside the chart" in picture
     assert f"the worst is {bad:g} {metric.unit} at iteration 0" in picture
     other = MetricSpec(name="other")
     assert steps_picture("k", "t", steps, WINDOW, (), None, 20, other) == ""

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.logs.samples import Checkpoint
+from llmb.logs.samples import CheckpointEvent
 from llmb.results.checkpoints import checkpoints_of, in_words
 from llmb.runs.record import RunRecord
 
@@ -20,8 +20,8 @@ Wording = Callable[..., None]
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
-SAVED = Checkpoint(kind="save", ranks=(0, 1), max_seconds=4.5, rank0_seconds=4.389, iteration=50)
-LOADED = Checkpoint(kind="load", ranks=(0,), max_seconds=9.712, rank0_seconds=9.712)
+SAVED = CheckpointEvent(kind="save", ranks=(0, 1), max_seconds=4.5, rank0_seconds=4.389, iteration=50)
+LOADED = CheckpointEvent(kind="load", ranks=(0,), max_seconds=9.712, rank0_seconds=9.712)
 NAME = "default--None=0.0000-epoch=0-consumed_samples=12800.0"
 SAVE_LINE = (
     "[NeMo I 2025-04-11 14:48:45 nemo_logging:393] Global Checkpoint Save : Rank: 0 : Iteration: 50 : "

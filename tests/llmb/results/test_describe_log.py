@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.samples import Checkpoint, Environment, Samples
+from llmb.logs.samples import CheckpointEvent, Environment, Samples
 from llmb.results.describe_log import describe_log
 from llmb.results.description import Description
 from llmb.results.facts import LOSS_NAN, TRACED
@@ -263,7 +263,7 @@ def test_what_a_name_says_of_loading_and_scaling(
 
 @pytest.mark.parametrize(("kind", "last", "loads"), [("load", 0, True), ("load", 49, False), ("save", 0, False)])
 def test_a_load_with_one_step_is_a_run_that_loads(kind: Any, last: int, loads: bool, workloads: Workloads) -> None:
-    event = Checkpoint(kind=kind, ranks=(0,), max_seconds=4.0)
+    event = CheckpointEvent(kind=kind, ranks=(0,), max_seconds=4.0)
     own = describe(workloads, f"log-{NEMOTRON_340B}.out", Samples(checkpoints=(event,), last=last)).configuration()
     assert own is not None
     assert (own.loads, own.saves) == (loads, kind == "save")

@@ -89,6 +89,24 @@ def test_jobs_names_the_nodes_and_finds_runs_by_them(slurm_run: record.RunRecord
     assert found(slurm_run.submitter.host) == ["here1"]
 
 
+def test_results_compare_and_report_of_some_nodes(slurm_run: record.RunRecord, install: Any, run: Run) -> None:
+    """By what the scheduler says, else by the hosts in the log."""
+    log = f"big102:1:2 [0] NCCL INFO Using network IB\n{slurm_run.log.read_text()}"
+    record.save(replace(install.run("logged1", install.job("nemotron4_15b", "bf16", 32), log), cluster_type="slurm"))
+    install.measured("here1", 2.75)
+
+    def found(*words: str) -> list[str]:
+        return sorted(row["run"] for row in json.loads(run("results", *words, "--format", "json").stdout)["results"])
+
+    assert found() == ["here1", "logged1", "onslurm1"]
+    assert found("--node", "big102.site.org") == ["logged1", "onslurm1"]
+    rows = json.loads(run("compare", "--node", "fat9", "--format", "json").stdout)["comparisons"]
+    assert [row["runs"] for row in rows] == [["onslurm1"]]
+    assert "2 runs:" in run("report", "--node", "big[101-102]").stdout
+    nothing = run("results", "--node", "big7")
+    assert (nothing.returncode, nothing.stdout, bool(nothing.stderr)) == (0, "", True)
+
+
 def test_the_report_names_them(slurm_run: record.RunRecord, run: Run) -> None:
     assert slurm_run.id == "onslurm1"
     for fmt in ("md", "html"):

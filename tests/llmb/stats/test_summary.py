@@ -7,7 +7,7 @@ import statistics
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.logs.samples import Checkpoint, Environment, Samples, Step
+from llmb.logs.samples import CheckpointEvent, Environment, Samples, Step
 from llmb.results.facts import LOSS_NAN, CheckpointTime, facts_of, invalid_because
 from llmb.stats.measure import Window
 from llmb.stats.statistics import Statistics, quantile, summarize
@@ -100,7 +100,7 @@ def test_the_facts_of_a_log() -> None:
             framework="NeMo 2",
             peak_memory=7e10,
             environment=Environment(networks=("IB",), hosts=("a", "b"), nccl_version="2.26.3+cuda12.9", world_size=16),
-            checkpoints=(Checkpoint(kind="save", ranks=(0, 1), max_seconds=4.5, rank0_seconds=4.4, iteration=50),),
+            checkpoints=(CheckpointEvent(kind="save", ranks=(0, 1), max_seconds=4.5, rank0_seconds=4.4, iteration=50),),
         )
     )
     assert (found.framework, found.nccl_version, found.networks) == ("NeMo 2", "2.26.3+cuda12.9", ("IB",))

@@ -97,30 +97,35 @@ def test_zsh_in_a_terminal(way: str, terminal: Spawn, tmp_path: Path) -> None:
     types_words(terminal("zsh", "-f", commands=(first, loads)))
 
 
-FISH = "llmb-run completion fish | source; llmb-install completion fish | source; complete -C$argv[1]"
+FISH = """
+llmb-run completion fish | source
+llmb-install completion fish | source
+for line in $argv; echo "=== $line"; complete -C$line; end
+"""
+COMPLETED = {
+    "llmb-run sin": ["single"],
+    "llmb-run single -w nemotronh -s sm": ["smoke"],
+    "llmb-run single -w nemotron4 --set tok": ["tokenizer="],
+    "llmb-run completion ": ["bash", "zsh", "fish"],
+    "llmb-run bulk jo": ["jobs.txt"],
+    "llmb-run list --install di": ["directory/"],
+    "llmb-run jobs show ": [],
+    "llmb-install --set venv_type=c": ["venv_type=conda"],
+}
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        ("llmb-run sin", ["single"]),
-        ("llmb-run single -w nemotronh -s sm", ["smoke"]),
-        ("llmb-run single -w nemotron4 --set tok", ["tokenizer="]),
-        ("llmb-run completion ", ["bash", "zsh", "fish"]),
-        ("llmb-run bulk jo", ["jobs.txt"]),
-        ("llmb-run list --install di", ["directory/"]),
-        ("llmb-run jobs show ", []),
-        ("llmb-install --set venv_type=c", ["venv_type=conda"]),
-    ],
-)
-def test_fish(line: str, wanted: list[str], environ: dict[str, str], tmp_path: Path) -> None:
+def test_fish(environ: dict[str, str], tmp_path: Path) -> None:
     """`complete -C` is what Tab does."""
     (tmp_path / "jobs.txt").touch()
     (tmp_path / "directory").mkdir()
-    argv = [program("fish"), "--no-config", "-c", FISH, line]
+    argv = [program("fish"), "--no-config", "-c", FISH, *COMPLETED]
     done = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert [found.split("\t")[0] for found in done.stdout.splitlines()] == wanted
+    found = {}
+    for block in done.stdout.split("=== ")[1:]:
+        line, *lines = block.splitlines()
+        found[line] = [shown.split("\t")[0] for shown in lines]
+    assert found == COMPLETED
 
 
 IN_BASH = """

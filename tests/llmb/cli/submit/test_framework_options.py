@@ -78,4 +78,5 @@ def test_list_shows_the_rows_of_a_framework(llmb_here: Command) -> None:
     assert {gpu for row in rows for gpu in row["gpu"]} == {"h100", "b200", "b300", "gb200", "gb300"}
     assert {(row["framework"], row["release"], *row["dtype"]) for row in rows} == {("bridge", "26.02.01", "fp8_cs")}
     assert llmb_here("list", "--framework", "megatron").returncode == 2
+    assert llmb_here("list", "--gpu-type", "h10").returncode == 2
     assert llmb_here("list", "--release", "26.2").returncode == 2

@@ -145,10 +145,9 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
             print_runs(table.columns(rows), table.rows_of(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
-    unread = {one.identity.name for one in results if one.unreadable and not one.is_failure}
-    if any(compare.is_bad(row) and not (row.status == UNKNOWN and unread.issuperset(row.runs)) for row in rows):
+    if any(map(compare.is_bad, rows)):
         return RUN_FAILED
-    return LlmbError.exit_code if unread else 0
+    return LlmbError.exit_code if any(one.unreadable and not one.is_failure for one in results) else 0
 
 
 def _compare(context: Context, request: Request) -> tuple[str, list[Comparison], tuple[Result, ...]]:

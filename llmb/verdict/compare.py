@@ -23,15 +23,16 @@ _MOST = 2  # runs without a figure that are named
 class Comparison:
     """The repeats of one configuration and their reference; a run that failed has a separate row.
 
-    ``runs``: ids, or the paths of logs without one; ``value``: the mean of all of them in ``unit``, of the ``metric``
-    that they are compared by, as for the reference; ``step_time_s``: of training, whichever metric that is;
-    ``reference``: the other side, its ``release`` the name of that side; ``differences``: settings that differ although
-    both can be compared.
+    ``runs``: ids, or the paths of logs without one; ``failed``: as ``Result.is_failure``; ``value``: the mean of all of
+    them in ``unit``, of the ``metric`` that they are compared by, as for the reference; ``step_time_s``: of training,
+    whichever metric that is; ``reference``: the other side, its ``release`` the name of that side; ``differences``:
+    settings that differ although both can be compared.
     """
 
     experiment: str
     runs: tuple[str, ...]
     status: str
+    failed: bool = False
     window: Window | None = None
     metric: str | None = None
     value: float | None = None
@@ -50,7 +51,7 @@ class Comparison:
 
 def is_bad(row: Comparison) -> bool:
     """Whether it ends a command with exit code 3."""
-    return row.status in (FAILED, CANCELLED, UNKNOWN) or row.verdict in BAD
+    return row.failed or row.verdict in BAD
 
 
 def summary(rows: Iterable[Comparison]) -> dict[str, int]:
@@ -151,6 +152,7 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
         experiment=first.identity.experiment,
         runs=tuple(result.identity.name for result in pool),
         status=first.status,
+        failed=first.is_failure,
         window=first.metrics.window,
         metric=None if own is None else name,
         value=together and together.mean,

@@ -30,7 +30,7 @@ _NAMED = 8  # runs that fit on a line
 def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
     """Follow RUNS until they end (default: all).
 
-    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run failed.
+    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run did not end with COMPLETED.
     """
     found = context.runs(runs)
     if not runs:  # selected by stored states, without a new poll: a run that failed since is waited for too

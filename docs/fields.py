@@ -107,7 +107,10 @@ def of_results() -> Iterator[Field]:
     """The fields of a result."""
     parts: Mapping[str, type] = typing.get_type_hints(result.Result)
     for name, place in columns.FIELDS.items():
-        yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
+        if place.part in ("mean", "std"):  # of a metric, where it was measured
+            yield name, word(float | None)
+        else:
+            yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
 
 
 def of_jobs() -> Iterator[Field]:

@@ -95,7 +95,7 @@ def _below(path: Path, name: str, logs: Collection[Path] = ()) -> Iterator[Chose
         if os.path.lexists(path):
             yield Chosen(name, Path(os.path.realpath(path)) if path in logs else path)
         return
-    for entry in entries:
+    for entry in (entry for entry in entries if ".lock." not in entry.name):  # llmb's own, which mean nothing later
         yield from _below(entry, f"{name}/{entry.name}", logs)
 
 
@@ -134,9 +134,7 @@ def _why_not(path: Path, status: os.stat_result) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "link" if stat.S_ISLNK(status.st_mode) else "not a file"
     kind = next((kind for suffix, kind in _SUFFIXES.items() if path.name.endswith(suffix)), "")
-    if kind or ".lock." in path.name:
-        return kind or "lock"
-    return _LARGE if status.st_size > MOST else ""
+    return kind or (_LARGE if status.st_size > MOST else "")
 
 
 def _size(path: Path) -> int:

@@ -120,7 +120,6 @@ class FoundNames:
     homes: set[str] = field(default_factory=set)
 
     def add(self, text: str) -> None:
-        """Add the names in a text."""
         self.hosts |= hosts_in(text)
         self.users |= users_in(text)
         self.homes |= homes_in(text)
@@ -149,7 +148,6 @@ def _is_host(name: str) -> bool:
 
 
 def users_in(text: str) -> set[str]:
-    """The users that variables name."""
     found = {match[match.lastindex or 0] for line in _lines_with(text, _USER_WORDS) for match in _USER.finditer(line)}
     return {name for name in found if name.lower() not in _NO_USER}
 

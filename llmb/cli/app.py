@@ -17,8 +17,7 @@ from llmb.cli import commands, options
 from llmb.cli.context import Context, with_install
 from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describe
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.system import console
-from llmb.system.guard import DEBUG_OPTION, as_plugin_error, take_debug
+from llmb.system import console, guard
 
 # Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
 # of 700 the collections take a twelfth of a short command.
@@ -74,7 +73,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
     console.forget_warnings()
     words = list(sys.argv[1:] if args is None else args)
-    take_debug(words)
+    guard.take_debug(words)
     out = sys.stdout
     try:
         plugins = load() if plugins is None else plugins
@@ -130,7 +129,7 @@ def _without_debug(words: list[str], group: click.Command) -> list[str]:
     if not (isinstance(group, click.Group) and isinstance(group.commands.get(name), commands.Deferred)):
         return words
     end = words.index("--") if "--" in words else len(words)
-    return [word for word in words[:end] if word != DEBUG_OPTION] + words[end:]
+    return [word for word in words[:end] if word != guard.DEBUG_OPTION] + words[end:]
 
 
 def _name_in(words: list[str]) -> str:
@@ -143,4 +142,4 @@ def _of_plugin(error: Exception, plugins: Plugins, name: str) -> PluginError | N
     source = plugins.source_of(error)
     if source is None:
         return None
-    return as_plugin_error(error, source, f"llmb-run {name}", plugins.calls.owner(source))
+    return guard.as_plugin_error(error, source, f"llmb-run {name}", plugins.calls.owner(source))

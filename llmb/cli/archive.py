@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from llmb.archive.names import FoundNames, hosts_of, keys_in, sites_of
 from llmb.archive.redact import Redaction, anonymous, redaction
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.results import choice_of, choice_options, gather
+from llmb.cli.results import Choice, choice_options, gather
 from llmb.config.locate import ARCHIVE
 from llmb.config.schema import ClusterConfig
 from llmb.errors import UsageError
@@ -37,7 +36,7 @@ from llmb.text.typed import to_data
 @options.read_option
 @pass_context
 def command(
-    context: Context, /, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, **choice: Any
+    context: Context, runs: tuple[str, ...], output: Path | None, is_anonymous: bool, force: bool, choice: Choice
 ) -> int:
     """Write RUNS (default: all runs) to one file, without secrets.
 
@@ -46,7 +45,7 @@ def command(
     """
     from llmb.archive.tar_file import write
 
-    found = gather(context, runs, choice_of(**choice))
+    found = gather(context, context.runs(runs), choice)
     if not found:
         raise UsageError("there is no run to archive", hint="llmb-run jobs", code="runs-missing", key="RUNS")
     now = datetime.now().astimezone()
@@ -75,7 +74,7 @@ def announce(path: Path, manifest: Manifest) -> None:
     names = "replaced where they were found" if manifest.is_anonymous else "kept (--anonymous replaces them)"
     say(f"{path}: {runs}, {len(manifest.files)} files{known}")
     say(f"secrets found and replaced: {manifest.secrets}; names of users, hosts and folders, and addresses: {names}")
-    omitted = [one for one in manifest.omitted.values() if one.reason not in ("lock", "cache")]
+    omitted = [one for one in manifest.omitted.values() if one.reason != "cache"]
     if omitted:
         counts = Counter(one.reason for one in omitted)
         parts = (f"{count} {reason}" for reason, count in sorted(counts.items()))

@@ -3,7 +3,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -11,7 +10,7 @@ from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows
 from llmb.cli.reading import opened
-from llmb.cli.results import choice_of, choice_options, gather, judged
+from llmb.cli.results import Choice, choice_options, gather, judged
 from llmb.errors import UsageError
 from llmb.text.tables import Column
 from llmb.verdict.export import accept_baseline, baseline_facts, baselines, why_rejected
@@ -29,13 +28,12 @@ def group() -> None:
 @choice_options
 @options.install_option
 @pass_context
-def accept(context: Context, /, name: str, runs: tuple[str, ...], replace: bool, **chosen: Any) -> None:
+def accept(context: Context, name: str, runs: tuple[str, ...], replace: bool, choice: Choice) -> None:
     """Accept the results of RUNS (default: all runs) as baseline NAME.
 
     Runs that failed, have not ended or are INVALID are skipped.
     """
-    choice = choice_of(**chosen)
-    results = judged(context, [result for _, result in gather(context, runs, choice)])
+    results = judged(context, [result for _, result in gather(context, context.runs(runs), choice)])
     good = [result for result in results if why_rejected(result) is None]
     for result in results:
         if (why := why_rejected(result)) is not None:

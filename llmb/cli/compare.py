@@ -2,7 +2,7 @@
 """`llmb-run compare`: runs against published figures, other runs, another cluster, or an accepted baseline."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from llmb.archive.contents import MANIFEST
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.output import print_rows, print_runs
-from llmb.cli.results import Choice, choice_of, choice_options, choose, exit_code, gather_of, judged
+from llmb.cli.results import Choice, choice_options, choose, exit_code, gather, judged
 from llmb.config.locate import is_archive
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.report.markdown import LEAST, cut, with_parameters
@@ -41,7 +41,7 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     """
     if text is not None and is_archive(text):
         context = context.of_archive(files.expand(text))
-        return Side(name=text, results=tuple(result for _, result in gather_of(context, context.runs(), choice)))
+        return Side(name=text, results=tuple(result for _, result in gather(context, context.runs(), choice)))
     path = None if text is None else files.expand(text)
     if path is not None and path.is_file():
         try:
@@ -57,7 +57,7 @@ def find_side(context: Context, text: str | None, choice: Choice) -> Side:
     if text is not None:
         named = [run for run in runs if run.job.experiment_name == text]
         runs = named or context.runs(tuple(part.strip() for part in text.split(",") if part.strip()))
-    return Side(name=text or "all runs", results=tuple(result for _, result in gather_of(context, runs, choice)))
+    return Side(name=text or "all runs", results=tuple(result for _, result in gather(context, runs, choice)))
 
 
 def find_baseline(context: Context, name: str, choice: Choice, ours: str | None = None) -> Baseline:
@@ -72,7 +72,7 @@ def find_baseline(context: Context, name: str, choice: Choice, ours: str | None 
                 return export.read_baseline(archived, name)
         return export.read_baseline(context.config.llmb_install, name)
     own = context.of_archive(files.expand(name))
-    results = gather_of(own, own.runs(), replace(choice, workloads=(), nodes=()))
+    results = gather(own, own.runs(), replace(choice, workloads=(), nodes=()))
     written = files.read_json(own.config.llmb_install / MANIFEST)
     return Baseline(
         called=files.expand(name).name,
@@ -109,17 +109,7 @@ PUBLISHED = "published"
 @options.format_or_junit_option
 @options.read_option
 @pass_context
-def command(
-    context: Context,
-    /,
-    ours: str | None,
-    theirs: str | None,
-    baseline: str | None,
-    reference: str | None,
-    scaling: bool,
-    fmt: str,
-    **chosen: Any,
-) -> int:
+def command(context: Context, /, scaling: bool, fmt: str, **asked: Any) -> int:
     """Compare A (default: all runs) with B (default: published).
 
     A and B are runs separated by commas, the name of an experiment, an archive, or a file written by
@@ -127,20 +117,18 @@ def command(
     Runs that differ in size, dtype, GPU type, scale, parameters of the workload, global batch or sequence length are
     not compared; the reason names the difference.
     """
-    choice = choice_of(**chosen)
-    request = Request(ours=ours, theirs=theirs, baseline=baseline, reference=reference, choice=choice)
-    return (print_scaling if scaling else print_comparison)(context, request, fmt)
+    return (print_scaling if scaling else print_comparison)(context, Request(**asked), fmt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the command line asks to compare; None where it says nothing."""
+    """The options of ``compare``: what it compares; None where the command line says nothing."""
 
-    ours: str | None = None
-    theirs: str | None = None
-    baseline: str | None = None
-    reference: str | None = None
-    choice: Choice = field(default_factory=Choice)
+    ours: str | None
+    theirs: str | None
+    baseline: str | None
+    reference: str | None
+    choice: Choice
 
 
 def print_comparison(context: Context, request: Request, fmt: str) -> int:
@@ -157,10 +145,9 @@ def print_comparison(context: Context, request: Request, fmt: str) -> int:
             print_runs(table.columns(rows), table.rows_of(rows), fmt)
         for line in _legend(rows, against) if fmt == "table" else []:
             say(line)
-    unread = {one.identity.name for one in results if one.unreadable and not one.is_failure}
-    if any(compare.is_bad(row) and not (row.status == UNKNOWN and unread.issuperset(row.runs)) for row in rows):
+    if any(map(compare.is_bad, rows)):
         return RUN_FAILED
-    return LlmbError.exit_code if unread else 0
+    return LlmbError.exit_code if any(one.unreadable and not one.is_failure for one in results) else 0
 
 
 def _compare(context: Context, request: Request) -> tuple[str, list[Comparison], tuple[Result, ...]]:

@@ -77,14 +77,15 @@ def print_explanation(
 def _subject(context: Context, run: RunRecord, results: list[Result], references: References) -> Subject:
     (own,) = (result for result in results if result.identity.run == run.id)
     spec = spec_of(context, run)
-    cause, fix = _cause(run, own) if own.is_failure else ("", _advice(run))
-    fix = context.advice(fix)
+    cause, fix = _cause(run, own) if own.is_failure else ("", "")
+    if not own.is_failure and (state := store.seen_state(run)) is not None and not state.is_end:
+        fix = _filled_in(state.fix, run)  # of its scheduler's reason for waiting
     return Subject(
         result=own,
         job=run.job,
         figure=figure_of(own, references),
         cause=cause,
-        fix=fix,
+        fix=context.advice(fix),
         peak_tflops=peak_of(context, run.job),
         row=row_of(context, run.job),
         digest=None if run.job.image is None else recorded_digest(run.job.image, context.config),
@@ -122,12 +123,6 @@ def _log_note(log: Path, *, is_open: bool) -> str:
         return f" (empty{yet})" if log.stat().st_size == 0 else ""
     except OSError:
         return f" (does not exist{yet})"
-
-
-def _advice(run: RunRecord) -> str:
-    """The fix for a run that has not ended, where its scheduler's reason for waiting has one."""
-    state = store.seen_state(run)
-    return "" if state is None or state.is_end else _filled_in(state.fix, run)
 
 
 def _filled_in(fix: str, run: RunRecord) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints rows in the format that the user chose; stdout has only data."""
+"""Prints rows in the format that the user chose, tables narrowed to the terminal; stdout has only data."""
 
 import itertools
 import textwrap
@@ -8,8 +8,8 @@ from typing import Any
 
 from llmb.cli.context import say
 from llmb.system import console
-from llmb.text.narrow import fit
-from llmb.text.tables import Column, Row, output_width, render, to_json
+from llmb.text.names import apart
+from llmb.text.tables import ANY_WIDTH, GAPS, Column, Row, output_width, plain_table, render, shorten, to_json
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
@@ -65,3 +65,90 @@ def print_json_list(key: str, items: Iterable[Mapping[str, Any]], more: Mapping[
         text = textwrap.indent(to_json(value).rstrip("\n"), "  ").lstrip()
         console.echo(f",\n  {to_json(name).rstrip()}: {text}", nl=False)
     console.echo("\n}")
+
+
+_INDENT, _LEAST_BELOW = 4, 12  # characters before and in a line below a row
+_LEAST_NAME = 32  # characters of a name where nothing fits, and text is folded
+
+
+def fit(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    width: int,
+    *,
+    name: str = "experiment",
+    below: str = "reason",
+    longest: int | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """The table of ``rows`` in ``width`` characters, and the titles of the columns that it omits.
+
+    Optional columns are omitted from the right until each row fits on one line; the text of column ``below`` may go
+    on lines of its own. Names of experiments (column ``name``) have at most ``longest`` characters, and different ones
+    stay different (``names.apart``). Where even that is too wide, names are shortened in the middle, and without space
+    for them cells are folded. Where ``longest`` is None, names stay whole, and rows may be wider than ``width``.
+    """
+    optional = [column for column in columns if column.optional]
+    for count in range(len(optional), -1, -1):
+        shown = [column for column in columns if not column.optional or column in optional[:count]]
+        named = _named(shown, rows, width, name, below, longest)
+        if named is not None and (text := _drawn(shown, named, width, below)) is not None:
+            break
+    else:
+        text = _squeezed(shown, rows, width, name, below, longest)
+    return text, tuple(column.title() for column in columns if column not in shown)
+
+
+def _squeezed(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+) -> str:
+    """The table where no choice of columns fits: names lose their middle, or the rows go beyond ``width``."""
+    if longest is None:
+        return _drawn(columns, rows, width, below, beyond=True) or render(columns, rows, "table", width=width)
+    space = min(longest, _space_for_names(columns, rows, width, name, below))
+    rows = [{**row, name: shorten(row[name], max(space, min(_LEAST_NAME, longest)))} for row in rows]
+    text = _drawn(columns, rows, width, below) if space >= _LEAST_NAME else None
+    return text or render(columns, rows, "table", width=width)
+
+
+def _named(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+) -> Sequence[Row] | None:
+    """The rows with names that fit next to the other columns, different ones still different; None without space."""
+    if longest is None:
+        return rows
+    names = apart([row[name] for row in rows], min(longest, _space_for_names(columns, rows, width, name, below)))
+    return None if names is None else [{**row, name: shown} for row, shown in zip(rows, names, strict=True)]
+
+
+def _space_for_names(columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str) -> int:
+    """The characters that the other columns leave for names."""
+    others = [column for column in columns if column.key not in (name, below)]
+    wide = [max([len(column.title()), *(len(column.cell(row)) for row in rows)]) for column in others]
+    return width - 2 - sum(wide) - GAPS[-1] * len(wide)
+
+
+def _drawn(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, below: str, *, beyond: bool = False
+) -> str | None:
+    """The table with each row on one line; where needed, the text of ``below`` on lines of its own.
+
+    None where the rows are wider than ``width``, unless they may go ``beyond``.
+    """
+    for gap in GAPS:
+        if (text := plain_table(columns, rows, width, gap)) is not None:
+            return text
+    under = next((column for column in columns if column.key == below), None)
+    head = [column for column in columns if column is not under]
+    widths = [(width, gap) for gap in GAPS] + [(ANY_WIDTH, GAPS[-1])] * beyond
+    text = next((text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None), None)
+    if text is None or under is None:
+        return text
+    title, rule, *lines = text.splitlines()
+    indent = " " * _INDENT
+    wrapper = textwrap.TextWrapper(
+        max(width - 1, _LEAST_BELOW), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    found = [title, rule]
+    for line, row in zip(lines, rows, strict=True):
+        found += [line, *wrapper.wrap(under.cell(row))]
+    return "\n".join(found) + "\n"

@@ -9,8 +9,7 @@ import click
 import llmb
 from llmb.errors import UsageError
 from llmb.system import console
-from llmb.text.names import suggest
-from llmb.text.tables import output_width
+from llmb.text import names, tables
 
 _PACKAGE = Path(llmb.__file__).parent
 
@@ -19,10 +18,6 @@ def folder() -> Path:
     """The pages: within the package if it is installed from a wheel, else those of the checkout."""
     inside = _PACKAGE / "docs"
     return inside if inside.is_dir() else _PACKAGE.parent / "docs"
-
-
-def _pages() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder().glob("*.md")) if path.stem != "index"}
 
 
 def _title(page: Path) -> str:
@@ -35,7 +30,7 @@ def _title(page: Path) -> str:
 @click.option("--path", is_flag=True, help="Print the path of the page, or of the folder.")
 def command(page: str | None, path: bool) -> None:
     """Show a page of the documentation, or list the pages."""
-    pages = _pages()
+    pages = {path.stem: path for path in sorted(folder().glob("*.md")) if path.stem != "index"}
     if page is None:
         width = max(map(len, pages), default=0)
         lines = [str(folder())] if path else [f"{name:<{width}}  {_title(one)}" for name, one in pages.items()]
@@ -44,7 +39,7 @@ def command(page: str | None, path: bool) -> None:
     name = Path(page).name.removesuffix(".md")
     if name not in pages:
         message = f"no page '{page}'"
-        meant = suggest(name, list(pages))
+        meant = names.suggest(name, list(pages))
         raise UsageError(message, hint=f"{meant}  llmb-run docs", code="page-unknown", key="page", value=page)
     if path:
         console.echo(str(pages[name]))
@@ -55,10 +50,9 @@ def command(page: str | None, path: bool) -> None:
 
 
 def _show(page: Path) -> None:
-    """Render a page in the terminal, page by page."""
     from rich.console import Console
     from rich.markdown import Markdown
 
-    shown = Console(width=output_width())
+    shown = Console(width=tables.output_width())
     with shown.pager(styles=True):
         shown.print(Markdown(page.read_text("utf-8"), hyperlinks=False))

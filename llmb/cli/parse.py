@@ -13,19 +13,15 @@ from pathlib import Path
 
 import click
 
-from llmb.cli import options
+from llmb.cli import options, reading
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.reading import own_flops, reader_for, result_of
 from llmb.cli.results import judged, print_report
 from llmb.cli.submit.overrides import parse_set
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
-from llmb.planning.request_faults import faults_of_parameters, faults_of_training, known_names
-from llmb.planning.select import split_name
+from llmb.planning import request_faults, select
 from llmb.plugins.trial import readers_of_logs
-from llmb.results.describe_log import ALL_DTYPES
+from llmb.results import describe_log, find, log_result
 from llmb.results.description import Description
-from llmb.results.find import log_of, logs_at, run_directory
-from llmb.results.log_result import result_of_log
 from llmb.results.result import SUCCESS, Result
 from llmb.results.run_result import LogReader
 from llmb.runs import record, store
@@ -33,10 +29,7 @@ from llmb.runs.state import COMPLETED, UNKNOWN, JobState
 from llmb.stats.measure import Window, parse_window
 from llmb.system.shell import map_many
 from llmb.text.names import suggest
-from llmb.workload.bridge import BRIDGE, FRAMEWORKS
-from llmb.workload.gpus import peak_dtype
-from llmb.workload.spec import Workload
-from llmb.workload.switches import NO_SWITCHES
+from llmb.workload import bridge, gpus, switches
 
 _FIELDS = {"num_layers": "layers"}  # what a description calls them, where not the same
 _OF_LOGS = ("max_steps",)  # what a log itself says
@@ -47,7 +40,8 @@ def with_settings(context: Context, given: Description, text: Sequence[str]) -> 
     faults: list[Fault] = []
     workload = context.workloads.get(given.workload or "")
     size = None if workload is None else given.size or workload.default_size
-    usable = None if workload is None else [name for name in known_names(workload, size) if name not in _OF_LOGS]
+    known = () if workload is None else request_faults.known_names(workload, size)
+    usable = None if workload is None else [name for name in known if name not in _OF_LOGS]
     params, words, own = parse_set(text, context.parameters, faults, usable)
     for name in (*_OF_LOGS, *words):
         if name in params or name in words:
@@ -58,8 +52,10 @@ def with_settings(context: Context, given: Description, text: Sequence[str]) -> 
         faults.append(Fault(message=message, hint=hint, code="option-conflict", key="gbs", value=params["gbs"]))
     if workload is not None and size is not None:
         named = [*params, *(["gbs"] if given.gbs is not None else [])]
-        faults += faults_of_parameters(workload, size, {name: (value,) for name, value in own.items()})
-        wrong = faults_of_training(workload, size, dict.fromkeys(named), NO_SWITCHES, profile=False)
+        faults += request_faults.faults_of_parameters(workload, size, {name: (value,) for name, value in own.items()})
+        wrong = request_faults.faults_of_training(
+            workload, size, dict.fromkeys(named), switches.NO_SWITCHES, profile=False
+        )
         faults += [replace(fault, hint="omit it") for fault in wrong]
     if faults:
         raise InputFaults(faults)
@@ -114,11 +110,11 @@ def command(
     -w, the plugin of that workload reads the logs.
     """
     given = describe(context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs)
-    _check("--framework", framework, list(FRAMEWORKS))
-    if release is not None and framework not in (None, BRIDGE):
+    _check("--framework", framework, list(bridge.FRAMEWORKS))
+    if release is not None and framework not in (None, bridge.BRIDGE):
         message, hint = "--release is of Megatron-Bridge's image", "omit it, or --framework bridge"
         raise UsageError(message, hint=hint, code="release-without-bridge", key="--release", value=release)
-    given = replace(given, framework=BRIDGE if release is not None else framework, release=release)
+    given = replace(given, framework=bridge.BRIDGE if release is not None else framework, release=release)
     given = with_settings(context, given, settings)
     logs = paths or (Path("experiments"),)
     return print_logs(context, logs, given, window, reference, fmt, full_names=full_names)
@@ -134,22 +130,19 @@ def describe(
     gbs: int | None,
 ) -> Description:
     """What the options say of logs without a record. Raises UsageError with the nearest word."""
-    key, size = (None, None) if workload is None else split_name(workload, context.workloads)
+    key, size = (None, None) if workload is None else select.split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
-    if key is not None and size is None and _needs_size(context.workloads[key]):
-        sizes = ", ".join(f"-w {key}_{name}" for name in context.workloads[key].sizes)
-        message = f"--workload {workload} has no size"
-        raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload", value=workload)
+    if key is not None and size is None:
+        own = context.workloads[key]
+        if own.is_training or len(own.sizes) > 1:  # its key says too little
+            sizes = ", ".join(f"-w {key}_{name}" for name in own.sizes)
+            message = f"--workload {workload} has no size"
+            raise UsageError(message, hint=f"one of {sizes}", code="size-missing", key="--workload", value=workload)
     rows = (row for one in context.workloads.values() for size in one.sizes.values() for row in size.rows)
-    known = {own for kind in context.plugins.gpu_types.values() for own in kind.peak_tflops}
-    known |= {*ALL_DTYPES, *(own for row in rows for own in row.dtype)}
+    known = {each for kind in context.plugins.gpu_types.values() for each in kind.peak_tflops}
+    known |= {*describe_log.ALL_DTYPES, *(each for row in rows for each in row.dtype)}
     _check("--dtype", dtype, sorted(known))
     return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
-
-
-def _needs_size(workload: Workload) -> bool:
-    """Whether a log of ``workload`` can be of several sizes, so that its key says too little."""
-    return workload.is_training or len(workload.sizes) > 1
 
 
 def _check(option: str, value: str | None, known: list[str]) -> None:
@@ -198,7 +191,7 @@ def _logs(paths: Sequence[Path], folder: str, unreadable: Callable[[OSError], No
     found: dict[Path, Path] = {}
     for number, path in enumerate(paths):
         if path != _STDIN and not path.is_fifo():
-            found |= {log: log for log in logs_at(path, unreadable)}
+            found |= {log: log for log in find.logs_at(path, unreadable)}
             continue
         copy = Path(folder) / ("log-stdin.out" if path == _STDIN else f"log-pipe{number}.out")
         with copy.open("wb") as file, nullcontext(sys.stdin.buffer) if path == _STDIN else path.open("rb") as pipe:
@@ -221,13 +214,13 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
     log = foreign[0] if foreign else Path("log")
     readers = readers_of_logs(workloads, given.workload, log, context.plugins) if foreign else {}
     read = partial(
-        result_of_log,
+        log_result.result_of_log,
         reader=LogReader(),
         window=window,
         workloads=workloads,
         readers=readers,
         given=given,
-        flops=partial(own_flops, context),
+        flops=partial(reading.own_flops, context),
         types=context.plugins.gpu_types,
     )
     results = dict(zip(foreign, map_many(read, foreign), strict=True))
@@ -236,19 +229,20 @@ def _results(context: Context, logs: Sequence[Path], window: Window | None, give
 
 def _run_of(log: Path) -> record.RunRecord | None:
     """The recorded run whose last attempt wrote ``log``; None with a warning where the record is damaged."""
-    directory = run_directory(log)
+    directory = find.run_directory(log)
     try:
         run = record.load(directory) if directory is not None else None
     except LlmbError as error:
         say(f"warning: {error.message}; reading its log without the record")
         return None
-    return run if run is not None and log_of(run).resolve() == log.resolve() else None
+    return run if run is not None and find.log_of(run).resolve() == log.resolve() else None
 
 
 def _recorded(context: Context, log: Path, run: record.RunRecord, window: Window | None) -> Result:
     """The result of a recorded run by its last known state, or by a complete log; asks no cluster."""
     seen = store.seen_state(run) or JobState(state=UNKNOWN, reason="its cluster has not been asked since")
-    if not seen.is_end and result_of_log(log, reader_for(context, run), window).status == SUCCESS:
+    if not seen.is_end and log_result.result_of_log(log, reading.reader_for(context, run), window).status == SUCCESS:
         seen = JobState(state=COMPLETED)
     known = context.plugins.gpu_types.get(run.job.gpu_type)
-    return result_of(context, run, seen, known.peak_tflops.get(peak_dtype(run.job.dtype)) if known else None, window)
+    peak = known.peak_tflops.get(gpus.peak_dtype(run.job.dtype)) if known else None
+    return reading.result_of(context, run, seen, peak, window)

@@ -8,17 +8,13 @@ from pathlib import Path
 import click
 
 from llmb import config as configuration
-from llmb.cli import options
+from llmb.cli import options, output
 from llmb.cli.context import Context, pass_context, say
-from llmb.cli.output import print_rows
 from llmb.config import ClusterConfig
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
-from llmb.frameworks.nemo.needs import VENV
-from llmb.frameworks.nemo.recipe_checks import installed_names
+from llmb.frameworks.nemo import needs, recipe_checks
 from llmb.planning.select import split_name
-from llmb.plugins import scaffold
-from llmb.plugins.checkup import faults_of
-from llmb.plugins.cluster_trial import cluster_faults, site_wide
+from llmb.plugins import checkup, cluster_trial, scaffold
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.owners import Problem
 from llmb.plugins.settings import Sections, key_of
@@ -64,7 +60,7 @@ def list_(context: Context, fmt: str) -> None:
         for source in sorted({*plugins.sources, *refused})
     ]
     names = ("plugin", "status", "workload", "contract", "reason")
-    print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
+    output.print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
 
 
 def _status(problems: list[Problem]) -> str:
@@ -107,11 +103,11 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     config, faults = _config(context), list[Fault]()
     sections = _settings(context, config, faults)
     venvs = _nemo_venvs(config, workloads)
-    installed = {venv: installed_names(venv) for venv in set(venvs.values())}
+    installed = {venv: recipe_checks.installed_names(venv) for venv in set(venvs.values())}
     for key, own in workloads.items():
-        faults += faults_of(own, plugins, installed[venvs[key]], sections)
+        faults += checkup.faults_of(own, plugins, installed[venvs[key]], sections)
     faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
-    faults += cluster_faults(kinds)
+    faults += cluster_trial.cluster_faults(kinds)
     if faults:
         say(describe(InputFaults(list(dict.fromkeys(faults)))))
     if problems or context.faulty_figures or faults:
@@ -181,7 +177,7 @@ def _settings(context: Context, config: ClusterConfig | None, faults: list[Fault
     """The settings that plugins are checked with, which are printed; wrong ones go to ``faults``, and are not used."""
     plugins = context.plugins
     able = [source for source in plugins.sources if plugins.calls.implementation(source, "llmb_settings")]
-    able = list(dict.fromkeys([*able, *site_wide(plugins)]))
+    able = list(dict.fromkeys([*able, *cluster_trial.site_wide(plugins)]))
     if config is None:
         if able:
             how = "--install DIR uses those of a cluster_config.yaml"
@@ -207,7 +203,7 @@ def _nemo_venvs(config: ClusterConfig | None, keys: Iterable[str]) -> dict[str, 
     if config is None:
         return dict.fromkeys(keys)
     found = {key: config.workloads.of(key) for key in keys}
-    return {key: own.venvs.get(VENV, own.venv_path) for key, own in found.items()}
+    return {key: own.venvs.get(needs.VENV, own.venv_path) for key, own in found.items()}
 
 
 @group.command("new")

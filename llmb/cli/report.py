@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from llmb.cli.compare import baseline_instead
 from llmb.cli.context import Context, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
 from llmb.cli.reading import opened, peaks_of, spec_of
-from llmb.cli.results import Choice, choice_of, choice_options, exit_code, gather, judged, unreadable
+from llmb.cli.results import Choice, choice_options, exit_code, gather, judged, unreadable
 from llmb.config.images import recorded_digest
 from llmb.errors import LlmbError, UsageError
 from llmb.failures import Cause, group_failures
@@ -66,9 +65,9 @@ def command(
     output: Path | None,
     fmt: str | None,
     history: bool,
+    choice: Choice,
     baseline: str | None,
     reference: str | None,
-    **chosen: Any,
 ) -> int:
     """Write a report on RUNS (default: all runs).
 
@@ -76,17 +75,34 @@ def command(
     with fixes, conditions. Markdown is for notes and tickets. `--history` shows the ratio of each configuration in each
     night, and what changed in between.
     """
-    fmt = fmt or _format_of(output)
-    if fmt == "html" and output is None and sys.stdout.isatty():
+    as_html = (fmt or _format_of(output)) == "html"
+    if as_html and output is None and sys.stdout.isatty():
         hint = "write it to a file: -o report.html"
         message = "an HTML page is not readable in a terminal"
         raise UsageError(message, hint=hint, code="html-on-terminal", key="--format")
     if output is not None:
         _check_folder(output)
     runs = opened(context, runs)
-    choice = choice_of(**chosen)
     against = baseline_instead(context, baseline, reference, choice)
-    return write_report(context, runs, choice, reference, output, against, as_html=fmt == "html", history=history)
+    found = gather(context, context.runs(runs), choice)
+    if against is not None and not runs and not history:  # a history has its nights too
+        found = _later(found, against)
+    unread = [] if runs else unreadable(context, choice)
+    report = make_report(context, found, reference, datetime.now().astimezone(), unread, against)
+    if as_html and not history:
+        report = with_samples(context, report, [record for record, _ in found], charted(report))
+    over_time = history_of(report) if history else None
+    if over_time is None:
+        text = to_html(report) if as_html else to_markdown(report)
+    else:
+        text = (history_html if as_html else history_markdown)(report, over_time)
+    if output is None:
+        console.echo(text, nl=False)
+    else:
+        with files.output(output) as stream:
+            stream.write(text.encode())
+        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
+    return exit_code(report.results if over_time is None else over_time.latest)
 
 
 def _format_of(output: Path | None) -> str:
@@ -111,39 +127,6 @@ def _check_folder(output: Path) -> None:
         message = f"--output {output}: its folder does not exist"
         hint = f"create it: mkdir -p {shlex.quote(str(output.parent))}"
     raise UsageError(message, hint=hint, code="folder-missing", key="--output", value=str(output))
-
-
-def write_report(
-    context: Context,
-    names: tuple[str, ...],
-    choice: Choice,
-    reference: str | None,
-    output: Path | None,
-    baseline: Baseline | None = None,
-    *,
-    as_html: bool,
-    history: bool = False,
-) -> int:
-    """Write the report on the runs ``names`` to ``output``, or to stdout; the exit code. Raises LlmbError."""
-    found = gather(context, names, choice)
-    if baseline is not None and not names and not history:  # a history has its nights too
-        found = _later(found, baseline)
-    unread = [] if names else unreadable(context, choice)
-    report = make_report(context, found, reference, datetime.now().astimezone(), unread, baseline)
-    if as_html and not history:
-        report = with_samples(context, report, [record for record, _ in found], charted(report))
-    over_time = history_of(report) if history else None
-    if over_time is None:
-        text = to_html(report) if as_html else to_markdown(report)
-    else:
-        text = (history_html if as_html else history_markdown)(report, over_time)
-    if output is None:
-        console.echo(text, nl=False)
-    else:
-        with files.output(output) as stream:
-            stream.write(text.encode())
-        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
-    return exit_code(report.results if over_time is None else over_time.latest)
 
 
 def _later(found: Sequence[tuple[RunRecord, Result]], baseline: Baseline) -> list[tuple[RunRecord, Result]]:

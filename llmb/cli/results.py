@@ -3,8 +3,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -33,7 +34,15 @@ from llmb.verdict.judge import BAD, judge
 from llmb.verdict.suspects import EXPLAINED, with_causes
 from llmb.workload.published import check_release
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which runs are selected: of ``workloads``, on ``nodes`` (empty: all), with cancelled ones or not; the window."""
+
+    workloads: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    exclude_cancelled: bool = False
+    window: Window | None = None
 
 
 def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -54,8 +63,22 @@ def ran_on(wanted: Sequence[str], nodes: Iterable[str]) -> bool:
     return not set(wanted).isdisjoint(map(short_name, nodes))
 
 
-def choice_options(command: F) -> F:
-    """Add ``-w``, ``--node``, ``--exclude-cancelled`` and ``--window``, whose values ``choice_of`` takes."""
+def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-w``, ``--node``, ``--exclude-cancelled`` and ``--window``, which ``command`` takes as one ``choice``."""
+
+    @wraps(command)
+    def chosen(
+        *args: Any,
+        workloads: tuple[str, ...],
+        nodes: tuple[str, ...],
+        exclude_cancelled: bool,
+        window: str | None,
+        **others: Any,
+    ) -> Any:
+        counted = parse_window(window) if window is not None else None
+        choice = Choice(workloads=workloads, nodes=nodes, exclude_cancelled=exclude_cancelled, window=counted)
+        return command(*args, choice=choice, **others)
+
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
@@ -63,8 +86,8 @@ def choice_options(command: F) -> F:
         click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
         click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
     ):
-        command = option(command)
-    return command
+        chosen = option(chosen)
+    return chosen
 
 
 @click.command("results")
@@ -76,13 +99,7 @@ def choice_options(command: F) -> F:
 @options.read_option
 @pass_context
 def command(
-    context: Context,
-    /,
-    runs: tuple[str, ...],
-    reference: str | None,
-    full_names: bool,
-    fmt: str,
-    **chosen: Any,
+    context: Context, runs: tuple[str, ...], choice: Choice, reference: str | None, full_names: bool, fmt: str
 ) -> int:
     """Show results of RUNS (default: all runs), with verdicts.
 
@@ -90,38 +107,14 @@ def command(
     archive, the runs in it are shown.
     """
     runs = opened(context, runs)
-    choice = choice_of(**chosen)
-    results = [result for _, result in gather(context, runs, choice)]
+    results = [result for _, result in gather(context, context.runs(runs), choice)]
     if not runs:
         results += unreadable(context, choice)
     archived = context.archive is not None
     return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which runs are selected: of ``workloads``, on ``nodes`` (empty: all), with cancelled ones or not; the window."""
-
-    workloads: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    exclude_cancelled: bool = False
-    window: Window | None = None
-
-
-def choice_of(window: str | None, **chosen: Any) -> Choice:
-    """The choice that the values of ``choice_options`` make. Raises UsageError."""
-    return Choice(window=parse_window(window) if window is not None else None, **chosen)
-
-
-def gather(context: Context, names: tuple[str, ...], choice: Choice) -> list[tuple[RunRecord, Result]]:
-    """The selected runs among those that ``names`` mean (empty: all), with their results, not judged.
-
-    Raises UsageError for a name that means none or several.
-    """
-    return gather_of(context, context.runs(names), choice)
-
-
-def gather_of(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
+def gather(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
     """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
     wanted = workload_test(context, choice.workloads, [(run.job.workload, run.job.model_size) for run in every])
     found = [run for run in every if wanted(run.job.workload, run.job.model_size)]

@@ -75,17 +75,23 @@ class Cluster(Protocol):
         """The scheduler's id, by the run's, of those runs that the scheduler knows, waiting, running or ended.
 
         Asked for runs whose submission was cut off; a run that is not found is submitted again. So look everywhere: in
-        the run's own files, the queue, and the jobs that have ended. Raises LlmbError where the answer is unknown.
+        the run's own files, the queue, and the jobs that have ended. Raises LlmbError where it is unknown whether the
+        scheduler has a run: not for a run whose own files answer.
         """
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id, in as few calls as possible.
 
-        LOST means that the cluster answered and does not know the run: llmb asks a second time to be sure.
+        LOST means that the cluster answered and does not know the run: llmb asks a second time to be sure. Each run has
+        an answer of its own: where one machine of several is silent, its runs get ``state.unanswered(why)``, where
+        ``state`` is what their files show or UNKNOWN. Raises LlmbError where nothing is known of any run.
         """
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
-        """Cancel these runs, waiting or running; runs that have ended stay as they are."""
+        """Cancel these runs, waiting or running; runs that have ended stay as they are.
+
+        Raises LlmbError after all others are cancelled.
+        """
 
 
 def identity_of(cluster: Cluster) -> str | None:

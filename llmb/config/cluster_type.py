@@ -188,7 +188,6 @@ class OfferedTypes(dict[str, ClusterType]):
 
 
 def required_fields(schema: type | None) -> tuple[str, ...]:
-    """The fields of a dataclass that have no default."""
     if schema is None:
         return ()
     absent = dataclasses.MISSING

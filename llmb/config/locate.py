@@ -73,7 +73,7 @@ def installed_in(install: Path) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
-def place_in_config(install: Path, *keys: str) -> str:
+def line_in_config(install: Path, *keys: str) -> str:
     """``file:line`` of the key at this path in the configuration of ``install``; empty if it has no such key."""
     try:
         from llmb.text import yamlfile

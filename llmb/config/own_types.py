@@ -85,14 +85,6 @@ def _shown_mount(value: Any) -> str:
     return ":".join(str(value.get(key, "")) for key in _MOUNT) if isinstance(value, dict) else ""
 
 
-def _url_fault(value: Any) -> str | None:
-    return url_fault(str(value), "https://HOST/api/v1", schemes=("https", "http"))
-
-
-def _found_runai(environ: Mapping[str, str]) -> str | None:
-    return environ.get("BASE_URL") or None
-
-
 RUNAI = ClusterType(
     name="runai",
     create="llmb.clusters.runai.runai_cluster:create",
@@ -107,7 +99,7 @@ RUNAI = ClusterType(
             text="URL of Run:ai's API (https://HOST/api/v1):",
             variable="BASE_URL",
             required=True,
-            check=_url_fault,
+            check=lambda value: url_fault(str(value), "https://HOST/api/v1", schemes=("https", "http")),
             find_out="It is the address of Run:ai's web page, followed by /api/v1.",
         ),
         ClusterQuestion(
@@ -141,7 +133,7 @@ RUNAI = ClusterType(
     ),
     secrets=("APP_SECRET",),
     folder_variable="PVC_DIR",
-    detect=_found_runai,
+    detect=lambda environ: environ.get("BASE_URL") or None,
 )
 
 

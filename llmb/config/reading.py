@@ -9,8 +9,7 @@ from llmb.config.cluster_type import ClusterQuestion, ClusterType, OfferedTypes,
 from llmb.config.own_types import own_types
 from llmb.config.schema import ClusterConfig
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
-from llmb.text import typed
-from llmb.text.names import nearest
+from llmb.text import names, typed
 from llmb.text.yamlfile import Document
 from llmb.workload.gpus import GpuTypes, known_types
 
@@ -112,7 +111,7 @@ def no_type(name: str, types: ClusterTypes) -> KeyFaultError:
     for one in (one for one in skipped if one.offers):
         message = f"'{name}' cannot be used: plugin {one.source} is skipped: {one.reason}"
         return KeyFaultError(message, hint="llmb-run plugins list", code="cluster-type-skipped", value=name)
-    close = nearest(name, known)
+    close = names.nearest(name, known)
     hint = f"did you mean '{close}'?" if close else f"one of {', '.join(known)}; or install the plugin that offers it"
     if skipped and not close:
         these = "; ".join(f"{one.source} ({one.reason})" for one in skipped)
@@ -140,16 +139,16 @@ def read_section(document: Document, kind: ClusterType | None, *, asks: bool = F
         else:
             missing = required_fields(kind.schema)
             value = None if missing else kind.schema()
-            faults = [] if asks else [_missing(document, f"{key}.{name}") for name in missing]
+            named = [f"{key}.{name}" for name in missing if not asks]
+            faults = [
+                Fault(place=document.name, message=f"'{name}' is missing", code="key-missing", key=name)
+                for name in named
+            ]
     except UsageError:
         raise
     except Exception as error:
         value, faults = None, [failed(kind, f"reading {key}", error, document.place((key,)))]
     return SectionRead(rest=rest, value=value, faults=tuple(faults))
-
-
-def _missing(document: Document, key: str) -> Fault:
-    return Fault(place=document.name, message=f"'{key}' is missing", code="key-missing", key=key)
 
 
 def _refused(document: Document, kind: ClusterType, data: Any) -> list[Fault]:

@@ -52,17 +52,8 @@ class RunaiSecret:
 # Fields of a Run:ai workload that only llmb sets; other values would change or lose the benchmark.
 FIXED_RUNAI_SPEC = frozenset(
     {
-        "args",
-        "backoffLimit",
-        "command",
-        "completions",
-        "distributedFramework",
-        "image",
-        "maxReplicas",
-        "minReplicas",
-        "numWorkers",
-        "parallelism",
-        "restartPolicy",
+        *("args", "backoffLimit", "command", "completions", "distributedFramework", "image"),
+        *("maxReplicas", "minReplicas", "numWorkers", "parallelism", "restartPolicy"),
     }
 )
 # Fields that llmb sets in part; the values in cluster_config.yaml are added.

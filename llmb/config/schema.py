@@ -189,6 +189,5 @@ class ClusterConfig(OfClusterType):
         return gpu_count(self.slurm.gpus(own))
 
     def experiments(self, workload: str) -> Path:
-        """The folder of the runs of ``workload``."""
         root = self.experiments_root or self.llmb_install / "workloads"
         return root / workload / "experiments"

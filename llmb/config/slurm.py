@@ -12,17 +12,8 @@ from llmb.errors import KeyFaultError
 from llmb.text.names import suggest
 
 SLURM_OPTIONS = (
-    "account",
-    "partition",
-    "qos",
-    "gres",
-    "gpus_per_node",
-    "reservation",
-    "nodelist",
-    "exclude",
-    "constraint",
-    "nice",
-    "segment",
+    *("account", "partition", "qos", "gres", "gpus_per_node", "reservation"),
+    *("nodelist", "exclude", "constraint", "nice", "segment"),
 )
 # Those that commands and job lists have as options and keys of their own.
 OWN_OPTIONS = ("partition", "account", "qos", "reservation", "nodelist", "exclude", "nice", "segment")

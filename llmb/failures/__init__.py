@@ -2,6 +2,6 @@
 """Why runs fail: finds the root cause in their logs with the table in failures.yaml, and knows what to do next."""
 
 from llmb.failures.causes import CANCELLED_KIND, Cause, Group, group_failures, kind_of_end
-from llmb.failures.find import find_cause, root_cause
+from llmb.failures.find import root_cause
 
-__all__ = ["CANCELLED_KIND", "Cause", "Group", "find_cause", "group_failures", "kind_of_end", "root_cause"]
+__all__ = ["CANCELLED_KIND", "Cause", "Group", "group_failures", "kind_of_end", "root_cause"]

@@ -9,22 +9,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.errors import LlmbError
-from llmb.failures.causes import PYTHON, Cause, Signature, any_in, row_of, table
-from llmb.logs.reader import read_log
-from llmb.logs.scan import (
-    AHEAD,
-    Block,
-    Hit,
-    Line,
-    Needle,
-    apart,
-    hits_in,
-    needle,
-    open_log,
-    plain,
-    read_blocks,
-    strip_escapes,
-)
+from llmb.failures.causes import PYTHON, Cause, any_in, row_of, table
+from llmb.logs import reader, scan
+from llmb.logs.scan import AHEAD, Hit, needle, plain, strip_escapes
 from llmb.runs.state import JobState
 
 _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
@@ -40,7 +27,7 @@ _LAST_ERROR = re.compile(rb"nccl\w+Error[^\r\n]*[\r\n]+[^\r\n]{0,40}Last error:[
 
 
 @lru_cache(maxsize=1)
-def needles() -> Sequence[Needle]:
+def needles() -> Sequence[scan.Needle]:
     """The texts to search for in a log, in addition to tracebacks."""
     rows = table().causes
     texts = [text for row in rows for text in (*row.text, *row.not_behind)]
@@ -72,21 +59,13 @@ class _Error(NamedTuple):
         return Cause(kind=kind, line=plain(self.line), rank=rank_of(self.prefix + self.line))
 
 
-def find_cause(path: Path) -> Cause | None:
-    """The root cause in a log; None when none is found, or the log cannot be read.
-
-    Where training started again in the same log, the earlier part belongs to another attempt and is ignored.
-    """
-    found = _find(path)
-    return found.cause if found else None
-
-
 def root_cause(paths: Iterable[Path], end: JobState | None = None) -> Cause | None:
-    """The root cause in all logs of one run, such as one for each rank; None where none is found.
+    """The root cause in all logs of one run, such as one for each rank; None where none is found, or can be read.
 
     A cause in one rank's log comes before its consequences in the others; of equal ones, the first in the order of
-    ``paths``. Where several logs show a cause, it names its log. None also where the job's ``end`` explains everything
-    in the logs: a node that failed, and the lost connections to it.
+    ``paths``. Where several logs show a cause, it names its log. Where training started again in the same log, the
+    earlier part belongs to another attempt and is ignored. None also where the job's ``end`` explains everything in the
+    logs: a node that failed, and the lost connections to it.
     """
     found = [(path, cause) for path in dict.fromkeys(paths) if (cause := _find(path)) is not None]
     if end is not None and end.state in table().hard_ends:
@@ -99,19 +78,15 @@ def root_cause(paths: Iterable[Path], end: JobState | None = None) -> Cause | No
 
 def _find(path: Path) -> _Found | None:
     try:
-        start = read_log(path).begins
-        with open_log(path) as stream:
-            return _earliest(stream, start)
+        start = reader.read_log(path).begins
+        with scan.open_log(path) as stream:
+            search = _Search()
+            for hit in _candidates(stream, start):
+                if (found := search.settled_by(hit)) is not None:
+                    return found
+            return search.python or search.weak
     except (OSError, LlmbError):
         return None  # then only the scheduler's state is known
-
-
-def _earliest(stream: BinaryIO, start: int) -> _Found | None:
-    search = _Search()
-    for hit in _candidates(stream, start):
-        if (found := search.settled_by(hit)) is not None:
-            return found
-    return search.python or search.weak
 
 
 @dataclass(slots=True)
@@ -138,7 +113,8 @@ class _Search:
             self.passed.add(hit.text)
             return None
         row = row_of(error.line)
-        if any_in(table().noise, error.line) or (row is not None and self._is_behind(row)):
+        behind = row is not None and any(text.encode() in self.passed for text in row.not_behind)
+        if behind or any_in(table().noise, error.line):
             return None
         if row is None:
             self._add_python(error, raised=hit.text == _TRACEBACK.text)
@@ -149,9 +125,6 @@ class _Search:
         if self.python is not None and row.follows and not self._is_part_of(self.python, error, hit):
             return self.python
         return _Found(error.offset, error.cause(row.kind), 2 if row.follows else 0)
-
-    def _is_behind(self, row: Signature) -> bool:
-        return any(text.encode() in self.passed for text in row.not_behind)
 
     def _add_python(self, error: _Error, *, raised: bool) -> None:
         no_cause = table().consequences + (() if raised else table().warnings)
@@ -170,12 +143,12 @@ class _Search:
 def _candidates(stream: BinaryIO, start: int) -> Iterator[Hit]:
     """The hits of the table's texts from the offset ``start`` on, in order."""
     wanted = [_TRACEBACK, *needles()]
-    for block in read_blocks(stream, start):
+    for block in scan.read_blocks(stream, start):
         if not _is_trace(block):
-            yield from apart(hits_in(block, wanted))
+            yield from scan.apart(scan.hits_in(block, wanted))
 
 
-def _is_trace(block: Block) -> bool:
+def _is_trace(block: scan.Block) -> bool:
     """Whether every line is one of NCCL's trace: this check takes a tenth of the time of a search."""
     data, begin = block.data, block.data.rfind(b"\n", 0, block.low) + 1
     end = data.find(b"\n", block.high, block.filled) + 1
@@ -184,7 +157,7 @@ def _is_trace(block: Block) -> bool:
 
 def _error_at(hit: Hit) -> _Error | None:
     """The error at ``hit``, of a traceback the last line; None where that is cut off or the hit proves nothing."""
-    line = hit.line()
+    line = hit.block.line(hit.at)
     if hit.text == _TRACEBACK.text:
         return _last_of_traceback(hit, line)
     whole = strip_escapes(line.before + line.after)
@@ -197,7 +170,7 @@ def _error_at(hit: Hit) -> _Error | None:
     return _Error(hit.offset, whole, b"")
 
 
-def _last_of_traceback(hit: Hit, line: Line) -> _Error | None:
+def _last_of_traceback(hit: Hit, line: scan.Line) -> _Error | None:
     start = hit.at + len(line.after)
     for size in _LENGTHS:
         rest = hit.block.behind(start, size).lstrip(b"\r\n")

@@ -61,7 +61,6 @@ class Collector:
         self.step_times = list(zip(state.step_times[::2], state.step_times[1::2], strict=True))
 
     def freeze(self, offset: int) -> ReadState:
-        """The state at ``offset`` of the log."""
         return ReadState(
             offset=offset,
             samples=self._numbered(),
@@ -104,7 +103,7 @@ class Collector:
 
     def add(self, hit: Hit) -> None:
         """Add what the line of ``hit`` says."""
-        text, line = hit.text, hit.line()
+        text, line = hit.text, hit.block.line(hit.at)
         if text in self.step_texts:
             self._add_step_line(hit, line)
         elif text == _END.text:

@@ -5,17 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from llmb.logs import spec_checks
 from llmb.logs.samples import Samples
 from llmb.logs.scan import Needle, needle
-from llmb.logs.spec_checks import (
-    OWN_UNITS,
-    TRAINING_KEYS,
-    check_keys,
-    check_needle,
-    check_pattern,
-    check_patterns,
-    check_units,
-)
+from llmb.logs.spec_checks import OWN_UNITS, TRAINING_KEYS
 from llmb.text.checked import check_types
 from llmb.text.units import KNOWN, factor_between
 
@@ -76,11 +69,11 @@ class ParseSpec:
         check_types(self)
         if self.patterns and self.keys == _KEYS:
             object.__setattr__(self, "keys", {})
-        check_needle(self.needle)
-        check_pattern(self.iteration)
-        check_keys(self.keys)
-        check_patterns(self.patterns, self.keys)
-        check_units(self.units, [*self.keys, *self.patterns])
+        spec_checks.check_needle(self.needle)
+        spec_checks.check_pattern(self.iteration)
+        spec_checks.check_keys(self.keys)
+        spec_checks.check_patterns(self.patterns, self.keys)
+        spec_checks.check_units(self.units, [*self.keys, *self.patterns])
 
     @property
     def is_default(self) -> bool:

@@ -94,7 +94,10 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
     cut = cut and line.cut
     step_time, tflops, loss, memory, norm = _values_of(text, form.each_step, cut)
     rate = _value_of(text, "tokens_rate", form, cut)
-    values = _declared(text, form, cut) if form.declared else _NOTHING
+    values: dict[str, float] = {}
+    if form.declared:
+        own = _values_of(text, [keys for _, keys in form.declared], cut)
+        values = {name: value for (name, _), value in zip(form.declared, own, strict=True) if value is not None}
     if form.patterns:
         found = {name: value for name in form.patterns if (value := _value_of(text, name, form, cut)) is not None}
         values = {**values, **{name: value for name, value in found.items() if name not in TRAINING_KEYS}}
@@ -138,15 +141,6 @@ def _number(header: re.Match[bytes], group: str, form: Format, line: Line) -> in
         key="iteration",
         value=form.source,
     )
-
-
-_NOTHING: Mapping[str, float] = {}
-
-
-def _declared(text: bytes, form: Format, cut: bool) -> Mapping[str, float]:
-    """The values of the metrics that the workload declares, by name."""
-    found = _values_of(text, [keys for _, keys in form.declared], cut)
-    return {name: value for (name, _), value in zip(form.declared, found, strict=True) if value is not None}
 
 
 def read_rank(line: Line, form: Format) -> int | None:

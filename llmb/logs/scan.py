@@ -107,10 +107,6 @@ class Hit(NamedTuple):
     block: Block
     at: int
 
-    def line(self) -> Line:
-        """The line around it."""
-        return self.block.line(self.at)
-
 
 def open_log(path: Path) -> BinaryIO:
     """Open a log, decompressed where it is gzip, whatever its name. Raises OSError."""

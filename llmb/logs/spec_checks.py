@@ -11,14 +11,7 @@ from llmb.text.units import KNOWN, factor_between
 
 # Our names of what a step of training has.
 TRAINING_KEYS = (
-    "step_time",
-    "tflops",
-    "loss",
-    "grad_norm",
-    "gbs",
-    "consumed_samples",
-    "global_step",
-    "peak_memory",
+    *("step_time", "tflops", "loss", "grad_norm", "gbs", "consumed_samples", "global_step", "peak_memory"),
     "tokens_rate",
 )
 OWN_UNITS = {"step_time": "s", "tflops": "TFLOPS", "peak_memory": "B"}  # in which llmb has these values

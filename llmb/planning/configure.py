@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from llmb.errors import Fault, InputFaults, UsageError, collected
-from llmb.planning import rules
-from llmb.planning.framework import bridge_dtypes
+from llmb.planning import framework, rules, splits
 from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.planning.splits import check_splits, expert_words, nodes_of, training_of
 from llmb.runs.job import Job, Training
 from llmb.text.names import nearest, suggest, with_list_command
 from llmb.workload.bridge import BRIDGE, NEMO
@@ -58,9 +56,10 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
         where, named = f"{spec.label}{'' if same else f' {spec.dtype}'} on {gpu}", ", ".join(map(str, counts))
         message = f"{where} has no scale {spec.scale}"
         if spec.framework == BRIDGE and not size.exact_scales:
+            near = max((count for count in counts if count <= spec.scale), default=counts[0])
             warnings.append(
                 f"{where}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
-                f"{spec.scale} has the settings of {_settings_of(spec.scale, counts)}, untested"
+                f"{spec.scale} has the settings of {near}, untested"
             )
         elif spec.scale > counts[-1] and not size.exact_scales:
             warnings.append(f"{where}: scale {spec.scale} is untested, above the tested {named}")
@@ -78,11 +77,6 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
-
-
-def _settings_of(scale: int, counts: Sequence[int]) -> int:
-    """The one of ``counts`` whose settings a job on ``scale`` GPUs has: the next lower, else the lowest."""
-    return max((count for count in counts if count <= scale), default=counts[0])
 
 
 def _like_hint(size: Size, limits: ClusterLimits) -> str:
@@ -105,7 +99,7 @@ def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
 def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) -> Fault:
     message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
     there = f"its only dtype there is {dtypes[0]}" if len(dtypes) == 1 else f"there it has {', '.join(dtypes)}"
-    if spec.framework == NEMO and spec.dtype in bridge_dtypes(spec.workload, spec.size, limits.rows):
+    if spec.framework == NEMO and spec.dtype in framework.bridge_dtypes(spec.workload, spec.size, limits.rows):
         current = ", or dtype fp8 with --set fp8=current" if spec.dtype == "fp8_cs" and "fp8" in dtypes else ""
         hint = f"{there}{current}; Megatron-Bridge has it: --framework bridge, in a list framework: bridge"
         place = spec.places.get(spec.dtype, "")
@@ -155,7 +149,7 @@ def configure(spec: JobSpec, limits: ClusterLimits, *, force: bool = False) -> t
         )
     job, ignored = _with_vboost(job, spec, row, limits)
     if job.training is not None:
-        check_splits(job.training, size, spec.label)
+        splits.check_splits(job.training, size, spec.label)
     if spec.profile:
         rules.check_ranks(switches, spec.scale, spec.label)
     return job, warnings + ignored
@@ -192,8 +186,8 @@ def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
     """The job with all its numbers. Raises UsageError for a division with a remainder."""
     size, switches = spec.own_size, spec.switches
     label = f"{spec.label} at {gpus_in_words(spec.scale)}"
-    training = training_of(spec, row, size.model, label) if size.model is not None else None
-    nodes, per_node = nodes_of(spec, limits)
+    training = splits.training_of(spec, row, size.model, label) if size.model is not None else None
+    nodes, per_node = splits.nodes_of(spec, limits)
     mode = _mode(spec, row)
     parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
     name = _experiment_name(spec, training, parameters, mode.words)
@@ -230,7 +224,9 @@ def _experiment_name(
     parts = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
     if training is not None:
         parts += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
-        parts += [*expert_words(training), f"mbs{training.mbs}", f"gbs{training.gbs}"]
+        if training.model.moe is not None:
+            parts += [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
+        parts += [f"mbs{training.mbs}", f"gbs{training.gbs}"]
     parts += [f"{key}{value}" for key, value in parameters.items()]
     parts += [f"{BRIDGE}{spec.release}"] if spec.framework == BRIDGE else []
     parts += [word for word in words if word.startswith("steps")]

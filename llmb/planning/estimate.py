@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates the GPU-hours of jobs from past runs, published figures or time limits; fits a budget. Pure."""
+"""Estimates the GPU-hours of jobs: from past runs, else published step times, else time limits. Pure."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -71,7 +70,6 @@ def estimate(jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable
 
 
 def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Estimate:
-    """The sum of the ``estimates`` of ``jobs``."""
     counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
     for one in estimates:
         counts[one.how] += 1
@@ -122,41 +120,3 @@ def describe(found: Estimate, unit: str) -> str:
 def hours_in_words(hours: float) -> str:
     """One decimal, and below 1 two digits."""
     return f"{hours:,.1f}" if hours >= 0.95 else f"{hours:.2g}"
-
-
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gpu-?h(?:ours?)?|cpu-?h(?:ours?)?|h)?")
-_ALMOST = 1e-9  # a fraction: a sum of shares of a budget may exceed it by the rounding of its last bit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picked:
-    """Which jobs fit a budget, by their places in the list, and the GPU-hours that these use."""
-
-    picked: tuple[int, ...]
-    skipped: tuple[int, ...]
-    used: float
-
-
-def parse_budget(text: str) -> float:
-    """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises ValueError."""
-    found = _AMOUNT.fullmatch(text.strip().lower().replace(",", ""))
-    if found is None or float(found[1]) == 0:
-        raise ValueError("must be GPU-hours above 0, such as 5000gpuh")
-    return float(found[1])
-
-
-def pick(estimates: Sequence[JobEstimate], budget: float) -> Picked:
-    """The jobs that fit ``budget`` GPU-hours.
-
-    The jobs are looked at in the order of the list, repeats one after another. A job is picked if its estimate is
-    within what is left of the budget; else it is skipped, and a later one that is cheaper may still be picked. A job
-    of which only the time limit is known costs that.
-    """
-    picked, skipped, used = [], [], 0.0
-    for place, one in enumerate(estimates):
-        if used + one.gpu_hours <= budget * (1 + _ALMOST):
-            picked.append(place)
-            used += one.gpu_hours
-        else:
-            skipped.append(place)
-    return Picked(picked=tuple(picked), skipped=tuple(skipped), used=used)

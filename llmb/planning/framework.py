@@ -1,23 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the framework of a request and the image release of Megatron-Bridge; by default what GPU and install have."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from llmb.config import ClusterConfig
 from llmb.config.schema import InstallConfig
 from llmb.errors import UsageError
+from llmb.planning.job_spec import NO_OVERRIDES, JobOverrides
+from llmb.runs.job import JobRequest
 from llmb.text.names import suggest
-from llmb.workload.bridge import (
-    BRIDGE,
-    FRAMEWORKS,
-    NEMO,
-    NEMO_UNTIL,
-    nvidia_release,
-    releases,
-    spelled,
-    table_of,
-    with_bridge,
-)
+from llmb.workload import bridge
+from llmb.workload.bridge import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
 from llmb.workload.spec import Size, Workload
 
 
@@ -29,33 +23,38 @@ class Framework:
     release: str | None
     workload: Workload
 
-    def dtype(self, name: str, size: str, gpu: str) -> str:
-        """The dtype that ``name`` is in this framework's words."""
-        return spelled(name, self.workload.sizes[size].dtypes(gpu)) if self.name == BRIDGE else name
 
-
-def choose(
+def framework_of(
+    request: JobRequest,
     workload: Workload,
     size: str,
-    gpu: str,
-    install: InstallConfig,
-    *,
-    framework: str | None = None,
-    release: str | None = None,
-    dtypes: Collection[str] = (),
-    image: str | None = None,
+    config: ClusterConfig,
+    gpu_type: str,
+    overrides: JobOverrides = NO_OVERRIDES,
 ) -> Framework:
-    """The framework for ``size`` on ``gpu``, the type whose rows apply; the asked for ``framework`` and ``release``.
+    """The framework of a request's jobs, ``size`` on ``gpu_type``, as ``overrides`` and the request select it.
 
     An ``image`` of a release of Megatron-Bridge selects that release. By default Megatron-Bridge where the install was
     made with it alone, or where the size has no other row for the GPU type; of its releases the install's, else the
-    newest that has all ``dtypes``. Raises UsageError for a framework or a release that the size does not have, and for
+    newest that has all dtypes. Raises UsageError for a framework or a release that the size does not have, and for
     an image of NVIDIA that is known to have another library.
     """
-    own = nvidia_release(image) if image is not None else None
+    gpu, install = config.rows_for(gpu_type), config.install
+    framework, release = overrides.framework or request.framework, overrides.release or request.release
+    image = overrides.switches.image or request.switches.image
+    own = bridge.nvidia_release(image) if image is not None else None
     if release is None and framework != NEMO and size in table_of(workload).sizes and own in releases():
         release = own
-    chosen = _choose(workload, size, gpu, install, framework, release, dtypes)
+    if framework is None:
+        framework = BRIDGE if release is not None else _default(workload, size, gpu, install)
+    if framework == NEMO and release is not None:
+        message = f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of NeMo"
+        hint = "omit it, or --framework bridge"
+        raise UsageError(message, hint=hint, code="release-without-bridge", key="release", value=release)
+    chosen = Framework(name=NEMO, release=None, workload=workload)
+    if framework != NEMO:
+        usual = release or install.bridge_release
+        chosen = _bridge(workload, size, gpu, usual, request.dtypes, asked=release is not None)
     if image is not None and own is not None:
         _check_image(image, own, chosen, workload.sizes[size], f"{workload.key} {size}")
     return chosen
@@ -71,32 +70,10 @@ def _check_image(image: str, own: str, chosen: Framework, size: Size, label: str
         has = own in releases()
         hint = f"--release {own}" if has else f"omit it; llmb has configurations for the images {', '.join(releases())}"
         raise UsageError(message, hint=hint, code="image-of-other-release", key="image", value=image)
-    if chosen.name == NEMO and size.nemo is not None and (own in releases() or own[:5] > NEMO_UNTIL):
+    if chosen.name == NEMO and size.nemo is not None and (own in releases() or own[:5] > bridge.NEMO_UNTIL):
         message = f"{label}: {image} is for Megatron-Bridge, and this job trains with NeMo"
         hint = f"omit the image, or --framework bridge{f' --release {own}' if own in releases() else ''}"
         raise UsageError(message, hint=hint, code="image-of-other-framework", key="image", value=image)
-
-
-def _choose(
-    workload: Workload,
-    size: str,
-    gpu: str,
-    install: InstallConfig,
-    framework: str | None,
-    release: str | None,
-    dtypes: Collection[str],
-) -> Framework:
-    if framework is None and release is not None:
-        framework = BRIDGE
-    if framework is None:
-        framework = _default(workload, size, gpu, install)
-    if framework == NEMO:
-        if release is not None:
-            message = f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of NeMo"
-            hint = "omit it, or --framework bridge"
-            raise UsageError(message, hint=hint, code="release-without-bridge", key="release", value=release)
-        return Framework(name=NEMO, release=None, workload=workload)
-    return _bridge(workload, size, gpu, release or install.bridge_release, dtypes, asked=release is not None)
 
 
 def _default(workload: Workload, size: str, gpu: str, install: InstallConfig) -> str:
@@ -133,11 +110,10 @@ def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str]
     for release, row in table_of(workload).of(size):
         if any(row.fits(gpu, dtype) for dtype in row.dtype):
             found.setdefault(release, set()).update(row.dtype)
-    return [name for name, own in found.items() if all(spelled(dtype, own) in own for dtype in dtypes)]
+    return [name for name, own in found.items() if all(bridge.spelled(dtype, own) in own for dtype in dtypes)]
 
 
 def bridge_dtypes(workload: Workload, size: str, gpu: str) -> list[str]:
-    """The dtypes that Megatron-Bridge has for ``size`` on ``gpu``, in any release."""
     rows = (row for _, row in table_of(workload).of(size))
     return list(dict.fromkeys(dtype for row in rows for dtype in row.dtype if row.fits(gpu, dtype)))
 
@@ -164,22 +140,9 @@ def discovered(
     return None if asked else nemo
 
 
-class SizesHere(Mapping[str, Sequence[str]]):
-    """The sizes of each workload that run on ``gpu`` with any framework; looked up only when a hint needs them."""
-
-    def __init__(self, workloads: Mapping[str, Workload], gpu: str) -> None:
-        self._workloads, self._gpu = workloads, gpu
-
-    def __getitem__(self, key: str) -> Sequence[str]:
-        workload = self._workloads[key]
-        own = workload.on(self._gpu)
-        return [name for name in workload.sizes if name in own or bridge_dtypes(workload, name, self._gpu)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._workloads)
-
-    def __len__(self) -> int:
-        return len(self._workloads)
+def sizes_on(workload: Workload, gpu: str) -> list[str]:
+    own = workload.on(gpu)
+    return [name for name in workload.sizes if name in own or bridge_dtypes(workload, name, gpu)]
 
 
 def check_framework(name: str) -> None:

@@ -75,3 +75,6 @@ class JobOverrides:
     dotted: Mapping[str, str | float | bool | None] = field(default_factory=dict)
     switches: Switches = NO_SWITCHES
     force: bool = False
+
+
+NO_OVERRIDES = JobOverrides()

@@ -63,7 +63,13 @@ ROWS = (*_CASES, *_TRAINED, _MEMORY)
 _EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
 
 
-RELEASES = Column(key="releases", heading="Release", show=lambda value: "; ".join(_one_or_scales(value)))
+def _releases_in_words(releases: Mapping[str, Sequence[int]]) -> str:
+    """``25.04`` where all scales have one release, else ``25.05: 16; 25.04: 32..2048``."""
+    scales = {name: "" if len(releases) == 1 else f": {span(counts)}" for name, counts in releases.items()}
+    return "; ".join(f"{name}{own}" for name, own in scales.items())
+
+
+RELEASES = Column(key="releases", heading="Release", show=_releases_in_words)
 
 
 def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, ...]:
@@ -128,11 +134,6 @@ def _declared(workload: Workload, size: Size) -> dict[str, Any]:
     }
 
 
-def _one_or_scales(releases: Mapping[str, Sequence[int]]) -> list[str]:
-    """``25.04`` where all scales have one release, else ``25.05: 16`` and ``25.04: 32..2048``."""
-    return [*releases] if len(releases) == 1 else [f"{name}: {span(counts)}" for name, counts in releases.items()]
-
-
 def sizes(
     workloads: Iterable[Workload], framework: str | None = None, release: str | None = None, gpu_type: str | None = None
 ) -> list[dict[str, Any]]:
@@ -179,7 +180,11 @@ def configurations(
             "size": name,
             "framework": kind,
             "release": own,
-            **_configuration(row),
+            "gpu": list(row.gpu),
+            "dtype": list(row.dtype),
+            "scales": list(row.scales.counts),
+            "memory_gb": row.memory_gb,
+            "time_limit_minutes": row.time_limit_minutes,
             **_training(row, workload.sizes[name].model),
             **_declared(workload, workload.sizes[name]),
         }
@@ -188,16 +193,6 @@ def configurations(
         and release in (None, own)
         and (gpu_type is None or {gpu_type, ANY_GPU} & {*row.gpu})
     ]
-
-
-def _configuration(row: Row) -> dict[str, Any]:
-    return {
-        "gpu": list(row.gpu),
-        "dtype": list(row.dtype),
-        "scales": list(row.scales.counts),
-        "memory_gb": row.memory_gb,
-        "time_limit_minutes": row.time_limit_minutes,
-    }
 
 
 _OF_TRAINING = (

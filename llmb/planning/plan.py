@@ -9,12 +9,13 @@ from llmb.config import ClusterConfig
 from llmb.errors import Fault, UsageError
 from llmb.planning import framework, request_faults
 from llmb.planning.configure import configure, find_row
-from llmb.planning.job_spec import ClusterLimits, JobOverrides, JobSpec
-from llmb.planning.request_faults import duplicates, faults_at, own_faults, slurm_faults, wrong_settings
+from llmb.planning.framework import framework_of
+from llmb.planning.job_spec import NO_OVERRIDES, ClusterLimits, JobOverrides, JobSpec
+from llmb.planning.request_faults import faults_at
 from llmb.planning.rules import TRACE_VARIABLES, profile_window
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_size, find_workload_and_size, size_unknown
-from llmb.workload.bridge import BRIDGE, NEMO
+from llmb.workload.bridge import BRIDGE, NEMO, spelled
 from llmb.workload.spec import Workload
 from llmb.workload.switches import merged
 
@@ -37,16 +38,13 @@ def make_plan(
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
     *,
-    overrides: JobOverrides | None = None,
+    overrides: JobOverrides = NO_OVERRIDES,
     gpu_type: str | None = None,
 ) -> Plan:
     """The jobs of all requests on ``gpu_type`` (None: the cluster's default), with every fault; raises nothing."""
     requests, gpu_type = tuple(requests), gpu_type or config.gpu_type
     profiled = {request.header for request in requests if request.profile or request.add_profile}
-    plans = [
-        _plan_request(request, workloads, config, overrides or JobOverrides(), gpu_type, profiled)
-        for request in requests
-    ]
+    plans = [_plan_request(request, workloads, config, overrides, gpu_type, profiled) for request in requests]
     return Plan(
         jobs=tuple(job for plan in plans for job in plan.jobs),
         requests=tuple(request for plan in plans for request in plan.requests),
@@ -64,13 +62,14 @@ def _plan_request(
     profiled: Collection[str],
 ) -> Plan:
     """The jobs of one request: none where it has a fault of its own, though all its combinations are checked."""
-    faults = [*own_faults(request, overrides.env, profiled), *slurm_faults(request, config)]
+    faults = list(request_faults.own_faults(request, overrides.env, profiled))
+    faults += request_faults.slurm_faults(request, config)
     try:
         workload, size = resolve(request, workloads, gpu_type, config.rows_for(gpu_type))
     except UsageError as error:
         return Plan(faults=(*faults, *faults_at(error, request, request.header or request.place)))
-    faults += wrong_settings(request, workload, size, overrides)
-    warnings = [*duplicates(request)]
+    faults += request_faults.wrong_settings(request, workload, size, overrides)
+    warnings = [*request_faults.duplicates(request)]
     try:
         chosen = framework_of(request, workload, size, config, gpu_type, overrides)
     except UsageError as error:
@@ -99,7 +98,10 @@ def resolve(
     ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own); hints offer what runs on it.
     """
     sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
-    here = framework.SizesHere(workloads, rows or gpu_type)
+
+    def here(key: str) -> list[str]:
+        return framework.sizes_on(workloads[key], rows or gpu_type)
+
     key, size = find_workload_and_size(request.workload, sizes, on=gpu_type, here=here)
     if request.size is None:
         if size is None and request.place:
@@ -113,7 +115,7 @@ def resolve(
             raise UsageError(message, hint="omit one of them", code="size-conflict", key="size", value=size)
     workload = workloads[key]
     if not size:
-        error = size_unknown(key, str(request.size), here[key], on=gpu_type)
+        error = size_unknown(key, str(request.size), here(key), on=gpu_type)
         error.key = "size"
         raise error
     if not request.proxy:
@@ -141,28 +143,6 @@ def _runs_on(request: JobRequest, workload: Workload, size: str, gpu: str) -> bo
     has_nemo = bool(workload.sizes[size].dtypes(gpu)) and request.framework != BRIDGE
     has_bridge = request.framework != NEMO and bool(framework.releases_of(workload, size, gpu))
     return has_nemo or has_bridge
-
-
-def framework_of(
-    request: JobRequest,
-    workload: Workload,
-    size: str,
-    config: ClusterConfig,
-    gpu_type: str,
-    overrides: JobOverrides | None = None,
-) -> framework.Framework:
-    """The framework of a request's jobs, as ``overrides`` and the request select it. Raises UsageError."""
-    overrides = overrides or JobOverrides()
-    return framework.choose(
-        workload,
-        size,
-        config.rows_for(gpu_type),
-        config.install,
-        framework=overrides.framework or request.framework,
-        release=overrides.release or request.release,
-        dtypes=request.dtypes,
-        image=overrides.switches.image or request.switches.image,
-    )
 
 
 def measures_too(request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str) -> bool:
@@ -219,7 +199,7 @@ def _specs(
                 size=size,
                 framework=chosen.name,
                 release=chosen.release,
-                dtype=chosen.dtype(dtype, size, limits.rows),
+                dtype=spelled(dtype, supported) if chosen.name == BRIDGE else dtype,
                 scale=scale,
                 params=dict(zip(swept, values, strict=True)),
                 parameters=dict(zip(own, texts, strict=True)),

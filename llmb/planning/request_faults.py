@@ -11,10 +11,9 @@ from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 from llmb.planning.job_spec import JobOverrides
 from llmb.runs.job import JobRequest
 from llmb.text.names import squash, suggest
-from llmb.workload import switches as sw
+from llmb.workload import switches as sw, variables
 from llmb.workload.spec import Workload
 from llmb.workload.switches import PROFILE_DETAILS, Switches, merged
-from llmb.workload.variables import check_name
 
 Values = TypeVar("Values")
 
@@ -118,7 +117,7 @@ def own_faults(request: JobRequest, env: Mapping[str, str], profiled: Collection
     """The faults of variables, switches of profiles and repeats; ``profiled``: headers of sections with a profile."""
     for name in {**request.env, **env}:
         try:
-            check_name(name)
+            variables.check_name(name)
         except KeyFaultError as error:
             yield replace(error.as_fault(request.place), code="variable-refused", key="env", value=name)
     if request.switches.sets_profile and request.header not in profiled:

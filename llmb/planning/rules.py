@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmb.errors import UsageError
-from llmb.workload import switches as sw
-from llmb.workload.published import release_order
+from llmb.workload import published, switches as sw
 from llmb.workload.rows import ProfileWindow
 from llmb.workload.spec import Checkpoint, Size, Workload
 from llmb.workload.switches import Switches
@@ -33,7 +32,7 @@ def profile_window(workload: Workload, size: Size, release: str | None, steps: i
     """The steps that ``release`` profiles, else those of the newest; None where a run of ``steps`` is too short."""
     if size.nemo is None or not workload.profiles:
         return None
-    newest = max(workload.profiles, key=release_order)
+    newest = max(workload.profiles, key=published.release_order)
     own = workload.profiles.get(release or newest, workload.profiles[newest])
     return own if own.stop <= steps else None
 

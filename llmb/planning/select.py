@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from llmb.config import ClusterConfig
 from llmb.errors import UsageError
-from llmb.planning.plan import framework_of, resolve
+from llmb.planning.framework import framework_of
+from llmb.planning.plan import resolve
 from llmb.runs.job import Job, JobRequest
 from llmb.text.names import find_workload_and_size, listed
 from llmb.workload.bridge import NEMO, spelled
@@ -41,7 +42,6 @@ class Selection:
 
     @property
     def names_scales(self) -> bool:
-        """Whether it selects scales, as discovery requires."""
         return self.max_scale is not None or self.min_scale or bool(self.scales)
 
 
@@ -68,7 +68,7 @@ def narrow(
     kept = [
         job
         for job in jobs
-        if (not selection.dtypes or _has_dtype(job, selection.dtypes))
+        if (not selection.dtypes or any(is_dtype(dtype, job.dtype) for dtype in selection.dtypes))
         and (not selection.scales or job.scale in selection.scales)
         and (selection.max_scale is None or job.scale <= selection.max_scale)
         and (not wanted or any(_is(job, name) for name in wanted))
@@ -88,7 +88,7 @@ def narrow(
 
 def _unmatched_in_list(jobs: Sequence[Job], selection: Selection, wanted: Sequence[Name]) -> list[str]:
     scales = {job.scale for job in jobs}
-    dtypes = {dtype for dtype in selection.dtypes if any(_has_dtype(job, (dtype,)) for job in jobs)}
+    dtypes = {dtype for dtype in selection.dtypes if any(is_dtype(dtype, job.dtype) for job in jobs)}
     found = [f"no job of the list has scale {scale}" for scale in selection.scales if scale not in scales]
     found += [f"no job of the list has dtype {dtype}" for dtype in selection.dtypes if dtype not in dtypes]
     return found + [
@@ -101,10 +101,6 @@ def _unmatched_in_list(jobs: Sequence[Job], selection: Selection, wanted: Sequen
 def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
     """The key and the size (None for all) of a filter's name. Raises UsageError."""
     return find_workload_and_size(name, {key: list(workload.sizes) for key, workload in workloads.items()})
-
-
-def _has_dtype(job: Job, dtypes: Iterable[str]) -> bool:
-    return any(is_dtype(dtype, job.dtype) for dtype in dtypes)
 
 
 def is_dtype(named: str, dtype: str) -> bool:

@@ -150,13 +150,6 @@ def _check_widths(training: Training, label: str) -> None:
         )
 
 
-def expert_words(training: Training) -> list[str]:
-    """The words in a job's name for the parallelism of experts; none for a dense model."""
-    if training.model.moe is None:
-        return []
-    return [f"ep{training.ep}", *([f"etp{training.etp}"] if training.etp != training.tp else [])]
-
-
 def _check_experts(training: Training, label: str) -> None:
     """Raise UsageError for experts that the GPUs of a pipeline stage, ep and etp do not split evenly.
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls hooks of one plugin: guarded, with its settings, and with answers of the right kind."""
+"""Calls hooks of one plugin: guarded, with its settings, and with answers of the right kind, which it checks.
+
+Also finds the skipped plugin that would offer a cluster type or a command, which is then no mistake of the user.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,16 @@ from llmb.system.guard import guarded, wrong_answer
 if TYPE_CHECKING:
     from llmb.plugins.complete import Wrapping
     from llmb.plugins.sources import Source
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import PurePosixPath
+
+from llmb.config.cluster_type import SkippedType
+from llmb.errors import KeyFaultError
+from llmb.plugins.owners import Problem
+from llmb.runs.launch import Launch, Program
+from llmb.workload.switches import parse_mount
 
 Arguments = dict[str, Any]
 
@@ -104,3 +117,123 @@ class Calls:
             raise
         changed = tuple(changes(launch, after))
         return replace(after, changed_by={**launch.changed_by, source: changed}) if changed else after
+
+
+_ALL_TYPES, _ALL_COMMANDS = "cluster types", "commands"  # the parts of problems of llmb_clusters, llmb_commands
+
+
+def skipped_types(name: str, problems: Iterable[Problem], calls: Calls) -> list[SkippedType]:
+    """The plugins that are skipped, or whose types are, and that offer or may offer the cluster type ``name``."""
+    found = []
+    for one in problems:
+        is_type = one.part == f"cluster type '{name}'"
+        if is_type or _may_offer(one, _ALL_TYPES, calls):
+            found.append(
+                SkippedType(source=one.source, reason=one.reason, offers=is_type or _mentions(one.source, name, calls))
+            )
+    return found
+
+
+def skipped_commands(name: str, problems: Sequence[Problem], calls: Calls) -> tuple[list[str], list[str]]:
+    """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
+    own = [one for one in problems if one.part == f"command '{name}'"]
+    others = [str(one) for one in problems if _may_offer(one, _ALL_COMMANDS, calls)]
+    if len(own) > 1 and all(one.code == "name-duplicate" for one in own):
+        sources = " and ".join(one.source for one in own)
+        return [f"plugins {sources} offer it, so none of them is used: uninstall one"], others
+    return [str(one) for one in own], others
+
+
+def _may_offer(problem: Problem, part: str, calls: Calls) -> bool:
+    """Whether all of a plugin is skipped, or ``part`` of it."""
+    return problem.part == part or (not problem.part and not calls.manager.has_plugin(problem.source))
+
+
+def _mentions(source: str, name: str, calls: Calls) -> bool:
+    """Whether the module of a plugin, which need not be importable, has ``name`` as a text."""
+    own = calls.found.get(source)
+    file = own.find_file() if own is not None else None
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace") if file is not None else ""
+    except OSError:
+        return False
+    return re.search(rf"""["']{re.escape(name)}["']""", text) is not None
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN_FILES = frozenset({"reader.json"})  # that earlier releases did not use, so that their records may have them
+_MODULE = re.compile(r"[^\s./]+(\.[^\s./]+)*")
+
+
+def check_launch(launch: Launch, name: str) -> None:
+    """Raise KeyFaultError at the first field that has a value without a meaning; ``name``: the experiment's."""
+    _check_texts(launch, ())
+    if launch.name != name:
+        message, hint = f"'{launch.name}' is not the job's name '{name}'", "name=job.experiment_name"
+        raise KeyFaultError(message, "name", hint=hint, code="name-differs", value=launch.name)
+    for key in ("environment", "secrets"):
+        for variable in getattr(launch, key):
+            if not _VARIABLE.fullmatch(variable):
+                hint = "use letters, digits and _, and no digit first"
+                raise _invalid(f"'{variable}' is not a valid name of a variable", key, variable, hint)
+    for key in ("image", "venv"):
+        if (given := getattr(launch, key)) is not None and not given.strip():
+            raise _invalid(f"{key} is empty", key, given, f"write {key}=None for none")
+    for mount in launch.mounts:
+        try:
+            parse_mount(mount)
+        except ValueError as error:
+            raise KeyFaultError(str(error), "mounts", code="value-invalid", value=mount) from error
+    for program in launch.programs:
+        _check_program(program)
+    for staged in launch.files:
+        if str(PurePosixPath(staged.name)) in _OWN_FILES:
+            message, hint = f"'{staged.name}' is a name that llmb uses in the run's folder", "choose another name"
+            raise KeyFaultError(message, "files", hint=hint, code="file-reserved", value=staged.name)
+        if not staged.name.isprintable():
+            message = f"{staged.name!r} has a character that a file's name cannot show"
+            raise _invalid(message, "files", staged.name, "choose another name")
+
+
+def _check_program(program: Program) -> None:
+    if program.module is not None and not _MODULE.fullmatch(program.module):
+        message = f"'{program.module}' is not the name of a Python module"
+        raise _invalid(message, "module", program.module, "as in Program(module='package.module')")
+    if program.argv and not program.argv[0].strip():
+        raise _invalid("the command is empty", "argv", program.argv, "as in Program(argv=('ls', '-l'))")
+
+
+def _check_texts(value: object, path: tuple[str, ...]) -> None:
+    """Raise KeyFaultError at a text that no file, variable or argument can have; ``path``: the field's, from the top.
+
+    A program's arguments and variables end at a NUL, and half of a surrogate pair is no byte and no character.
+    """
+    if isinstance(value, str):
+        wrong = "a NUL character" if "\0" in value else None if _can_be_written(value) else "half of a surrogate pair"
+        if wrong is not None:
+            raise KeyFaultError(f"a text has {wrong}", *path, hint="remove it", code="text-invalid", value=value)
+        return
+    for name, one in _parts(value):
+        _check_texts(one, (*path, name) if name else path)
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """The fields of a dataclass by name; the items of a tuple, and names and values of a mapping, without one."""
+    if is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in fields(value))
+    elif isinstance(value, Mapping):
+        yield from (("", one) for pair in value.items() for one in pair)
+    elif isinstance(value, tuple):
+        yield from (("", one) for one in value)
+
+
+def _can_be_written(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")  # bytes that are not in UTF-8 come from the user's command line
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _invalid(message: str, field: str, value: object, hint: str) -> KeyFaultError:
+    return KeyFaultError(message, field, hint=hint, code="value-invalid", value=value)

@@ -110,9 +110,9 @@ def _jobs(workload: api.Workload, size: str, row: api.Row, key: _Key, known: Gpu
             needs_image=gpu != CPU,
         )
         switches = Switches(strong_scaling=row.strong_scaling)
-        wish = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
+        spec = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
         try:
-            yield configure(wish, here)[0]
+            yield configure(spec, here)[0]
         except UsageError as error:
             yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb import api
-from llmb.clusters.checks import preview_stamp
-from llmb.clusters.guarded import create
+from llmb.clusters import checks, guarded
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType, required_fields
 from llmb.errors import Fault, LlmbError, PluginError, author_fault
@@ -22,6 +21,7 @@ IMPURE = "it may depend on its arguments alone: no time, random number or enviro
 _LAUNCH = Launch(
     name="check", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)), gpu_type=CPU, start="once"
 )
+IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 
 
 def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
@@ -37,7 +37,7 @@ def cluster_faults(kinds: Iterable[ClusterType]) -> Iterator[Fault]:
             config = ClusterConfig(
                 cluster_type=kind.name, gpu_type=CPU, llmb_install=Path("/install"), kind=kind, own_section=section
             )
-            cluster, stamp = create(kind, config), preview_stamp(_LAUNCH, config)
+            cluster, stamp = guarded.create(kind, config), checks.preview_stamp(_LAUNCH, config)
             if cluster.render(_LAUNCH, stamp) != cluster.render(_LAUNCH, stamp):
                 message = f"render of cluster type {kind.name} gives different scripts for one launch"
                 yield Fault(place=kind.source, message=message, hint=IMPURE, code="hook-impure", key="render")

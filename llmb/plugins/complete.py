@@ -11,8 +11,7 @@ from dataclasses import fields, replace
 
 from llmb import api
 from llmb.errors import KeyFaultError, UsageError
-from llmb.text.checked import check_types
-from llmb.text.names import suggest
+from llmb.text import checked, names
 from llmb.text.units import is_time
 from llmb.workload.bridge import usual_image
 
@@ -22,11 +21,11 @@ _FROM_ZERO = ("step_time", "tflops", "tokens_rate")  # what a step has is not be
 
 def check_samples(samples: api.Samples, metrics: Sequence[api.MetricSpec]) -> None:
     """Raise KeyFaultError for samples that no log can have, whatever the run did."""
-    check_types(samples)
+    checked.check_types(samples)
     units = {metric.name: metric.unit for metric in metrics}
     before: int | None = None
     for number, step in enumerate(samples.steps):
-        check_types(step)
+        checked.check_types(step)
         _check_order(number, step.iteration, before)
         before = step.iteration
         if step.span < 1:
@@ -38,7 +37,7 @@ def check_samples(samples: api.Samples, metrics: Sequence[api.MetricSpec]) -> No
                 raise _fault(f"is {value:g}", hint, value, number, name)
         for name, value in step.values.items():
             if name not in units:
-                message, hint = f"Step.values has '{name}', no metric of the workload", suggest(name, list(units))
+                message, hint = f"Step.values has '{name}', no metric of the workload", names.suggest(name, list(units))
                 raise KeyFaultError(message, "values", name, hint=hint, code="metric-unknown", value=name)
             if value < 0 and is_time(units[name]):
                 raise _fault(f"is {value:g} {units[name]}", "a time is 0 or more", value, number, "values", name)

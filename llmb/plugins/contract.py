@@ -5,7 +5,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from llmb import __version__, hookspecs
@@ -101,17 +100,12 @@ def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
                 return "wrapper-invalid", f"{name} has hookwrapper=True; {how}"
             if name not in _OF_WORKLOAD:
                 return "wrapper-misplaced", f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be"
-            if not inspect.isgeneratorfunction(_function(getattr(plugin, name))):
+            if not inspect.isgeneratorfunction(getattr(plugin, name)):
                 return "wrapper-invalid", f"{name} is a wrapper without a yield: launch = yield; return launch"
         if name in _OF_WORKLOAD and "llmb_workload" not in marked and not is_site_wide(plugin):
             hint = f"add llmb_workload, or make it a wrapper: only a wrapper of {_SITE_WIDE} is for other workloads"
             return "workload-missing", f"{name} is only called for the plugin's own workload; {hint}"
     return None
-
-
-def _function(member: Any) -> FunctionType:
-    found: FunctionType = getattr(member, "__func__", member)
-    return found
 
 
 def _members(plugin: object) -> Iterator[tuple[str, object]]:

@@ -42,7 +42,6 @@ class Plugins:
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The registered plugins by name."""
         return self.calls.manager
 
     @property
@@ -51,26 +50,21 @@ class Plugins:
         return [name for name, _ in self.manager.list_name_plugin() if ":" in name]
 
     def commands(self) -> list[click.Command]:
-        """Every command of llmb and its plugins."""
         return [claim.item for claim in self._held("llmb_commands")]
 
     def cluster_types(self) -> OfferedTypes:
         """Every cluster type by its name; a plugin's one knows its plugin."""
         from llmb.config.cluster_type import OfferedTypes
-        from llmb.plugins.missing import skipped_types
+        from llmb.plugins.calls import skipped_types
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
         return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
     def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
         """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
-        from llmb.plugins.missing import skipped_commands
+        from llmb.plugins.calls import skipped_commands
 
         return skipped_commands(name, self.problems, self.calls)
-
-    def source_of_cluster(self, name: str) -> str:
-        """The plugin that offers the cluster type ``name``; without ``:`` if it is llmb's own."""
-        return next(claim.source for claim in self._held("llmb_clusters") if claim.name == name)
 
     def contract(self, source: str) -> str:
         """The contract that a plugin states, else the first one; empty for a plugin that is not loaded."""
@@ -115,8 +109,8 @@ class Plugins:
 
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
+        from llmb.plugins.calls import check_launch
         from llmb.plugins.complete import completed, memory_of
-        from llmb.runs.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
         answer: api.Launch | None = self._ask("llmb_launch", (api.Launch,), arguments)

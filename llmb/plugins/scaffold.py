@@ -37,12 +37,10 @@ class Names:
 
     @property
     def distribution(self) -> str:
-        """The name of the plugin's distribution."""
         return f"llmb-{self.plain}"
 
     @property
     def module(self) -> str:
-        """The package of the plugin."""
         return f"llmb_{self.entry}"
 
     @property

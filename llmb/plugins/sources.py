@@ -38,7 +38,6 @@ class Source:
 
     @property
     def is_own(self) -> bool:
-        """Whether it belongs to llmb."""
         return self.distribution in OWN_DISTRIBUTIONS
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from llmb import api
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
 from llmb.logs.reader import read_log
-from llmb.plugins.checkup import jobs_of
-from llmb.plugins.complete import check_complete
+from llmb.plugins import checkup, complete
 from llmb.plugins.loaded import Plugins
 from llmb.results.description import Description
 from llmb.results.log_result import result_of_log
@@ -37,7 +36,6 @@ class LogOnly(RunRecord):
 
     @property
     def log(self) -> Path:
-        """The file."""
         return self.file
 
     @property
@@ -49,7 +47,7 @@ class LogOnly(RunRecord):
 def reader_for_log(workload: api.Workload, size: str | None, log: Path, plugins: Plugins) -> LogReader:
     """How the plugin of ``workload`` reads ``log`` of a run of ``size`` (None: the default). Raises LlmbError."""
     name = size or workload.default_size
-    job = next(jobs_of(workload, name, plugins.gpu_types), None)
+    job = next(checkup.jobs_of(workload, name, plugins.gpu_types), None)
     spec = None if job is None else plugins.parse(workload, _run_of(job, log))
     return reader_of(workload, name, spec)
 
@@ -161,7 +159,7 @@ def _incomplete(workload: api.Workload, size: str | None, log: Path, plugins: Pl
     if not samples.steps and spec.samples is None:
         return None
     try:
-        check_complete(samples, workload.metrics)
+        complete.check_complete(samples, workload.metrics)
     except KeyFaultError as error:
         return author_fault(rejected(plugins.offers[workload.key].source, "llmb_parse", error))
     return None

@@ -14,9 +14,7 @@ from llmb.results.result import Result
 from llmb.runs.job import Job
 from llmb.stats.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.stats.statistics import Spread
-from llmb.verdict.compare import measures
-from llmb.verdict.judge import pool_key
-from llmb.verdict.ratio import metric_of, pooled
+from llmb.verdict import compare, judge, reference
 from llmb.verdict.scaling import WEAK, Kind, Point
 from llmb.workload.published import Figure, release_order
 
@@ -69,13 +67,12 @@ class Entry:
 
     @property
     def metric(self) -> MetricSpec | None:
-        """The headline metric of its runs, None where the first one did not measure it."""
-        return None if self.result.metrics.value is None else metric_of(self.result)
+        return None if self.result.metrics.value is None else reference.metric_of(self.result)
 
     @property
     def value(self) -> Spread | None:
         """What its runs measured of the headline metric."""
-        return pooled((run.result for run in self.runs), self.result.metrics.headline)
+        return reference.pooled((run.result for run in self.runs), self.result.metrics.headline)
 
     @property
     def rate(self) -> float | None:
@@ -88,7 +85,7 @@ class Entry:
         return self._mean(MFU)
 
     def _mean(self, metric: str) -> float | None:
-        found = pooled((run.result for run in self.runs), metric)
+        found = reference.pooled((run.result for run in self.runs), metric)
         return None if found is None else found.mean
 
     @property
@@ -102,14 +99,9 @@ def entries_of(runs: Iterable[Run]) -> list[Entry]:
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         word = word_of(run.result)
-        groups.setdefault((word, measures(run.result), pool_key(run.result)), []).append(run)
+        groups.setdefault((word, compare.measures(run.result), judge.pool_key(run.result)), []).append(run)
     made = [Entry(word=word_of(group[0].result), runs=tuple(group)) for group in groups.values()]
     return sorted(_with_notes(made), key=_severity)
-
-
-def worst_first(entries: Iterable[Entry], most: int) -> list[Run]:
-    """The first runs of the entries, at most ``most``."""
-    return [run for entry in entries for run in entry.runs][:most]
 
 
 def _severity(entry: Entry) -> tuple[object, ...]:
@@ -181,17 +173,13 @@ class Family:
 
     @property
     def gpu_type(self) -> str | None:
-        """The GPU type of the runs."""
         return self.points[0].configuration.gpu_type
 
     @property
     def settings(self) -> str:
         """Its parameters, and what distinguishes it from other families of the same model."""
-        return ", ".join(filter(None, (parameters_in_words(self.points[0].configuration.parameters), self._note)))
-
-    @property
-    def _note(self) -> str:
-        return self.points[0].settings
+        first = self.points[0]
+        return ", ".join(filter(None, (parameters_in_words(first.configuration.parameters), first.settings)))
 
     @property
     def batch(self) -> str:

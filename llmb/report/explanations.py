@@ -11,7 +11,7 @@ from llmb.results.result import Reference
 from llmb.stats.measure import measure
 from llmb.stats.metrics import TRAINING_BY_NAME
 from llmb.verdict import differences, explain
-from llmb.verdict.ratio import pool, published, ratio_of
+from llmb.verdict.reference import pool, published, ratio_of
 
 _WORTH_SAYING = 0.01  # a fraction of the step time
 

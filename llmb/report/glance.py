@@ -1,17 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headline of a report, and the list below it: each configuration with verdict, figure and cause. Pure."""
+"""The headline of a report, and the list below it: each configuration with verdict, figure and cause. Pure.
+
+Also how the page writes the values of metrics, and what its headings and texts call them.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from llmb.report.entries import Entry
-from llmb.report.explanations import remarkable
-from llmb.report.figures import Figures
+from llmb.report.explanations import Explanation, remarkable
 from llmb.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, Run, count
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
+from llmb.stats.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+from llmb.verdict.reference import metric_of, pooled
+
+_TIME = TRAINING_BY_NAME[STEP_TIME]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The values of a page: where all are of one metric, its heading has the unit, else each value has its own.
+
+    ``metrics``: what its entries measured; ``train``: whether any run trains a model; ``only_train``: whether all do.
+    """
+
+    metrics: frozenset[MetricSpec]
+    train: bool = True
+    only_train: bool = True
+    against: Against = PUBLISHED
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry], runs: Sequence[Run], against: Against = PUBLISHED) -> Self:
+        """Those of a report; one without runs is about training."""
+        training = [run.job.training is not None for run in runs]
+        metrics = frozenset(metric for entry in entries if (metric := entry.metric) is not None)
+        return cls(metrics=metrics, train=any(training) or not runs, only_train=all(training), against=against)
+
+    @property
+    def measured(self) -> str:
+        """The heading of what was measured."""
+        return "Step time (s)" if self.metrics <= {_TIME} else heading(self.metrics, "Measured")
+
+    @property
+    def published(self) -> str:
+        """The heading of what is compared with."""
+        return f"{self.against.heading} (s)" if self.metrics <= {_TIME} else self.against.heading
+
+    @property
+    def mean(self) -> str:
+        """The heading of the mean of repeats."""
+        return "Mean (s)" if self.metrics <= {_TIME} else "Mean"
+
+    @property
+    def steps(self) -> str:
+        """The heading of the charts of steps."""
+        return "Step times" if self.only_train else "Steps"
+
+    def text(self, metric: MetricSpec | None, value: float) -> str:
+        return _in_words(metric, value, with_unit=self.mixed)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the values are of several metrics, so that each needs the name of its own."""
+        return len(self.metrics) > 1
+
+    @staticmethod
+    def with_unit(metric: MetricSpec | None, value: float) -> str:
+        """A value with its unit, whatever the headings say."""
+        return _in_words(metric, value, with_unit=True)
+
+    def reference(self, entry: Entry) -> str:
+        """The published figure of an entry; always with its unit where it is of another metric than was measured."""
+        reference, metric = entry.result.verdict.reference, entry.metric
+        if reference is None:
+            return ""
+        if metric is not None and metric.name == reference.metric:
+            return self.text(metric, reference.value)
+        return shown(reference.value, reference.unit)
+
+
+def instead(why: Explanation) -> str:
+    """What was measured and what it is compared with, as ``2.779 s instead of 2.661``."""
+    metric = metric_of(why.entry.result, why.reference.metric)
+    own = pooled((run.result for run in why.entry.runs), metric.name)
+    words = "" if own is None else _in_words(metric, own.mean, with_unit=True)
+    return f"{words} instead of {_in_words(metric, why.reference.value, with_unit=False)}"
+
+
+def metric_of_steps(run: Run) -> MetricSpec:
+    """What the chart of a run's steps shows: its headline metric, whose unit is unknown where nothing was measured."""
+    own = run.result.metrics
+    if own.value is not None:
+        return metric_of(run.result)
+    return TRAINING_BY_NAME.get(own.headline, MetricSpec(name=own.headline))
+
+
+def _in_words(metric: MetricSpec | None, value: float, *, with_unit: bool) -> str:
+    """A value for people; a step time has three decimals."""
+    text = f"{value:,.3f}" if metric == _TIME else shown(value)
+    return f"{text} {metric.unit}".strip() if with_unit and metric is not None else text
+
 
 LINES = 8  # configurations of one item
 _NO_CAUSE = "no clock, power limit, driver, network or node in its log differs from the runs that pass"
@@ -90,13 +182,9 @@ def _value(entry: Entry, figures: Figures) -> str:
 def _anchor(report: Report, entry: Entry, explained: Sequence[Entry]) -> str:
     if entry in explained:
         return f"why-{explained.index(entry) + 1}"
-    names = {_named(run) for run in entry.runs}
+    names = {f"{run.id} {run.job.experiment_name}" for run in entry.runs}
     groups = (number for number, group in enumerate(report.failures, 1) if names & set(group.runs))
     return next((f"failure-{number}" for number in groups), "results")
-
-
-def _named(run: Run) -> str:
-    return f"{run.id} {run.job.experiment_name}"
 
 
 def _why(entry: Entry) -> str:
@@ -134,7 +222,6 @@ class Headline:
 
 
 def headline(entries: Sequence[Entry], against: Against = PUBLISHED) -> Headline:
-    """The headline of a report with these entries, which are compared with ``against``."""
     counts = Counter(entry.word for entry in entries for _ in entry.runs)
     tally = tuple((word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word])
     return Headline(

@@ -14,11 +14,9 @@ from llmb.report.entries import Entry, entries_of
 from llmb.report.value import Against, Report, Run
 from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
-from llmb.stats.metrics import MetricSpec
-from llmb.stats.statistics import Spread
 from llmb.verdict.compare import judged_against
 from llmb.verdict.judge import INVALID, judge, pool_key
-from llmb.verdict.ratio import ratio_of
+from llmb.verdict.reference import ratio_of
 from llmb.verdict.suspects import with_causes
 
 NOON = timedelta(hours=12)
@@ -65,7 +63,6 @@ class Line:
 
     @property
     def last(self) -> Point:
-        """The latest night."""
         return self.points[-1]
 
     @property
@@ -95,7 +92,6 @@ class History:
 
     @property
     def latest(self) -> list[Result]:
-        """The results of the latest night."""
         points = [point for line in self.lines for point in line.points if point.night == self.nights[-1]]
         return [run.result for point in points for run in point.entry.runs]
 
@@ -106,7 +102,6 @@ class History:
 
 
 def history_of(report: Report) -> History:
-    """The history of a report's runs."""
     nights: dict[date, list[Run]] = {}
     for run in sorted(report.runs, key=lambda run: (run.created, run.id)):
         nights.setdefault(night_of(run.created, report.made), []).append(run)
@@ -154,7 +149,6 @@ def _title(entry: Entry) -> tuple[Hashable, ...]:
 
 
 def _settings(entry: Entry) -> Mapping[str, str]:
-    """The settings that make a variant."""
     own, metrics = entry.result.identity.configuration, entry.result.metrics
     found = settings_of(own, window=None, steps=metrics.steps, without=(*TITLE, "framework", "parameters"))
     return {name: text for name, text in found.items() if name not in _UPGRADED and name != "window"}
@@ -194,11 +188,7 @@ def _to_first(entry: Entry, base: Entry | None) -> float | None:
         return None
     if entry.metric != base.metric or not entry.value.mean or not base.value.mean:
         return None
-    return _ratio(entry.value, base.value, entry.metric)
-
-
-def _ratio(ours: Spread, theirs: Spread, metric: MetricSpec) -> float:
-    return ratio_of(ours, theirs, metric.better).value
+    return ratio_of(entry.value, base.value, entry.metric.better).value
 
 
 def _steps(lines: Sequence[Line]) -> list[Step]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A report over time as Markdown and as one HTML page: ratios by night, and what changed. Pure."""
 
-from llmb.report.history import History, Line, Point
+from llmb.report.history import History, Line
 from llmb.report.markdown import compared_with
 from llmb.report.page import with_pictures
 from llmb.report.rendering import first, render
@@ -80,19 +80,15 @@ def _table(history: History) -> str:
 def _row(line: Line) -> dict[str, object]:
     cells: dict[str, list[str]] = {}
     for point in line.points:
-        cells.setdefault(str(point.night), []).append(_cell(point))
+        word = f" {point.word}" if point.word != NO_REFERENCE else ""  # the ratio is then to the first night
+        cell = point.word if point.ratio is None else f"{point.ratio:.3f}{word}"
+        cells.setdefault(str(point.night), []).append(cell)
     row: dict[str, object] = {
         "configuration": ", ".join(filter(None, (line.title, line.note))),
         "change": f"{100 * line.moved:+.1f}" if len(line.measured) > 1 else None,
         "against": line.against.as_ if line.against else f"{line.measured[0].night}" if line.measured else None,
     }
     return row | {night: ", ".join(texts) for night, texts in cells.items()}
-
-
-def _cell(point: Point) -> str:
-    if point.ratio is None:
-        return point.word
-    return f"{point.ratio:.3f}" + (f" {point.word}" if point.word != NO_REFERENCE else "")  # it is to the first night
 
 
 def _steps(history: History) -> list[str]:

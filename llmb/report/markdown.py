@@ -113,7 +113,6 @@ def _ids(pool: Sequence[Result]) -> str:
 
 
 def to_markdown(report: Report) -> str:
-    """The report as Markdown."""
     results = report.results
     parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report)), as_markdown(compared_with(report))]
     parts += [_summary(results), missing(report)]
@@ -135,7 +134,6 @@ def to_markdown(report: Report) -> str:
 
 
 def scaling_note(points: Iterable[Point]) -> str:
-    """What the scaling of these points is about."""
     training = {point.kind is not None for point in points}
     if training == {True}:
         return "Throughput per GPU, relative to the smallest scale."

@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from llmb.report.conditions import conditions_of, day
-from llmb.report.entries import Entry, entries_of, families_of, worst_first
+from llmb.report.entries import Entry, entries_of, families_of
 from llmb.report.explanations import explanations
-from llmb.report.figures import Figures, instead, metric_of_steps
-from llmb.report.glance import glance, headline
+from llmb.report.glance import Figures, glance, headline, instead, metric_of_steps
 from llmb.report.markdown import missing, scaling_note
 from llmb.report.rendering import Markup, Truncated, WithPicture, first, kind_of, render
+from llmb.report.svg import scaling, steps
 from llmb.report.svg.draw import Axis
-from llmb.report.svg.scaling import scaling_picture
-from llmb.report.svg.steps import steps_picture
 from llmb.report.svg.strips import ratio_axis, ratio_scale, ratio_strip, shares, spread_axis, spread_strip
 from llmb.report.value import NEEDS_ATTENTION, Report, Run, count, word_of, word_of_group
 from llmb.stats.metrics import heading, shown
@@ -26,7 +24,6 @@ CHARTS = 48
 
 
 def axis_of(entries: Sequence[Entry]) -> Axis:
-    """One axis for the ratios of all entries."""
     verdicts = [run.result.verdict for entry in entries for run in entry.runs]
     ratios = [verdict.ratio for verdict in verdicts if verdict.ratio is not None]
     return ratio_axis([*ratios, *(end for entry in entries for end in entry.result.verdict.ratio_interval or ())])
@@ -71,7 +68,7 @@ def step_pictures(runs: Sequence[tuple[Entry, Run]]) -> Truncated[WithPicture]:
         metric = metric_of_steps(run)
         what = metric.name.replace("_", " ")
         title = f"{what} of run {run.id}, {entry.label} on {count(entry.job.scale, 'GPU')}"
-        picture = steps_picture(
+        picture = steps.steps_picture(
             f"steps-{len(drawn) + 1}",
             title,
             run.samples.numbered,
@@ -98,13 +95,11 @@ RUNS = 500
 
 def charted(report: Report) -> list[Run]:
     """The runs whose steps the page shows: of the worst entries, those with at least one step."""
-    entries = entries_of(report.runs)
-    started = [run for run in worst_first(entries, len(report.runs)) if run.result.metrics.max_iteration is not None]
-    return started[:CHARTS]
+    worst_first = (run for entry in entries_of(report.runs) for run in entry.runs)
+    return [run for run in worst_first if run.result.metrics.max_iteration is not None][:CHARTS]
 
 
 def values(report: Report) -> dict[str, Any]:
-    """The variables of the template."""
     entries, conditions = entries_of(report.runs), conditions_of(report)
     against = report.against
     top, axis = headline(entries, against), axis_of(entries)
@@ -136,7 +131,7 @@ def values(report: Report) -> dict[str, Any]:
         "shown": shown,
         "explanations": explanations(cards.items, report.digests),
         "cards": cards,
-        "families": with_pictures(families, FAMILIES, lambda i, one: scaling_picture(f"scaling-{i}", one)),
+        "families": with_pictures(families, FAMILIES, lambda i, one: scaling.scaling_picture(f"scaling-{i}", one)),
         "scaling_note": scaling_note([point for one in families for point in one.points]),
         "repeats": repeat_pictures(repeated),
         "charts": step_pictures(runs),

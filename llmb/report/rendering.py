@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -66,7 +65,7 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 def render(template: str, values: Mapping[str, Any], **more: Any) -> str:
     """The page that a template makes of ``values``, with the style and the script of all pages."""
-    style, script = (_asset(name) for name in ("style.css", "sort.js"))
+    style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("style.css", "sort.js"))
     own = {
         "style": Markup(style),
         "script": Markup(script),
@@ -101,11 +100,6 @@ def _environment() -> Environment:
 def _printable(value: Any) -> Any:
     """What a log or a name may hold that no page can: control characters, halves of surrogate pairs."""
     return escape(value) if type(value) is str else value
-
-
-@cache
-def _asset(name: str) -> str:
-    return (_TEMPLATES / name).read_text("utf-8")
 
 
 def _digest(text: str) -> str:

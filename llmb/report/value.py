@@ -10,19 +10,9 @@ from llmb.failures import CANCELLED_KIND, Cause, Group
 from llmb.logs.samples import Samples
 from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.runs.job import Job
+from llmb.verdict import judge
 from llmb.verdict.export import Baseline
-from llmb.verdict.judge import (
-    FAIL,
-    FAIL_BELOW,
-    INCONCLUSIVE,
-    INVALID,
-    NO_REFERENCE,
-    PASS,
-    SUSPICIOUS,
-    SUSPICIOUS_ABOVE,
-    WARN,
-    WARN_BELOW,
-)
+from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.verdict.scaling import Point
 from llmb.workload.published import Figure
 from llmb.workload.rows import Row
@@ -61,26 +51,27 @@ class Against:
         as_ = "as published" if self.is_published else f"as {self.as_}"
         nothing = "no published figure is comparable" if self.is_published else f"{self.as_} has nothing comparable"
         return {
-            FAIL: f"{worse}: the ratio is below {FAIL_BELOW}",
+            judge.FAIL: f"{worse}: the ratio is below {FAIL_BELOW}",
             FAILED: "the run ended before it measured its window",
             UNKNOWN: "the result is unknown: the run is lost, or its log or record cannot be read",
-            INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing steps",
-            INCONCLUSIVE: f"the 95 % interval of the ratio contains {FAIL_BELOW}: more repeats would decide",
-            WARN: f"slightly {worse}: the ratio is below {WARN_BELOW}",
-            SUSPICIOUS: f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably differs, "
-            "unless the reason says that the repeats differ too much",
+            judge.INVALID: "the measurement is invalid: profiled, over TCP, a loss that is not a number, or missing "
+            "steps",
+            judge.INCONCLUSIVE: f"the 95 % interval of the ratio contains {FAIL_BELOW}: more repeats would decide",
+            judge.WARN: f"slightly {worse}: the ratio is below {WARN_BELOW}",
+            judge.SUSPICIOUS: f"implausibly good: the ratio is above {SUSPICIOUS_ABOVE}, so something probably "
+            "differs, unless the reason says that the repeats differ too much",
             RUNNING: "the run has not ended",
             PENDING: "the run is waiting to start",
             CANCELLED: "the run was cancelled",
-            PASS: f"{as_}: the ratio is {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
-            NO_REFERENCE: f"measured, but {nothing}",
+            judge.PASS: f"{as_}: the ratio is {WARN_BELOW} to {SUSPICIOUS_ABOVE}",
+            judge.NO_REFERENCE: f"measured, but {nothing}",
         }
 
 
 PUBLISHED = Against()
 MEANINGS = PUBLISHED.meanings
 ORDER = tuple(MEANINGS)  # the worst first
-NEEDS_ATTENTION = frozenset({FAIL, INVALID, INCONCLUSIVE, WARN, SUSPICIOUS})
+NEEDS_ATTENTION = frozenset({judge.FAIL, judge.INVALID, judge.INCONCLUSIVE, judge.WARN, judge.SUSPICIOUS})
 
 
 def word_of_group(group: Group) -> str:
@@ -129,7 +120,6 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The run's id."""
         return self.result.identity.run or self.directory
 
 
@@ -168,7 +158,6 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The title of the report."""
         return f"Benchmarks on {self.cluster_name}"
 
     @property

@@ -13,23 +13,18 @@ from llmb.results.checkpoints import Checkpoints
 from llmb.results.description import Configuration
 from llmb.results.facts import CheckpointTime, LogFacts, Uneven
 from llmb.results.result import FAILED, SUCCESS, Identity, Metrics, Reference, Result, Verdict
+from llmb.stats import metrics
 from llmb.stats.measure import Window, default_window
-from llmb.stats.metrics import (
-    MFU,
-    MODEL_TFLOPS_PER_GPU,
-    STEP_TIME,
-    TFLOPS_PER_GPU,
-    TOKENS_PER_SECOND,
-    TOKENS_PER_SECOND_PER_GPU,
-    TRAINING_BY_NAME,
-)
 from llmb.stats.statistics import Statistics
 from llmb.text import typed
 from llmb.text.tables import Column
 
 
 class JsonField(NamedTuple):
-    """Where a field of the JSON form is in a ``Result``: the name of its part (empty: the result), and its own."""
+    """Where a field of the JSON form is in a ``Result``: the name of its part (empty: the result), and its own.
+
+    ``mean`` and ``std`` are of the metric ``name``, where it was measured.
+    """
 
     part: str
     name: str
@@ -44,14 +39,14 @@ FIELDS = {
     "window": JsonField("metrics", "window"),
     "max_iteration": JsonField("metrics", "max_iteration"),
     "steps": JsonField("metrics", "steps"),
-    "time_mean_seconds": JsonField("metrics", "step_time"),
-    "time_std_dev_seconds": JsonField("metrics", "step_time_deviation"),
-    "tflops_per_gpu_mean": JsonField("metrics", "framework_tflops"),
-    "tflops_per_gpu_std_dev": JsonField("metrics", "framework_tflops_deviation"),
-    "tokens_per_second": JsonField("metrics", "tokens_per_second"),
-    "tokens_per_second_per_gpu": JsonField("metrics", "tokens_per_second_per_gpu"),
-    "model_tflops_per_gpu": JsonField("metrics", "model_tflops_per_gpu"),
-    "mfu": JsonField("metrics", "mfu"),
+    "time_mean_seconds": JsonField("mean", metrics.STEP_TIME),
+    "time_std_dev_seconds": JsonField("std", metrics.STEP_TIME),
+    "tflops_per_gpu_mean": JsonField("mean", metrics.TFLOPS_PER_GPU),
+    "tflops_per_gpu_std_dev": JsonField("std", metrics.TFLOPS_PER_GPU),
+    "tokens_per_second": JsonField("mean", metrics.TOKENS_PER_SECOND),
+    "tokens_per_second_per_gpu": JsonField("mean", metrics.TOKENS_PER_SECOND_PER_GPU),
+    "model_tflops_per_gpu": JsonField("mean", metrics.MODEL_TFLOPS_PER_GPU),
+    "mfu": JsonField("mean", metrics.MFU),
     "days_per_1t_tokens": JsonField("metrics", "days_per_1t_tokens"),
     "model_flops": JsonField("metrics", "model_flops"),
     "flops_convention": JsonField("metrics", "flops_convention"),
@@ -82,11 +77,8 @@ FIELDS = {
 }
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}
-_MEASURED = {  # the fields of mean and deviation that each metric of training has besides
-    STEP_TIME: ("time_mean_seconds", "time_std_dev_seconds"),
-    TFLOPS_PER_GPU: ("tflops_per_gpu_mean", "tflops_per_gpu_std_dev"),
-    **{name: (name, "") for name in (TOKENS_PER_SECOND, TOKENS_PER_SECOND_PER_GPU, MODEL_TFLOPS_PER_GPU, MFU)},
-}
+_MEANS = {place.name: key for key, place in FIELDS.items() if place.part == "mean"}
+_DEVIATIONS = {place.name: key for key, place in FIELDS.items() if place.part == "std"}
 
 
 def json_value(result: Result, key: str) -> Any:
@@ -97,21 +89,23 @@ def json_value(result: Result, key: str) -> Any:
     place, verdict = FIELDS[key], result.verdict
     if key == "reason" and result.reason is None and (verdict.word in _EXPLAINED or verdict.causes):
         return verdict.reason
+    if place.part in ("mean", "std"):
+        own = result.metrics.measured.get(place.name)
+        return None if own is None else getattr(own, place.part)
     return getattr(getattr(result, place.part) if place.part else result, place.name)
 
 
 def from_json(values: Mapping[str, Any]) -> Result:
     """The result with these ``values`` of FIELDS; those of earlier releases have no ``metrics``, only the fields."""
     parts: dict[str, dict[str, Any]] = {"": {}, "identity": {}, "metrics": {}, "verdict": {}}
-    derived = {"metrics", *(name for names in _MEASURED.values() for name in names)}
     for key, value in values.items():
-        if key not in derived:
-            parts[FIELDS[key].part][FIELDS[key].name] = value
+        if key != "metrics" and (place := FIELDS[key]).part in parts:
+            parts[place.part][place.name] = value
     window = values.get("window")
     count = 0 if window is None else window.last - window.first + 1
     parts["metrics"]["measured"] = {
-        name: TRAINING_BY_NAME[name].measured(mean, values.get(deviation) or 0.0, count)
-        for name, (key, deviation) in _MEASURED.items()
+        name: metrics.TRAINING_BY_NAME[name].measured(mean, values.get(_DEVIATIONS.get(name, "")) or 0.0, count)
+        for name, key in _MEANS.items()
         if (mean := values.get(key)) is not None
     } | dict(values.get("metrics") or {})
     return Result(**parts[""], **{name: part(**parts[name]) for name, part in _PARTS.items()})
@@ -212,13 +206,8 @@ def _text(value: Any) -> Any:
 
 
 CSV_FIRST = [
-    "filename",
-    "status",
-    "time_mean_seconds",
-    "time_std_dev_seconds",
-    "tflops_per_gpu_mean",
-    "tflops_per_gpu_std_dev",
-    "max_iteration",
+    *("filename", "status", "time_mean_seconds", "time_std_dev_seconds"),
+    *("tflops_per_gpu_mean", "tflops_per_gpu_std_dev", "max_iteration"),
 ]
 
 
@@ -240,6 +229,6 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 def _declared(result: Result) -> dict[str, float]:
     """Mean and deviation of each metric that a workload declares, by column; those of training have fields."""
-    own = {name: one for name, one in result.metrics.measured.items() if name not in TRAINING_BY_NAME}
+    own = {name: one for name, one in result.metrics.measured.items() if name not in metrics.TRAINING_BY_NAME}
     pairs = (((f"{name}_mean", one.mean), (f"{name}_std", one.std)) for name, one in own.items())
     return {key: value for pair in pairs for key, value in pair}

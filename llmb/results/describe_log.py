@@ -186,12 +186,7 @@ def _completed(found: Description, workloads: Mapping[str, Workload]) -> Descrip
     batches = {row.batch(found.gpus) for row in rows if not row.strong_scaling and found.gpus is not None}
     batch = batches.pop() if len(batches) == 1 else None
     length = model.seq_length if model is not None else None
-    found = replace(
-        found,
-        model=model,
-        seq_length=found.seq_length or length,
-        gbs=found.gbs or batch,
-    )
+    found = replace(found, model=model, seq_length=found.seq_length or length, gbs=found.gbs or batch)
     found = replace(found, **_parameters_of(found, workload.parameters_of(found.size or "")))
     if found.untrained:
         return found

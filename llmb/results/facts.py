@@ -150,7 +150,6 @@ class CheckpointTime:
 
 
 def facts_of(samples: Samples) -> LogFacts:
-    """The facts of a log."""
     environment = samples.environment
     nodes = environment.described
     return LogFacts(

@@ -11,11 +11,10 @@ from llmb.failures import Cause, root_cause
 from llmb.logs.formats import MEGATRONS, NEMOS
 from llmb.logs.lines import PatternError
 from llmb.logs.samples import Samples
-from llmb.results import facts, find, reason
+from llmb.results import facts, find, launcher_config, reason
 from llmb.results.checkpoints import checkpoints_of
 from llmb.results.describe_log import describe_log, overridden_by
 from llmb.results.description import NOTHING, Description
-from llmb.results.launcher_config import config_near, window_of
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.results.run_result import LogReader, metrics_of, read_samples, with_times
 from llmb.stats.measure import Window
@@ -102,8 +101,8 @@ def _metrics(
     """The metrics; the default window is that of the older launcher's release, where its files are beside the log."""
     last = samples.max_iteration if samples.last is None else samples.last
     steps = None if last is None else last + 1
-    if window is None and (beside := config_near(path)) is not None:
-        measured = window_of(beside.release, steps or 0)
+    if window is None and (beside := launcher_config.config_near(path)) is not None:
+        measured = launcher_config.window_of(beside.release, steps or 0)
         window = None if measured is None else Window(*measured)
     is_in_configuration = found.profiled and found.configuration() is not None
     profiled = facts.PROFILED if found.profiled else find.profiled_beside(path)

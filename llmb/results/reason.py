@@ -15,19 +15,12 @@ from llmb.logs.scan import open_log, plain
 from llmb.results.checkpoints import Checkpoints
 from llmb.results.description import USUAL_FRAMEWORK, Configuration
 from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Metrics
-from llmb.runs.state import (
-    CANCELLED,
-    COMPLETED,
-    RUNNING as ACTIVE_STATE,
-    TIMEOUT,
-    UNKNOWN as UNKNOWN_STATE,
-    WAITING,
-    JobState,
-)
+from llmb.runs import state as states
+from llmb.runs.state import COMPLETED, TIMEOUT, JobState
 from llmb.stats.measure import Window, steps_in, why_unmeasured
 from llmb.stats.metrics import STEP_TIME
 
-_NAME_THEIR_CAUSE = {CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
+_NAME_THEIR_CAUSE = {states.CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = "unknown format: llmb knows no step line in this log; a plugin's llmb_parse can describe it"
 OWN_STEPS = (
     "unknown workload: lines `llmb step` have metrics that a workload declares; -w WORKLOAD_SIZE names it, "
@@ -158,10 +151,10 @@ def _sparse(samples: Samples, metrics: Metrics) -> Iterator[str]:
 
 def _waiting(state: JobState, samples: Samples, metrics: Metrics) -> str:
     why = plain(state.reason)
-    if state.state == UNKNOWN_STATE:
+    if state.state == states.UNKNOWN:
         return f"state unknown: {why}" if why else "state unknown"
-    if state.state != ACTIVE_STATE:
-        return f"{'waiting: ' if state.state in WAITING else ''}{why or state.state}"
+    if state.state != states.RUNNING:
+        return f"{'waiting: ' if state.state in states.WAITING else ''}{why or state.state}"
     if samples.max_iteration is None:
         return "running, no step yet"
     return f"at step {samples.max_iteration + 1} of {metrics.steps}"
@@ -229,11 +222,7 @@ def parameters_in_words(parameters: Mapping[str, str]) -> str:
 
 
 def settings_of(
-    own: Configuration | None,
-    *,
-    window: Window | None,
-    steps: int | None = None,
-    without: Collection[str] = TITLE,
+    own: Configuration | None, *, window: Window | None, steps: int | None = None, without: Collection[str] = TITLE
 ) -> dict[str, str]:
     """Each setting by its name, as a phrase that is empty where it is usual; variables are ``NAME=value``."""
     found = {"steps": f"{steps} steps" if steps else "", "window": "" if window is None else f"window {window}"}

@@ -11,15 +11,7 @@ from llmb.results.description import Configuration
 from llmb.results.facts import LogFacts, VerdictCause
 from llmb.runs.state import COMPLETED, ENDS
 from llmb.stats.measure import Window
-from llmb.stats.metrics import (
-    MFU,
-    MODEL_TFLOPS_PER_GPU,
-    STEP_TIME,
-    TFLOPS_PER_GPU,
-    TOKENS_PER_SECOND,
-    TOKENS_PER_SECOND_PER_GPU,
-    Measured,
-)
+from llmb.stats.metrics import MFU, MODEL_TFLOPS_PER_GPU, STEP_TIME, TOKENS_PER_SECOND_PER_GPU, Measured
 from llmb.stats.statistics import Statistics
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
@@ -95,42 +87,12 @@ class Metrics:
         return self.headline in self.measured or rate_alone
 
     def mean(self, name: str) -> float | None:
-        """The mean of the metric ``name``."""
         return self.measured[name].mean if name in self.measured else None
-
-    def deviation(self, name: str) -> float | None:
-        """The standard deviation of the metric ``name``."""
-        return self.measured[name].std if name in self.measured else None
 
     @property
     def step_time(self) -> float | None:
         """The mean step time in seconds."""
         return self.mean(STEP_TIME)
-
-    @property
-    def step_time_deviation(self) -> float | None:
-        """The standard deviation of the step times in seconds."""
-        return self.deviation(STEP_TIME)
-
-    @property
-    def framework_tflops(self) -> float | None:
-        """The mean TFLOPS of one GPU as the framework logs them."""
-        return self.mean(TFLOPS_PER_GPU)
-
-    @property
-    def framework_tflops_deviation(self) -> float | None:
-        """The standard deviation of the framework's TFLOPS."""
-        return self.deviation(TFLOPS_PER_GPU)
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """Tokens per second of the whole job."""
-        return self.mean(TOKENS_PER_SECOND)
-
-    @property
-    def tokens_per_second_per_gpu(self) -> float | None:
-        """Tokens per second of one GPU."""
-        return self.mean(TOKENS_PER_SECOND_PER_GPU)
 
     @property
     def model_tflops_per_gpu(self) -> float | None:
@@ -186,7 +148,6 @@ class Verdict:
 
     @property
     def bare_reason(self) -> str:
-        """The reason without the causes."""
         return (self.reason or "").removeprefix("; ".join(cause.text for cause in self.causes)).removeprefix("; ")
 
 

@@ -19,19 +19,9 @@ from llmb.runs import state as states
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
-from llmb.stats import measure
+from llmb.stats import measure, metrics as known, statistics
 from llmb.stats.measure import Window, covered, default_window
-from llmb.stats.metrics import (
-    MFU,
-    MODEL_TFLOPS_PER_GPU,
-    STEP_TIME,
-    TFLOPS_PER_GPU,
-    TOKENS_PER_SECOND,
-    TOKENS_PER_SECOND_PER_GPU,
-    TRAINING_BY_NAME,
-    MetricSpec,
-)
-from llmb.stats.statistics import summarize
+from llmb.stats.metrics import MetricSpec
 from llmb.workload.flops import Flops, flops_of
 from llmb.workload.spec import Workload
 
@@ -45,7 +35,7 @@ class LogReader:
 
     spec: ParseSpec = field(default_factory=ParseSpec)
     metrics: tuple[MetricSpec, ...] = ()
-    headline: str = STEP_TIME
+    headline: str = known.STEP_TIME
 
 
 def reader_of(workload: Workload, size: str | None, spec: ParseSpec | None) -> LogReader:
@@ -78,7 +68,7 @@ def metrics_of(
     used = _window_of(samples, steps, window, found.framework)
     measured = measure.measure(samples, used, reader.metrics) if used else {}
     if not reader.spec.tflops_valid:
-        measured.pop(TFLOPS_PER_GPU, None)
+        measured.pop(known.TFLOPS_PER_GPU, None)
     declared = [spec.name for spec in reader.metrics]
     invalid = [*facts.invalid_because(samples, used, nodes, declared), *([profiled] if profiled else [])]
     if found.traced:
@@ -99,7 +89,7 @@ def metrics_of(
     if used is None or metrics.value is None:
         return metrics
     tflops = metrics.model_tflops_per_gpu
-    return replace(metrics, statistics=summarize(samples, used, reader.headline, tflops=tflops))
+    return replace(metrics, statistics=statistics.summarize(samples, used, reader.headline, tflops=tflops))
 
 
 def _window_of(samples: Samples, steps: int | None, wanted: Window | None, framework: str | None) -> Window | None:
@@ -124,17 +114,18 @@ def _with_throughput(metrics: Metrics, found: Description, peak_tflops: float | 
     if found.seq_length is not None:
         rate = measure.tokens_per_second(found.seq_length, found.gbs, step_time)
         metrics = replace(metrics, days_per_1t_tokens=measure.days_to_train(1e12, rate))
-        derived[TOKENS_PER_SECOND] = rate
+        derived[known.TOKENS_PER_SECOND] = rate
         if found.gpus is not None:
-            derived[TOKENS_PER_SECOND_PER_GPU] = rate / found.gpus
+            derived[known.TOKENS_PER_SECOND_PER_GPU] = rate / found.gpus
     if found.gpus is not None:
         tflops = measure.model_tflops_per_gpu(found.gbs, flops.total, step_time, found.gpus)
-        derived[MODEL_TFLOPS_PER_GPU] = tflops
+        derived[known.MODEL_TFLOPS_PER_GPU] = tflops
         if peak_tflops:
-            derived[MFU] = measure.mfu(tflops, peak_tflops)
-    time = metrics.measured[STEP_TIME]
+            derived[known.MFU] = measure.mfu(tflops, peak_tflops)
+    time = metrics.measured[known.STEP_TIME]
     part = time.std / time.mean  # all of them are a constant divided by the step time, so they deviate as it does
-    rates = {name: TRAINING_BY_NAME[name].measured(rate, rate * part, time.n) for name, rate in derived.items()}
+    specs = known.TRAINING_BY_NAME
+    rates = {name: specs[name].measured(rate, rate * part, time.n) for name, rate in derived.items()}
     return replace(metrics, measured={**metrics.measured, **rates})
 
 

@@ -16,11 +16,10 @@ from typing import Any, Literal
 from llmb import __version__
 from llmb.errors import LlmbError
 from llmb.failures import Cause
+from llmb.results import columns, find
 from llmb.results.checkpoints import Checkpoints
-from llmb.results.columns import json_value
 from llmb.results.description import Configuration
 from llmb.results.facts import LogFacts
-from llmb.results.find import logs_of
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.results.run_result import LogReader
 from llmb.runs import store
@@ -155,7 +154,7 @@ def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int
     if not state.is_final or store.seen_state(run) != state:
         return None
     try:
-        wanted = [run.place / store.STATE, log.parent, *logs_of(run)]
+        wanted = [run.place / store.STATE, log.parent, *find.logs_of(run)]
     except OSError:  # a folder that this user may not read
         return None
     found: dict[str, tuple[int, ...]] = {}
@@ -175,7 +174,7 @@ def keep(
         path = str(Path(result.identity.path).relative_to(run.directory))
     except ValueError:
         return
-    row = _Row(**{name: json_value(result, name) for name in _NAMES} | {"path": path})
+    row = _Row(**{name: columns.json_value(result, name) for name in _NAMES} | {"path": path})
     summary = {
         _VERSION: SCHEMA_VERSION,
         "llmb_version": __version__,

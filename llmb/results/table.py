@@ -7,7 +7,7 @@ from typing import Any
 
 from llmb.results.checkpoints import in_words
 from llmb.results.columns import json_value
-from llmb.results.result import Metrics, Result, Verdict
+from llmb.results.result import Metrics, Result
 from llmb.stats.metrics import STEP_TIME, TFLOPS_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.text.tables import Column
 
@@ -52,7 +52,11 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
     verdict shows its status there.
     """
     compared = any(result.verdict.word not in (None, _NOT_COMPARED) for result in results)
-    metrics = {spec for result in results if (spec := _headline(result)) is not None}
+    metrics = {
+        MetricSpec(name=result.metrics.headline, unit=own.unit, better=own.better)
+        for result in results
+        if (own := result.metrics.value) is not None
+    }
     others = _others(results)
     rows = [_row(result, others, compared=compared, mixed=len(metrics) > 1) for result in results]
     omitted = {"verdict", "status"} - {"verdict" if compared else "status"} | (
@@ -65,11 +69,6 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
         Column(key=_other(spec), heading=heading([spec], ""), right=True, optional=True) for spec in others
     ]
     return [own for own in columns if any(row[own.key] is not None for row in rows)], rows
-
-
-def _headline(result: Result) -> MetricSpec | None:
-    own = result.metrics.value
-    return None if own is None else MetricSpec(name=result.metrics.headline, unit=own.unit, better=own.better)
 
 
 def _others(results: Iterable[Result]) -> list[MetricSpec]:
@@ -110,7 +109,9 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
     star = "" if verdict.same_window else "*"  # the published figure was taken over another window
     same_formula = verdict.reference_flops_convention == result.metrics.flops_convention
     word = f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word
-    why = verdict.reason if compared and verdict.word in _EXPLAINED_BY_REASON else _causes(verdict)
+    why = verdict.reason
+    if not (compared and verdict.word in _EXPLAINED_BY_REASON):  # the ratio is in a column of its own
+        why = "; ".join(cause.text for cause in verdict.causes)
     return {
         **{name: json_value(result, name) for name in _COPIED},
         **_values(result, others, mixed=mixed),
@@ -120,11 +121,6 @@ def _row(result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed:
         "verdict": word or result.status,
         "reason": "; ".join(filter(None, (result.reason, why, *in_words(result.checkpoints)))) or None,
     }
-
-
-def _causes(verdict: Verdict) -> str:
-    """What may explain a verdict; the ratio is in a column of its own."""
-    return "; ".join(cause.text for cause in verdict.causes)
 
 
 def legend(results: Iterable[Result], baseline: str = "", *, archived: bool = False) -> list[str]:

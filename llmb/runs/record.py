@@ -150,10 +150,7 @@ def save(record: RunRecord) -> None:
 
 def _before(path: Path) -> Any:
     """The data of the record that is being replaced; keys of a newer release in it are kept."""
-    try:
-        data = files.read_json(path)
-    except LlmbError:
-        return None
+    data = files.read_json_if_sound(path)
     return {key: data[key] for key in data if key != _VERSION} if isinstance(data, dict) else None
 
 

@@ -7,7 +7,6 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from llmb.config import ClusterConfig
 from llmb.config.own_types import own_types
@@ -16,12 +15,13 @@ from llmb.logs.formats import ParseSpec
 from llmb.runs import record
 from llmb.runs.launch import Stamp
 from llmb.runs.record import RECORD, RunRecord
-from llmb.runs.state import CANCELLED, JobState
-from llmb.system import console, files, permissions
+from llmb.runs.state import JobState
+from llmb.system import console, files, locks, permissions
 from llmb.text import typed, yamlfile
 from llmb.text.node_lists import expand
 
 STATE = "state.json"
+_PATIENCE = 5.0  # seconds for another process, which writes a state
 
 
 def new_id() -> str:
@@ -133,7 +133,8 @@ def seen_state(run: RunRecord) -> JobState | None:
 def save_state(run: RunRecord, state: JobState) -> JobState:
     """Store a polled state unless a final one is stored already; returns the resulting state.
 
-    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none.
+    A deleted folder of a run is not created again. The nodes of an earlier poll stay where this one has none. Raises
+    LlmbError where it cannot be written.
     """
     seen = seen_state(run)
     if seen is not None and not state.nodes:
@@ -142,21 +143,12 @@ def save_state(run: RunRecord, state: JobState) -> JobState:
         return state
     if seen is not None and (seen.is_final or seen == state):
         return seen
-    files.write_json(run.place / STATE, typed.keeping(state, _on_disk(run.place / STATE)))
+    with locks.hold(run.place, "state", wait=_PATIENCE):  # another poller may store the end meanwhile
+        now = seen_state(run)
+        if now is not None and now.is_final:
+            return now
+        files.write_json(run.place / STATE, typed.keeping(state, files.read_json_if_sound(run.place / STATE)))
     return state
-
-
-def _on_disk(path: Path) -> Any:
-    """The data of a file; None where it is missing or damaged."""
-    with contextlib.suppress(LlmbError):
-        return files.read_json(path)
-    return None
-
-
-def was_cancelled(run: RunRecord) -> bool:
-    """Whether the run's current attempt was cancelled, as far as polling has seen."""
-    seen = seen_state(run)
-    return seen is not None and seen.state == CANCELLED
 
 
 PARSE = "parse.json"
@@ -166,7 +158,7 @@ def saved_parse_spec(run: RunRecord) -> ParseSpec | None:
     """The spec that a release before 0.2 stored for the run's current attempt; None where it cannot be read."""
     path = run.place / PARSE
     with contextlib.suppress(LlmbError, ValueError, TypeError):
-        if (data := _on_disk(path)) is not None:
+        if (data := files.read_json_if_sound(path)) is not None:
             return typed.read(ParseSpec, yamlfile.Document(name=str(path), data=data))
     return None
 

@@ -10,14 +10,8 @@ from typing import NamedTuple
 
 from llmb.errors import UsageError
 from llmb.logs.samples import Samples, Step
-from llmb.stats.metrics import (
-    STEP_TIME,
-    TFLOPS_PER_GPU,
-    TOKENS_PER_SECOND_PER_GPU,
-    TRAINING_BY_NAME,
-    Measured,
-    MetricSpec,
-)
+from llmb.stats import metrics
+from llmb.stats.metrics import Measured, MetricSpec
 
 
 class Window(NamedTuple):
@@ -112,13 +106,13 @@ def measure(samples: Samples, window: Window, declared: Sequence[MetricSpec] = (
 
 def _training(steps: Sequence[Step]) -> dict[str, Measured | None]:
     """What every training log has; nothing unless there are times, or rates alone."""
-    specs = TRAINING_BY_NAME
-    time = _figures(specs[STEP_TIME], steps, [step.step_time for step in steps])
-    rate = _figures(specs[TOKENS_PER_SECOND_PER_GPU], steps, [step.tokens_rate for step in steps])
+    specs = metrics.TRAINING_BY_NAME
+    time = _figures(specs[metrics.STEP_TIME], steps, [step.step_time for step in steps])
+    rate = _figures(specs[metrics.TOKENS_PER_SECOND_PER_GPU], steps, [step.tokens_rate for step in steps])
     if time is None and (rate is None or not all(math.isnan(step.step_time) for step in steps)):
         return {}
-    tflops = _figures(specs[TFLOPS_PER_GPU], steps, [step.tflops for step in steps], least=-_MOST)
-    return {STEP_TIME: time, TOKENS_PER_SECOND_PER_GPU: rate, TFLOPS_PER_GPU: tflops}
+    tflops = _figures(specs[metrics.TFLOPS_PER_GPU], steps, [step.tflops for step in steps], least=-_MOST)
+    return {metrics.STEP_TIME: time, metrics.TOKENS_PER_SECOND_PER_GPU: rate, metrics.TFLOPS_PER_GPU: tflops}
 
 
 def _figures(

@@ -48,9 +48,8 @@ def summarize(
     steps = [step for step in steps if math.isfinite(step.step_time)]
     if not steps:
         return None
-    times = [step.step_time for step in steps]
-    ordered = sorted(times)
-    median = quantile(ordered, 0.5)
+    ordered = sorted(step.step_time for step in steps)
+    median, mean = quantile(ordered, 0.5), spread(ordered)
     outliers = _outliers(steps, median)
     calm = [step for step in steps if step.iteration not in outliers]
     return Statistics(
@@ -59,7 +58,7 @@ def summarize(
         p95=quantile(ordered, 0.95),
         least=ordered[0],
         most=ordered[-1],
-        interval=_interval(times),
+        interval=(mean.mean - half_width(mean), mean.mean + half_width(mean)),
         outliers=tuple(sorted(number + samples.first for number in outliers)),
         drift=_drift(calm, median),
         tflops_by_formula=_tflops_by_formula(steps, tflops),
@@ -72,12 +71,6 @@ def quantile(ordered: Sequence[float], part: float) -> float:
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def _interval(times: Sequence[float]) -> tuple[float, float]:
-    found = spread(times)
-    width = half_width(found)
-    return found.mean - width, found.mean + width
 
 
 def _outliers(steps: Sequence[Step], median: float) -> set[int]:

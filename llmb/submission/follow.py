@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows runs: polls all that have not ended at once, stores their states, retries those that a node broke."""
+"""Follows runs: polls all that have not ended at once, stores their states, retries those that a node broke.
+
+Cancels runs too: waiting, running, or recorded and never submitted.
+"""
 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, Pace
 from llmb.errors import LlmbError
-from llmb.runs import store
+from llmb.runs import record, store
 from llmb.runs.record import RunRecord
-from llmb.runs.state import LOST, RETRIABLE, UNKNOWN, JobState, confirm_lost, may_be_retried
+from llmb.runs.state import CANCELLED, LOST, NOT_SUBMITTED, RETRIABLE, UNKNOWN, JobState, confirm_lost, may_be_retried
 from llmb.submission.reconcile import recover, unless_elsewhere
 from llmb.submission.retry import retry
-from llmb.submission.submit import SubmitResult
+from llmb.submission.submit import SubmitResult, submission_lock
 
 _GROWTH = 1.5
 _JITTER = 0.2
@@ -144,3 +147,49 @@ class _Pause:
         if self.pace.slowest_poll <= self.pace.poll:
             return self.pace.poll
         return self.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelResult:
+    """Runs being cancelled, runs that had ended before, and runs not cancelled, each with the reason."""
+
+    cancelling: list[record.RunRecord] = field(default_factory=list)
+    ended: list[tuple[record.RunRecord, JobState]] = field(default_factory=list)
+    not_cancelled: list[tuple[record.RunRecord, str]] = field(default_factory=list)
+
+
+def cancel(cluster: Cluster, runs: Sequence[record.RunRecord]) -> CancelResult:
+    """Cancel these runs. Raises LlmbError."""
+    states = poll(cluster, runs)
+    found = CancelResult()
+    sent: list[record.RunRecord] = []
+    for run in runs:
+        now, state = record.load(run.directory), states[run.id]
+        if state.is_end:
+            found.ended.append((now, state))
+        elif state.state == NOT_SUBMITTED:
+            _withdraw(now, found)
+        elif now.scheduler_id is None:
+            found.not_cancelled.append((now, state.reason or "it is being submitted"))
+        elif state.is_elsewhere or state.missing_since is not None:
+            found.not_cancelled.append((now, state.reason))
+        else:
+            sent.append(now)
+    cluster.cancel(sent)
+    found.cancelling.extend(sent)
+    return found
+
+
+def _withdraw(run: record.RunRecord, found: CancelResult) -> None:
+    """Cancel a run that no process is submitting, unless one starts to at this moment."""
+    try:
+        with submission_lock(run):
+            now = record.load(run.directory)
+            if now.scheduler_id is None:
+                store.save_state(now, JobState(state=CANCELLED, reason="before it was submitted", ended=time.time()))
+                found.cancelling.append(now)
+                return
+    except LlmbError as error:
+        found.not_cancelled.append((run, error.message))
+        return
+    found.not_cancelled.append((run, "it has just been submitted"))

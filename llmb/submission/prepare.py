@@ -12,8 +12,9 @@ from llmb.clusters.checks import preview_stamp
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, collected
+from llmb.planning.framework import framework_of
 from llmb.planning.listing import configurations
-from llmb.planning.plan import Plan, framework_of, make_plan
+from llmb.planning.plan import Plan, make_plan
 from llmb.plugins.loaded import Plugins
 from llmb.runs.job import Job, JobRequest
 from llmb.runs.launch import Launch, Site
@@ -160,7 +161,6 @@ class Runnable:
 
     @property
     def runs(self) -> bool:
-        """Whether it can run."""
         return self.fault is None
 
 

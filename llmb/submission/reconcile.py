@@ -10,16 +10,8 @@ from llmb.clusters.base import Cluster, elsewhere
 from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.state import NOT_SUBMITTED, PENDING, UNKNOWN, JobState
-from llmb.submission.leftovers import remove_parts
-from llmb.submission.submit import (
-    SubmitResult,
-    check_is_here,
-    start_attempt,
-    store_id,
-    submission_lock,
-    submit_each,
-    submitter_of,
-)
+from llmb.submission import submit
+from llmb.submission.submit import SubmitResult, remove_parts, submission_lock
 from llmb.system import locks
 from llmb.system.process import ProcessId, is_at_work
 
@@ -36,7 +28,7 @@ def recover(cluster: Cluster, runs: Sequence[record.RunRecord]) -> tuple[list[re
     states: dict[str, JobState] = {}
     abandoned: list[record.RunRecord] = []
     for run in runs:
-        if (submitter := submitter_of(run)) is not None:
+        if (submitter := submit.submitter_of(run)) is not None:
             states[run.id] = JobState(state=PENDING, reason=f"it is being submitted by {_name(submitter)}")
             continue
         try:
@@ -89,7 +81,7 @@ def _store_found(run: record.RunRecord, scheduler_id: str) -> record.RunRecord:
     with contextlib.suppress(LlmbError), submission_lock(run):  # else the next command finds it too
         now = record.load(run.directory)
         if now.attempt == run.attempt and now.scheduler_id is None:
-            store_id(now, scheduler_id)
+            submit.store_id(now, scheduler_id)
     return run.submitted(scheduler_id)
 
 
@@ -107,7 +99,7 @@ def resubmit(
     A run that another process has submitted or is submitting is skipped.
     """
     _settle(cluster, runs, on_settle)
-    return submit_each(
+    return submit.submit_each(
         iter(runs),
         lambda run: _submit_again(run, cluster),
         cluster,
@@ -158,10 +150,10 @@ def _submit_again(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
             if now.attempt != run.attempt or now.scheduler_id is not None or (seen is not None and seen.is_end):
                 return SubmitResult(run=now)  # another process was faster
             if (found := cluster.find([now]).get(now.id)) is not None:
-                return store_id(now, found)
-            check_is_here(cluster, now)
+                return submit.store_id(now, found)
+            submit.check_is_here(cluster, now)
             remove_parts(now)
-            return start_attempt(replace(now, submitter=ProcessId.current()), cluster)
+            return submit.start_attempt(replace(now, submitter=ProcessId.current()), cluster)
     except locks.LockHeldError:
         return SubmitResult(run=run)
     except LlmbError as error:

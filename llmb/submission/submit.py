@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submits runs, each exactly once: the holder of a run's lock submits it, and the record says whether it was."""
+"""Submits runs, each exactly once: the holder of a run's lock submits it, and the record says whether it was.
+
+Removes what an interrupted submission leaves: directories without a recorded run, half-written files.
+"""
 
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from llmb.clusters.base import HINT_ELSEWHERE, Cluster, UnclearError, elsewhere, identity_of
@@ -15,13 +19,13 @@ from llmb.runs import record, store
 from llmb.runs.job import Job
 from llmb.runs.launch import Launch
 from llmb.runs.state import FAILED, REFUSED, REFUSED_CODE, JobState
-from llmb.submission.leftovers import LOCK, remove_leftovers
 from llmb.submission.prepare import Prepared, launches_of
-from llmb.system import files, locks
-from llmb.system.parallel import held_interrupts, run_bounded
+from llmb.system import files, locks, parallel
 from llmb.system.process import ProcessId
 
 T = TypeVar("T")
+LOCK = "submission"
+_YOUNG = 3600.0  # seconds in which a new directory may not have its lock yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +126,9 @@ def submit_each(
             on_result(one)
         return numbered[1].error is None or keep_going
 
-    with held_interrupts(on_interrupt) as interrupted:
+    with parallel.held_interrupts(on_interrupt) as interrupted:
         try:
-            run_bounded(
+            parallel.run_bounded(
                 enumerate(tasks),
                 lambda task: (task[0], work(task[1])),
                 done,
@@ -237,3 +241,37 @@ def _new_run(job: Job, launch: Launch, config: ClusterConfig, version: str, *, a
         script_name=f"launch_{launch.name}",
         submitter=ProcessId.current(),
     )
+
+
+def remove_leftovers(experiments: Iterable[Path]) -> None:
+    """Remove from these folders, one for each experiment, directories in which no run was recorded.
+
+    A directory whose submitter is alive stays, and so does one with files that a submission does not create.
+    """
+    for folder in experiments:
+        with contextlib.suppress(OSError, LlmbError):
+            for directory in folder.iterdir():
+                if directory.is_dir() and not (directory / record.RECORD).exists():
+                    _remove(directory)
+
+
+def remove_parts(run: record.RunRecord) -> None:
+    """Remove half-written files of a run. The caller holds the run's lock."""
+    for path in (run.directory / record.RECORD, run.script):
+        for part in path.parent.glob(f".{path.name}.*.part"):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def _remove(directory: Path) -> None:
+    if not any(directory.glob(f"{LOCK}.lock.*")) and time.time() - directory.stat().st_mtime < _YOUNG:
+        return
+    with contextlib.suppress(LlmbError), locks.hold(directory, LOCK):
+        if all(map(_is_left_over, directory.iterdir())):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_left_over(path: Path) -> bool:
+    if path.is_dir():
+        return not any(path.iterdir())
+    return path.name.startswith(f"{LOCK}.lock.") or (path.name.startswith(".") and path.name.endswith(".part"))

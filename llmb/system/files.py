@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes files atomically: a reader sees the old content or the new. The only module that writes install files."""
+"""Writes files atomically: a reader sees the old content or the new. The only module that writes install files.
+
+Bytes that are not UTF-8, as in a value of the command line, are written and read as they are (surrogateescape).
+"""
 
 import contextlib
 import errno
@@ -163,7 +166,7 @@ def to_json(data: Any) -> str:
 def read_json(path: Path) -> Any | None:
     """The data of a JSON file; None if it does not exist. Raises LlmbError if it is not JSON."""
     try:
-        return json.loads(_read_all(path))
+        return json.loads(_read_all(path).decode("utf-8-sig", "surrogateescape"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
@@ -173,6 +176,14 @@ def read_json(path: Path) -> Any | None:
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         message, hint = f"{path} cannot be read: {why}", "it is damaged; move it away"
         raise LlmbError(message, hint=hint, code="file-damaged", value=str(path)) from error
+
+
+def read_json_if_sound(path: Path) -> Any | None:
+    """As ``read_json``; None also where the file is damaged or may not be read."""
+    try:
+        return read_json(path)
+    except LlmbError:
+        return None
 
 
 def _read_all(path: Path) -> bytes:
@@ -237,7 +248,7 @@ def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> Non
         if mode == MODE and (shared := mode_of_install(path.parent)) is not None:
             with contextlib.suppress(OSError):  # a file system that has no modes
                 os.fchmod(descriptor, 0o600 | shared & 0o066)
-        left = memoryview(text.encode())
+        left = memoryview(text.encode("utf-8", "surrogateescape"))
         while left:
             left = left[stream.write(left) :]
         if durable:

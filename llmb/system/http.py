@@ -108,17 +108,11 @@ def is_loopback(host: str) -> bool:
 
 
 def without_port(host: str) -> str:
-    """``host`` without its port."""
     return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
 
 
 def send(
-    client: httpx.Client,
-    request: httpx.Request,
-    *,
-    known: bool,
-    name: str = "",
-    hints: Hints = None,
+    client: httpx.Client, request: httpx.Request, *, known: bool, name: str = "", hints: Hints = None
 ) -> httpx.Response:
     """The answer to ``request``, its body still to be read; the caller closes it.
 

@@ -29,7 +29,6 @@ def umask_in(folder: Path, own: int) -> int:
 
 
 def own_umask() -> int:
-    """The umask of this process."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("\nUmask:")[2].split()[0], 8)

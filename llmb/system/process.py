@@ -46,7 +46,6 @@ class ProcessId:
 
     @classmethod
     def current(cls) -> ProcessId:
-        """This process."""
         return _this_process(os.getpid())
 
     @classmethod
@@ -144,7 +143,6 @@ def _has_proc() -> bool:
 
 @lru_cache(maxsize=1)
 def host_name() -> str:
-    """The short name of this host."""
     return socket.gethostname().split(".")[0]
 
 

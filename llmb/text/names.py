@@ -154,13 +154,13 @@ def find_workload_and_size(
     sizes: Mapping[str, Collection[str]],
     *,
     on: str | None = None,
-    here: Mapping[str, Collection[str]] | None = None,
+    here: Callable[[str], Collection[str]] | None = None,
 ) -> tuple[str, str | None]:
     """Split ``name``, a workload's key with or without ``_<size>``, into key and size (None without).
 
     ``sizes`` maps each workload's key to its sizes. Raises UsageError if nothing or more than one thing matches. If
-    only the size does not match, the error names the nearest of the sizes ``here``, those that run on the GPU type
-    ``on`` (default: all sizes).
+    only the size does not match, the error names the nearest of the sizes that are ``here``, those of the workload that
+    run on the GPU type ``on`` (default: all sizes).
     """
     if name in sizes:
         return name, None
@@ -177,7 +177,7 @@ def find_workload_and_size(
         stripped = name.strip()
         ends = (end for end in range(len(stripped)) if squash_workload(stripped[:end]) == squash_workload(key))
         size = stripped[next(ends, 0) :].lstrip("-_.")  # what follows the spelling of the key
-        raise size_unknown(key, size, (sizes if here is None else here)[key], on=on)
+        raise size_unknown(key, size, sizes[key] if here is None else here(key), on=on)
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
     raise _unknown(name, sizes, [*sizes, *full])
 

@@ -63,7 +63,8 @@ def _convert(hint: Any) -> Convert:
     if origin in (dict, Mapping):
         return _table(arguments[0], _convert(arguments[1]))
     if hasattr(hint, "parse"):
-        return _parsed(hint)
+        parse: Convert = hint.parse
+        return parse
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
         return _shared(hint)
@@ -200,12 +201,5 @@ def _checked(hint: Any, checks: tuple[Any, ...]) -> Convert:
             for check in checks:
                 check(found)
         return found
-
-    return convert
-
-
-def _parsed(hint: Any) -> Convert:
-    def convert(value: Any) -> Any:
-        return hint.parse(value)
 
     return convert

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 from llmb.errors import Fault, InputFaults, KeyFaultError as KeyFaultError, LlmbError
 from llmb.system import files
-from llmb.text import own_files, scalars
-from llmb.text.names import listed, nearest, suggest
+from llmb.text import names, own_files, scalars
 from llmb.text.yamlfile import Document, KeyPath, dotted
 
 T = TypeVar("T")
@@ -129,11 +128,8 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
-    return {name: hint for name, hint in hints.items() if not _is_internal(cls, name)}
-
-
-def _is_internal(cls: type, name: str) -> bool:
-    return any(field.name == name and "internal" in field.metadata for field in dataclasses.fields(cls))
+    internal = {field.name for field in dataclasses.fields(cls) if "internal" in field.metadata}
+    return {name: hint for name, hint in hints.items() if name not in internal}
 
 
 class _Reader:
@@ -214,7 +210,7 @@ class _Reader:
     def literal(self, words: tuple[Any, ...], value: Any, path: KeyPath) -> Any:
         if value not in words:
             choices = [str(word) for word in words]
-            message, close = f"'{value}' is not one of {', '.join(choices)}", nearest(str(value), choices)
+            message, close = f"'{value}' is not one of {', '.join(choices)}", names.nearest(str(value), choices)
             hint = f"did you mean '{close}'?" if close else None
             self.fault(path, message, hint, code="value-not-allowed", value=value)
         return value
@@ -245,13 +241,13 @@ class _Reader:
     def dataclass(self, cls: type, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
             keys = list(_hints(cls))
-            message = f"must be a mapping with the keys {listed(keys, _LISTED)}"
+            message = f"must be a mapping with the keys {names.listed(keys, _LISTED)}"
             self.fault(path, message, code="value-type", value=value)
             return None
         hints = _hints(cls)
         for key in value:
             if key not in hints and not self.own:
-                known = cls.hint_for(str(key)) if hasattr(cls, "hint_for") else suggest(str(key), list(hints))
+                known = cls.hint_for(str(key)) if hasattr(cls, "hint_for") else names.suggest(str(key), list(hints))
                 self.fault((*path, key), f"'{key}' is not a key here", known, code="key-unknown", value=key)
         before = len(self.faults)
         complete = True

@@ -75,7 +75,9 @@ def parse(text: str, *, name: str, strict: bool = True) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 1
-        hint = "indent with blanks, not with tabs" if mark and _is_tabbed(text, mark.line) else None
+        lines = text.splitlines()
+        is_tabbed = mark and mark.line < len(lines) and re.match(r" *\t", lines[mark.line])
+        hint = "indent with blanks, not with tabs" if is_tabbed else None
         message, place = f"not valid YAML: {error.problem}", f"{name}:{line}"
         raise InputFaults([Fault(place=place, message=message, hint=hint, code="yaml-invalid")]) from error
     except yaml.YAMLError as error:
@@ -83,11 +85,6 @@ def parse(text: str, *, name: str, strict: bool = True) -> Document:
         raise InputFaults([Fault(place=name, message=f"not valid YAML: {reason}", code="yaml-invalid")]) from error
     except RecursionError as error:
         raise InputFaults([Fault(place=name, message="nested too deep", code="yaml-too-deep")]) from error
-
-
-def _is_tabbed(text: str, index: int) -> bool:
-    lines = text.splitlines()
-    return index < len(lines) and re.match(r" *\t", lines[index]) is not None
 
 
 def _parse(text: str, name: str, strict: bool) -> Document:

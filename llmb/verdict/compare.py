@@ -13,8 +13,7 @@ from llmb.stats.metrics import LOWER, STEP_TIME
 from llmb.text import typed
 from llmb.verdict.differences import differences, differing_facts
 from llmb.verdict.judge import BAD, INVALID, NO_REFERENCE, judge_values, pool_key, why_invalid
-from llmb.verdict.ratio import metric_of, noise_of_pair, pooled
-from llmb.verdict.reference import LOADS, comparable, not_described
+from llmb.verdict.reference import LOADS, comparable, metric_of, noise_of_pair, not_described, pooled
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _MOST = 2  # runs without a figure that are named
@@ -24,15 +23,16 @@ _MOST = 2  # runs without a figure that are named
 class Comparison:
     """The repeats of one configuration and their reference; a run that failed has a separate row.
 
-    ``runs``: ids, or the paths of logs without one; ``value``: the mean of all of them in ``unit``, of the ``metric``
-    that they are compared by, as for the reference; ``step_time_s``: of training, whichever metric that is;
-    ``reference``: the other side, its ``release`` the name of that side; ``differences``: settings that differ although
-    both can be compared.
+    ``runs``: ids, or the paths of logs without one; ``failed``: as ``Result.is_failure``; ``value``: the mean of all of
+    them in ``unit``, of the ``metric`` that they are compared by, as for the reference; ``step_time_s``: of training,
+    whichever metric that is; ``reference``: the other side, its ``release`` the name of that side; ``differences``:
+    settings that differ although both can be compared.
     """
 
     experiment: str
     runs: tuple[str, ...]
     status: str
+    failed: bool = False
     window: Window | None = None
     metric: str | None = None
     value: float | None = None
@@ -51,7 +51,7 @@ class Comparison:
 
 def is_bad(row: Comparison) -> bool:
     """Whether it ends a command with exit code 3."""
-    return row.status in (FAILED, CANCELLED, UNKNOWN) or row.verdict in BAD
+    return row.failed or row.verdict in BAD
 
 
 def summary(rows: Iterable[Comparison]) -> dict[str, int]:
@@ -152,6 +152,7 @@ def _row(pool: Sequence[Result], **values: Any) -> Comparison:
         experiment=first.identity.experiment,
         runs=tuple(result.identity.name for result in pool),
         status=first.status,
+        failed=first.is_failure,
         window=first.metrics.window,
         metric=None if own is None else name,
         value=together and together.mean,
@@ -181,15 +182,11 @@ def _against(pool: _Pool, others: Sequence[_Pool], without: Sequence[_Pool], nam
     if len(nearest) > 1:
         several = f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=several)
-    if _unit(nearest[0][0], first.metrics.headline) != first.metrics.value.unit:
+    theirs = nearest[0][0].metrics.measured.get(first.metrics.headline)
+    if theirs is None or theirs.unit != first.metrics.value.unit:
         other = f"{name} did not measure {first.metrics.headline} in {first.metrics.value.unit}"
         return _row(pool, verdict=NO_REFERENCE, verdict_reason=other)
     return _compared(pool, nearest[0], name)
-
-
-def _unit(result: Result, metric: str) -> str | None:
-    own = result.metrics.measured.get(metric)
-    return None if own is None else own.unit
 
 
 def _alike(configuration: Configuration, others: Sequence[_Pool]) -> tuple[list[_Pool], str]:
@@ -209,14 +206,14 @@ def _why_nothing(configuration: Configuration, others: Sequence[_Pool], without:
     return f"{name} has no runs {missing}"
 
 
-_NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
+NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
 
 
 def _state(result: Result) -> str:
     reason = f" ({result.reason})" if result.reason else ""
     if result.status in (RUNNING, PENDING):
         return f"has not ended{reason}: compare again later"
-    if words := _NO_FIGURE.get(result.status):
+    if words := NO_FIGURE.get(result.status):
         return f"{words}{reason}: choose a run that succeeded"
     return f"is invalid ({why_invalid(result) or LOADS}): choose another run"
 

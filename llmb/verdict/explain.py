@@ -8,14 +8,8 @@ from llmb.results.checkpoints import in_words
 from llmb.results.result import Metrics, Result
 from llmb.results.table import tflops as in_digits
 from llmb.runs.job import Job, Training
-from llmb.stats.metrics import LOWER, STEP_TIME, TRAINING_BY_NAME, shown
-from llmb.verdict.differences import (
-    differences_from_published,
-    missing_in_log,
-    settings_in_common,
-    where_it_ran,
-    window_in_words,
-)
+from llmb.stats.metrics import LOWER, STEP_TIME, TFLOPS_PER_GPU, TOKENS_PER_SECOND, TRAINING_BY_NAME, shown
+from llmb.verdict import differences
 from llmb.verdict.judge import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.workload.flops import Flops, flops_of
 from llmb.workload.gpus import gpus_in_words
@@ -78,8 +72,8 @@ def _training(subject: Subject) -> list[str]:
     seconds, training = metrics.step_time, job.training
     if seconds is None or training is None:
         return []
-    deviation = f"standard deviation {metrics.step_time_deviation:.4g} s"
-    rate = metrics.tokens_per_second or 0.0
+    deviation = f"standard deviation {metrics.measured[STEP_TIME].std:.4g} s"
+    rate = metrics.mean(TOKENS_PER_SECOND) or 0.0
     term = f"sequence {training.seq_length} · batch {training.gbs} / {seconds:.6g} s = {rate:,.0f}"
     return [
         _entry("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
@@ -102,7 +96,7 @@ def _declared(result: Result) -> list[str]:
 
 
 def _window_of(metrics: Metrics) -> str:
-    return f"{window_in_words(metrics.window)} of {metrics.steps}"
+    return f"{differences.window_in_words(metrics.window)} of {metrics.steps}"
 
 
 def _entry(name: str, text: str) -> str:
@@ -137,8 +131,8 @@ def _flops(subject: Subject, training: Training, seconds: float) -> list[str]:
         parts.append(_entry("", f"as release {figure.release} computes it: {100 * own:.2f} % ({formula})"))
     if subject.tflops_note:
         parts.append(_entry("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
-    elif metrics.framework_tflops is not None:
-        parts.append(_entry("", f"the framework logs {metrics.framework_tflops:.2f} TFLOPS per GPU"))
+    elif (logged := metrics.mean(TFLOPS_PER_GPU)) is not None:
+        parts.append(_entry("", f"the framework logs {logged:.2f} TFLOPS per GPU"))
     return parts
 
 
@@ -146,7 +140,7 @@ def _comparison(subject: Subject) -> list[str]:
     verdict, figure = subject.result.verdict, subject.figure
     parts = []
     if figure is not None:
-        window = f"{window_in_words(figure.window)} of {figure.steps}"
+        window = f"{differences.window_in_words(figure.window)} of {figure.steps}"
         name = "" if figure.metric.name == subject.result.metrics.headline else f"{figure.metric.name} "
         lines = [f"{name}{_exact(figure.value, figure.metric.unit)} over {window}, published in {figure.source}"]
         if figure.mfu is not None and figure.model_flops is not None:
@@ -181,14 +175,15 @@ def _exact(value: float, unit: str) -> str:
 def _conditions(subject: Subject) -> list[str]:
     """What differs from the published run, and where this run ran."""
     result, job, figure = subject.result, subject.job, subject.figure
-    ran_on = [*where_it_ran(result.log, job.image, subject.digest)]
+    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
     if figure is None:
         return [*_entries("differs", result.verdict.differences), *_entries("ran on", ran_on)]
     peak, row = subject.peak_tflops, subject.row
-    ran_on += [NOT_PUBLISHED.format(result.identity.run), *missing_in_log(result.log, job.scale)]
+    ran_on += [NOT_PUBLISHED.format(result.identity.run), *differences.missing_in_log(result.log, job.scale)]
+    differs = differences.differences_from_published(result, job, figure, peak_tflops=peak, row=row)
     return [
-        _entry("the same", settings_in_common(result)),
-        *_entries("differs", [*differences_from_published(result, job, figure, peak_tflops=peak, row=row)]),
+        _entry("the same", differences.settings_in_common(result)),
+        *_entries("differs", [*differs]),
         *_entries("ran on", ran_on),
     ]
 

@@ -16,10 +16,10 @@ from llmb.results.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UN
 from llmb.stats.measure import Window
 from llmb.stats.metrics import STEP_TIME, Measured
 from llmb.system import files
-from llmb.text import typed, yamlfile
+from llmb.text import times, typed, yamlfile
 from llmb.text.names import suggest
 from llmb.text.tables import escape
-from llmb.text.times import iso
+from llmb.verdict.compare import NO_FIGURE
 from llmb.verdict.judge import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 
 _OLD = {"CANCELLED": CANCELLED, "LOST": UNKNOWN}  # states whose status was Failed in earlier releases
@@ -52,7 +52,6 @@ class _Exported:
             raise typed.KeyFaultError("must be the first and the last iteration", "window")
 
     def result(self) -> Result:
-        """As a result."""
         values = {own.name: getattr(self, own.name) for own in fields(_Exported)}
         status = _OLD.get(self.state or "", FAILED) if self.status == FAILED else self.status
         window = None if self.window is None else Window(*self.window)
@@ -94,13 +93,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 def why_rejected(result: Result) -> str | None:
     """Why a judged result cannot be part of a baseline; None where it can."""
     if result.status != SUCCESS or result.metrics.value is None:
-        words = {
-            FAILED: "failed",
-            CANCELLED: "was cancelled",
-            RUNNING: "has not ended",
-            PENDING: "is waiting",
-            UNKNOWN: "has an unknown result",
-        }
+        words = {**NO_FIGURE, RUNNING: "has not ended", PENDING: "is waiting"}
         return ": ".join(text for text in (words.get(result.status, "measured nothing"), result.reason) if text)
     if result.verdict.word == INVALID:
         return f"INVALID: {result.verdict.reason}"
@@ -151,7 +144,6 @@ def read_baseline(install: Path, name: str) -> Baseline:
 
 
 def baselines(install: Path) -> list[str]:
-    """The names of the baselines of an install directory."""
     return sorted(path.stem for path in (install / _FOLDER).glob("*.json"))
 
 
@@ -165,7 +157,7 @@ def baseline_facts(install: Path, name: str) -> dict[str, Any]:
 def _accepted(data: Any) -> str | None:
     """When the baseline in ``data`` was accepted."""
     seconds = data.get("accepted") if isinstance(data, dict) else None
-    return iso(seconds) if isinstance(seconds, (int, float)) else None
+    return times.iso(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def _path(install: Path, name: str) -> Path:

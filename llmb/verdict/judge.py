@@ -9,8 +9,8 @@ from llmb.results.facts import ON_CPU, PROFILED
 from llmb.results.result import FAILED, SUCCESS, Reference, Result, Verdict
 from llmb.stats.metrics import LOWER, MetricSpec
 from llmb.stats.statistics import MOST_REPEATS, Spread, repeats_to_settle
-from llmb.verdict.ratio import Ratio, metric_of, pool, published, ratio_of
-from llmb.verdict.reference import LOADS, References, not_described, same_window
+from llmb.verdict import reference as refs
+from llmb.verdict.reference import Ratio, References, metric_of, ratio_of
 from llmb.workload.gpus import CPU
 from llmb.workload.published import Figure, mfu_as_published
 
@@ -46,8 +46,9 @@ def judge_values(
     ``noise``: the part of the ratio of two single runs that the spread of their steps explains, as a factor (1.05 for
     5 %); None otherwise.
     """
-    found = pool(values, metric.name)
-    ratio, interval = ratio_of(found, reference, metric.better)
+    found = refs.pool(values, metric.name)
+    compared = ratio_of(found, reference, metric.better)
+    ratio, interval = compared
     within = interval if noise is None else (ratio / noise, ratio * noise)
     verdict = _verdict(ratio, within)
     if noise is not None and within is not None and verdict != PASS and within[0] <= 1 <= within[1]:
@@ -57,7 +58,7 @@ def judge_values(
         why = f": from the spread of both runs' own steps, it may be {within[0]:.3f} to {within[1]:.3f}; "
         why += "repeats on both sides would decide"
     else:
-        limit = _undecided(verdict, Ratio(ratio, interval))
+        limit = _undecided(verdict, compared)
         sides = [side for side in (found, reference) if side.n > 1]
         more = None if limit is None else repeats_to_settle(abs(math.log(ratio / limit)), *sides)
         why = _WHY[verdict]
@@ -65,7 +66,7 @@ def judge_values(
             why = f"{_WHY_UNDECIDED[verdict]}; {_would_decide(more, found, reference)}"
     return Judgement(
         verdict=verdict,
-        reason=_measured(Ratio(ratio, interval), found, reference) + why,
+        reason=_measured(compared, found, reference) + why,
         value=found.mean,
         ratio=ratio,
         interval=interval,
@@ -131,7 +132,11 @@ def judge(results: Iterable[Result], figures: Sequence[Figure], release: str | N
     """
     references = References(figures, release)
     compared = [_compared(result, references) for result in results]
-    keys = [None if result.verdict.ratio is None else _judged_with(result) for result in compared]
+    # The key is equal for results that are judged together.
+    keys = [
+        None if (own := result.verdict).ratio is None else (pool_key(result), own.reference and own.reference.metric)
+        for result in compared
+    ]
     pools: dict[Hashable, list[Result]] = {}
     for result, key in zip(compared, keys, strict=True):
         if key is not None:
@@ -148,12 +153,7 @@ def judge_pool(repeats: Sequence[Result]) -> Judgement:
     assert reference is not None
     metric = metric_of(repeats[0], reference.metric)
     values = [result.metrics.measured[reference.metric].mean for result in repeats]
-    return judge_values(values, published(reference.value), metric)
-
-
-def _judged_with(result: Result) -> Hashable:
-    """Equal for results that are judged together."""
-    return pool_key(result), result.verdict.reference and result.verdict.reference.metric
+    return judge_values(values, refs.published(reference.value), metric)
 
 
 def pool_key(result: Result) -> Hashable:
@@ -184,9 +184,9 @@ def _compared(result: Result, references: References) -> Result:
     if result.status != SUCCESS or metrics.value is None:
         return result
     if configuration is None:
-        figure, missing = None, not_described(result)
+        figure, missing = None, refs.not_described(result)
     elif configuration.loads:
-        figure, missing = None, LOADS
+        figure, missing = None, refs.LOADS
     else:
         figure, missing = references.find(configuration, metrics)
     invalid = why_invalid(result)
@@ -213,7 +213,7 @@ def _compared(result: Result, references: References) -> Result:
     invalid = invalid or "; ".join(_without_ratio(result, name)) or None
     if invalid is not None:
         return replace(result, verdict=replace(verdict, word=INVALID, reason=invalid))
-    same = same_window(metrics.window, metrics.steps, figure, metrics.first_iteration)
+    same = refs.same_window(metrics.window, metrics.steps, figure, metrics.first_iteration)
     own = metrics.measured[name]
     ratio = figure.value / own.mean if own.better == LOWER else own.mean / figure.value
     return replace(result, verdict=replace(verdict, ratio=ratio, same_window=same))
@@ -232,9 +232,8 @@ def _judged(result: Result, judgement: Judgement) -> Result:
     if verdict.reference is not None and verdict.reference.metric != result.metrics.headline:
         reason += f"; compared by {verdict.reference.metric}"
     if verdict.reference is not None and not verdict.same_window:
-        window = result.metrics.window
-        own = "no iteration" if window is None else str(window)
-        reason += f"; measured over {own}, the published figure over {verdict.reference.window}"
+        window = result.metrics.window or "no iteration"
+        reason += f"; measured over {window}, the published figure over {verdict.reference.window}"
     return replace(
         result,
         verdict=replace(

@@ -14,19 +14,12 @@ from llmb.results.description import Configuration
 from llmb.results.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.results.result import Result
 from llmb.stats.measure import tokens_per_second
-from llmb.stats.metrics import (
-    STEP_TIME,
-    TOKENS_PER_SECOND_PER_GPU,
-    TRAINING_BY_NAME,
-    MetricSpec,
-    heading,
-    shown as shown_value,
-)
+from llmb.stats.metrics import STEP_TIME, TOKENS_PER_SECOND_PER_GPU, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.stats.statistics import Spread
 from llmb.text.tables import Column
 from llmb.verdict.compare import measures
 from llmb.verdict.judge import pool_key
-from llmb.verdict.ratio import metric_of, pool, pooled, ratio_of
+from llmb.verdict.reference import metric_of, pool, pooled, ratio_of
 
 Kind = Literal["weak", "strong"]
 WEAK: Kind = "weak"
@@ -35,7 +28,6 @@ RATE = TRAINING_BY_NAME[TOKENS_PER_SECOND_PER_GPU]  # what scaling of training i
 
 
 def percent(value: float) -> str:
-    """A fraction in percent with one decimal."""
     return f"{100 * value:.1f}"
 
 
@@ -225,14 +217,14 @@ def columns(points: Iterable[Point], fmt: str) -> list[Column]:
     rows = [cells(point, fmt) for point in points]
     empty = {column.key for column in COLUMNS if all(row[column.key] is None for row in rows)}
     empty = empty if rows else {"parameters", "settings"}
-    shown = [column for column in COLUMNS if column.key not in hidden | empty]
-    return [replace(one, heading=heading(metrics, "value")) if one.key == "value" else one for one in shown]
+    kept = [column for column in COLUMNS if column.key not in hidden | empty]
+    return [replace(one, heading=heading(metrics, "value")) if one.key == "value" else one for one in kept]
 
 
 def cells(point: Point, fmt: str, *, mixed: bool = False) -> dict[str, Any]:
     """One point as a row of COLUMNS; ``mixed``: beside points of other metrics, so the value has its unit."""
     own, training = point.configuration, point.kind is not None
-    text = shown_value(point.value, point.metric.unit if mixed else "")
+    text = shown(point.value, point.metric.unit if mixed else "")
     return {
         "workload": own.workload,
         "size": own.model_size,
@@ -255,7 +247,6 @@ def cells(point: Point, fmt: str, *, mixed: bool = False) -> dict[str, Any]:
 
 
 def rows_of(points: Iterable[Point], fmt: str) -> list[dict[str, Any]]:
-    """The points as rows of COLUMNS."""
     points = list(points)
     mixed = len({point.metric for point in points}) > 1
     return [cells(point, fmt, mixed=mixed) for point in points]

@@ -8,20 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmb.results.facts import (
-    DRIVER,
-    GPU,
-    NCCL,
-    NETWORK,
-    NODE,
-    POWER_LIMIT,
-    SM_CLOCK,
-    SOCKET,
-    LogFacts,
-    VerdictCause,
-    megahertz,
-    watts,
-)
+from llmb.results import facts
+from llmb.results.facts import NETWORK, NODE, SOCKET, LogFacts, VerdictCause, megahertz, watts
 from llmb.results.result import SUCCESS, Result
 from llmb.verdict.judge import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS, WARN, pool_key
 
@@ -34,7 +22,7 @@ _MOST_NODES = 4
 _MOST_RUNS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Condition:
     """How to read a condition from a log: as a ``number``, of which less is slower, or else as a ``word``."""
 
@@ -44,14 +32,12 @@ class _Condition:
 
 
 _CONDITIONS = (
-    _Condition(
-        name=SM_CLOCK, word=lambda log: megahertz(log.max_sm_clock_mhz), number=lambda log: log.max_sm_clock_mhz
-    ),
-    _Condition(name=POWER_LIMIT, word=lambda log: watts(log.power_limit_w), number=lambda log: log.power_limit_w),
-    _Condition(name=NETWORK, word=lambda log: ", ".join(log.networks)),
-    _Condition(name=GPU, word=lambda log: ", ".join(log.gpu_models)),
-    _Condition(name=DRIVER, word=lambda log: ", ".join(log.drivers)),
-    _Condition(name=NCCL, word=lambda log: log.nccl_version or ""),
+    _Condition(facts.SM_CLOCK, lambda log: megahertz(log.max_sm_clock_mhz), lambda log: log.max_sm_clock_mhz),
+    _Condition(facts.POWER_LIMIT, lambda log: watts(log.power_limit_w), lambda log: log.power_limit_w),
+    _Condition(NETWORK, lambda log: ", ".join(log.networks)),
+    _Condition(facts.GPU, lambda log: ", ".join(log.gpu_models)),
+    _Condition(facts.DRIVER, lambda log: ", ".join(log.drivers)),
+    _Condition(facts.NCCL, lambda log: log.nccl_version or ""),
 )
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmb.results import result, table
 from llmb.results.reason import distinguishing, settings_of
-from llmb.results.result import SUCCESS
-from llmb.stats.metrics import STEP_TIME, MetricSpec, heading, shown
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
 from llmb.text.tables import Column
 from llmb.verdict.compare import Comparison
 
@@ -23,26 +23,9 @@ _TEXT = (
     Column(key="reason"),
 )
 _CSV = (
-    "experiment",
-    "runs",
-    "status",
-    "window",
-    "metric",
-    "value",
-    "unit",
-    "step_time_s",
-    "against",
-    "reference_window",
-    "reference_value",
-    "reference_step_time_s",
-    "reference_source",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "n",
-    "verdict",
-    "differences",
-    "reason",
+    *("experiment", "runs", "status", "window", "metric", "value", "unit", "step_time_s"),
+    *("against", "reference_window", "reference_value", "reference_step_time_s", "reference_source"),
+    *("ratio", "ratio_low", "ratio_high", "n", "verdict", "differences", "reason"),
 )
 
 
@@ -54,12 +37,16 @@ def rows_of(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
     return [
         {
             **own,
-            "value": _figure(row.metric, row.value, row.unit if mixed else ""),
-            "reference_value": row.reference and _figure(row.metric, row.reference.value, row.unit if mixed else ""),
+            "value": _figure(row, row.value, mixed=mixed),
+            "reference_value": row.reference and _figure(row, row.reference.value, mixed=mixed),
             "reason": "; ".join(filter(None, (note, own["reason"]))) or None,
         }
         for row, own, note in cells
     ]
+
+
+def _figure(row: Comparison, value: float | None, *, mixed: bool) -> str | None:
+    return None if value is None else table.figure(row.metric or "", value, (row.unit if mixed else None) or "")
 
 
 def _metrics(rows: Iterable[Comparison]) -> set[MetricSpec]:
@@ -78,19 +65,11 @@ def columns(rows: Sequence[Comparison]) -> list[Column]:
 
 
 def csv_columns() -> list[Column]:
-    """The columns of CSV."""
     return [Column(key=key) for key in _CSV]
 
 
 def csv_rows(rows: Iterable[Comparison]) -> list[dict[str, Any]]:
-    """The rows of CSV."""
     return [_cells(row, "csv") for row in rows]
-
-
-def _figure(metric: str | None, value: float | None, unit: str | None) -> str | None:
-    if value is None:
-        return None
-    return f"{value:.3f} {unit}".strip() if metric == STEP_TIME else shown(value, unit or "")
 
 
 def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
@@ -98,7 +77,7 @@ def _cells(row: Comparison, fmt: str) -> dict[str, Any]:
     star = "*" if row.same_window is False else ""
     reference = row.reference
     reason = "; ".join(text for text in (row.verdict_reason, *row.differences) if text)
-    if row.status != SUCCESS:  # a separate row: nothing else names its run
+    if row.status != result.SUCCESS:  # a separate row: nothing else names its run
         reason = ": ".join(filter(None, (" ".join(row.runs), reason)))
     return {
         "experiment": row.experiment,

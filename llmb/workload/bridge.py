@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from llmb.errors import KeyFaultError
-from llmb.text import typed, yamlfile
-from llmb.text.names import suggest
+from llmb.text import names, typed, yamlfile
 from llmb.workload.rows import BatchRule, Row, check_unambiguous
 from llmb.workload.spec import Size, Workload
 from llmb.workload.switches import parse_image
@@ -60,7 +59,7 @@ def check_release(name: str) -> None:
     """Raise KeyFaultError for an image release without rows."""
     if name not in releases():
         message = f"no release '{name}' with Megatron-Bridge"
-        raise KeyFaultError(message, hint=suggest(name, list(releases())), code="release-unknown", value=name)
+        raise KeyFaultError(message, hint=names.suggest(name, list(releases())), code="release-unknown", value=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from llmb.errors import KeyFaultError
-from llmb.text import typed, yamlfile
-from llmb.text.names import nearest
+from llmb.text import names, typed, yamlfile
 from llmb.workload.model import require_positive
 
 CPU = "cpu"
@@ -77,7 +76,7 @@ def peak_dtype(dtype: str) -> str:
 
 def nearest_type(name: str, known: Iterable[str]) -> str | None:
     """The GPU type that is nearest to ``name``: h100 for h10, but none for h400, which is a type of its own."""
-    return nearest(name, known, likeness=_LIKENESS)
+    return names.nearest(name, known, likeness=_LIKENESS)
 
 
 def gpus_in_words(count: int) -> str:

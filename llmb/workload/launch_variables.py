@@ -31,20 +31,6 @@ def read_flag(text: str) -> bool:
     return word in _TRUE
 
 
-def _clock(text: str) -> str:
-    sw.parse_clock(text)
-    return text.strip()
-
-
-def _ranks(text: str) -> str:
-    sw.rank_ranges(text)
-    return text.strip()
-
-
-def _mounts(text: str) -> tuple[str, ...]:
-    return tuple(sw.parse_mount(item) for item in text.split(",") if item.strip())
-
-
 def read_slurm(text: str) -> dict[str, str | bool]:
     """The options of sbatch in ``a=1;b``; True for one without a value."""
     parts = (part.strip().lstrip("-").partition("=") for part in text.split(";"))
@@ -84,11 +70,11 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "words": lambda text: (text.strip().lower(),),
     "text": str.strip,
     "flag": read_flag,
-    "clock": _clock,
-    "ranks": _ranks,
+    "clock": lambda text: sw.parse_clock(text) and text.strip(),  # what is invalid raises
+    "ranks": lambda text: sw.rank_ranges(text) and text.strip(),
     "image": sw.absolute_image,
     "folder": lambda text: str(files.expand(text.strip()).absolute()),
-    "mounts": _mounts,
+    "mounts": lambda text: tuple(sw.parse_mount(item) for item in text.split(",") if item.strip()),
     "slurm": read_slurm,
     "recipe": _recipe,
 }
@@ -128,7 +114,6 @@ class Variable:
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Variable]:
-    """Every variable by its name."""
     rows: dict[str, dict[str, str]] = yamlfile.load(Path(__file__).with_suffix(".yaml")).data
     return {name: Variable(**row) for name, row in rows.items()}  # type: ignore[arg-type]
 
@@ -159,18 +144,18 @@ def split(
     ``of_list``: it is a job list's. Raises KeyFaultError for a value that cannot be read, for two variables of one
     setting with different values, and for variables without such a setting: no program of llmb reads them.
     """
-    rest, used, idle = dict[str, str | bool](), list[Used](), dict[str, str]()
+    rest, used, unused = dict[str, str | bool](), list[Used](), dict[str, str]()
     for name, given in env.items():
         variable = table().get(name)
         text = str(given).lower() if isinstance(given, bool) else given
         if variable is None:
             rest[name] = given
         elif variable.sets not in settings:
-            idle[name] = variable.hint(text, of_list=of_list)
+            unused[name] = variable.hint(text, of_list=of_list)
         else:
             used.append(_used(name, variable, text, of_list=of_list))
-    if idle:
-        raise _without_effect(idle)
+    if unused:
+        raise _without_effect(unused)
     for one in used:
         if other := next((two for two in used if two.sets == one.sets and two.value != one.value), None):
             message = f"{one.name} and {other.name} have different values"

@@ -144,19 +144,10 @@ def parameters(shape: ModelShape) -> int:
 
     Source: the layers of Megatron core. A framework that pads the vocabulary has more rows in both embeddings.
     """
-    return _parameters(shape, experts=0 if shape.moe is None else shape.moe.experts)
-
-
-def active_parameters(shape: ModelShape) -> int:
-    """The parameters that one token uses: of the experts, ``top_k`` and the shared ones; all of a dense model."""
-    return _parameters(shape, experts=0 if shape.moe is None else shape.moe.top_k)
-
-
-def _parameters(shape: ModelShape, *, experts: int) -> int:
     norm = shape.hidden * (2 if shape.architecture == "nemotron" else 1)  # LayerNorm has a bias, RMSNorm has not
     attention = norm + attention_weights(shape)
     mlp = norm + matrices(shape) * shape.hidden * shape.ffn
-    sparse = norm + _expert_parameters(shape, experts) if shape.moe is not None else 0
+    sparse = norm + _expert_parameters(shape, shape.moe) if shape.moe is not None else 0
     count = sum(shape.expert_layers())
     if shape.pattern is None:
         layers = shape.layers * attention + (shape.layers - count) * mlp + count * sparse
@@ -182,11 +173,10 @@ def attention_weights(shape: ModelShape) -> int:
     return query + key_value + hidden * mla.rope_dim + heads * mla.value_dim * hidden
 
 
-def _expert_parameters(shape: ModelShape, experts: int) -> int:
-    """The router, ``experts`` and all shared experts of one layer."""
-    assert shape.moe is not None
-    width = experts * (shape.moe.ffn or shape.ffn) + shared_width(shape)
-    return shape.hidden * shape.moe.experts + matrices(shape) * shape.hidden * width
+def _expert_parameters(shape: ModelShape, moe: MoeShape) -> int:
+    """The router, all experts and all shared experts of one layer."""
+    width = moe.experts * (moe.ffn or shape.ffn) + shared_width(shape)
+    return shape.hidden * moe.experts + matrices(shape) * shape.hidden * width
 
 
 def shared_width(shape: ModelShape) -> int:

@@ -100,7 +100,6 @@ def raises_vboost(release: str | None) -> bool:
 
 
 def releases(figures: Iterable[Figure]) -> list[str]:
-    """The releases that have figures, from old to new."""
     return sorted({figure.release for figure in figures}, key=release_order)
 
 

@@ -11,11 +11,9 @@ from typing import Annotated, Any, Literal, Self
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.stats.measure import Window, parse_window
 from llmb.stats.metrics import STEP_TIME, MetricSpec
-from llmb.text import typed, yamlfile
-from llmb.text.names import suggest
+from llmb.text import names, typed, yamlfile
 from llmb.text.yamlfile import dotted
-from llmb.workload.gpus import peak_dtype
-from llmb.workload.model import require_positive
+from llmb.workload import gpus, model
 from llmb.workload.parameters import values_of
 from llmb.workload.published import Figure
 from llmb.workload.rows import BatchRule
@@ -86,7 +84,7 @@ class Table:
     peak_tflops: float | None = None
 
     def __post_init__(self) -> None:
-        require_positive(self)
+        model.require_positive(self)
         if (self.metric is None) != (not self.values):
             given, missing = ("values", "metric") if self.values else ("metric", "values")
             message = f"'{missing}' is missing: '{given}' needs it"
@@ -127,7 +125,7 @@ class Table:
     def _figure(self, workload: Workload, metric: MetricSpec, scale: int) -> Figure:
         text = str(scale)
         percent, own = self.mfu_percent.get(text), workload.gpu_types.get(self.gpu)
-        peak = self.peak_tflops or (own.peak_tflops.get(peak_dtype(self.dtype)) if own is not None else None)
+        peak = self.peak_tflops or (own.peak_tflops.get(gpus.peak_dtype(self.dtype)) if own is not None else None)
         whole_days = all(days == int(days) for days in self.days_per_1t_tokens.values())
         return Figure(
             release=self.release,
@@ -199,12 +197,12 @@ def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     """A size, a metric or a parameter that the workload does not have."""
     known = table.size in workload.sizes
     if not known:
-        message, hint = f"{workload.key} has no size '{table.size}'", suggest(table.size, list(workload.sizes))
+        message, hint = f"{workload.key} has no size '{table.size}'", names.suggest(table.size, list(workload.sizes))
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
     metrics = [own.name for own in workload.all_metrics(table.size)] if known else []
     for path, name in (*((("metric",), table.metric),), *((("also", name), name) for name in table.also)):
         if known and name is not None and name not in metrics:
-            message, hint = f"{workload.key} {table.size} has no metric '{name}'", suggest(name, metrics)
+            message, hint = f"{workload.key} {table.size} has no metric '{name}'", names.suggest(name, metrics)
             yield KeyFaultError(message, *path, hint=hint, code="metric-unknown", value=name)
     for name, values in table.also.items():
         for scale in values:
@@ -213,7 +211,7 @@ def _unknown_names(table: Table, workload: Workload) -> Iterator[KeyFaultError]:
     for name, value in table.parameters.items():
         own = workload.parameters.get(name)
         if own is None:
-            message, hint = f"{workload.key} has no parameter '{name}'", suggest(name, list(workload.parameters))
+            message, hint = f"{workload.key} has no parameter '{name}'", names.suggest(name, list(workload.parameters))
             yield KeyFaultError(message, "parameters", name, hint=hint, code="parameter-unknown", value=name)
             continue
         try:

@@ -25,19 +25,8 @@ def check_word(name: str, *path: str) -> None:
 # Keys of a row that only training has.
 _OF_TRAINING = frozenset(
     (
-        "tp",
-        "pp",
-        "cp",
-        "vp",
-        "ep",
-        "etp",
-        "mbs",
-        "gbs",
-        "layers",
-        "strong_scaling",
-        "cuda_graphs",
-        "userbuffers",
-        "releases",
+        *("tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "layers"),
+        *("strong_scaling", "cuda_graphs", "userbuffers", "releases"),
     )
 )
 

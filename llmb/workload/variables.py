@@ -7,11 +7,10 @@ from typing import Annotated
 
 from llmb.errors import KeyFaultError
 from llmb.system.secrets import SECRETS_FILE, is_secret_name
-from llmb.workload import launch_variables
-from llmb.workload.switches import NAMES, PARAMS
+from llmb.workload import launch_variables, switches
 
 # The settings that a variable of NVIDIA's launch scripts may set in `--env`, and in the `env` of a job list.
-OF_A_JOB = frozenset({*NAMES, *PARAMS})
+OF_A_JOB = frozenset({*switches.NAMES, *switches.PARAMS})
 LISTED = OF_A_JOB | {"profile", "partition", "account", "qos", "reservation"}
 
 

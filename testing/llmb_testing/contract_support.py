@@ -74,7 +74,7 @@ def fail_if(faults: Iterable[Fault]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Target:
     """A cluster to plan for: its ``name``, its configuration, and the cluster that renders scripts."""
 
     name: str
@@ -82,9 +82,9 @@ class Place:
     cluster: api.Cluster
 
 
-def places(
+def targets(
     folder: Path, gpu_type: str, plugins: Plugins, key: str, more: Mapping[str, Mapping[str, object]]
-) -> list[Place]:
+) -> list[Target]:
     """The clusters on which a job of the workload ``key`` for this GPU type may run; CPUs are those of one machine."""
     found = []
     for number, (name, own) in enumerate({**CLUSTERS, **more}.items()):
@@ -94,7 +94,7 @@ def places(
         installed = {"config": {key: {"venv_path": str(at / "venv"), "venvs": {}}}}
         config = _config(at, {"gpu_type": gpu_type, "workloads": installed, **own}, plugins)
         cluster = plugins.cluster_types()[config.cluster_type].make(config)
-        found.append(Place(name=name, config=config, cluster=cluster))
+        found.append(Target(name=name, config=config, cluster=cluster))
     return found
 
 

@@ -28,7 +28,7 @@ from llmb.workload.rows import ANY_GPU
 from llmb.workload.switches import Switches
 from llmb.workload.variables import check_name
 from llmb_testing import audit
-from llmb_testing.contract_support import CANARY, Place, elsewhere, fail, fail_if, loaded, places, workload_of
+from llmb_testing.contract_support import CANARY, Target, elsewhere, fail, fail_if, loaded, targets, workload_of
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _NOT_HERE = ("machine-too-small",)  # codes of faults of a cluster, not of the workload
@@ -116,48 +116,48 @@ class WorkloadContract:
         for case in {case.gpu: case for case in self.llmb_cases()}.values():
             folder = tmp_path / case.gpu
             folder.mkdir()
-            for place, job, _ in self._jobs(case, folder):
-                site = replace(site_of(place.config, job), settings=_SETTINGS)
+            for target, job, _ in self._jobs(case, folder):
+                site = replace(site_of(target.config, job), settings=_SETTINGS)
                 first = plugins.setup(workload, site)
                 with elsewhere(tmp_path, monkeypatch), audit.recorded() as effects:
                     again = plugins.setup(workload, replace(site, settings={**_SETTINGS}))
-                self._check_pure(f"llmb_setup on {place.name}", first, again, effects)
+                self._check_pure(f"llmb_setup on {target.name}", first, again, effects)
                 if CANARY in repr(again):
-                    self._fail(f"llmb_setup on {place.name}: the needs contain the value of a secret")
+                    self._fail(f"llmb_setup on {target.name}: the needs contain the value of a secret")
 
     def test_every_job_launches(self, llmb_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each scale has a launch and a script on some cluster: pure, recordable, without a secret."""
         refused: dict[int, list[str]] = {}
         launched = set[int]()
         shells: dict[str, str] = {}
-        for place, job, workload in self._jobs(llmb_case, tmp_path):
+        for target, job, workload in self._jobs(llmb_case, tmp_path):
             try:
-                launch = loaded(self.plugin).launch(workload, job, site_of(place.config, job))
+                launch = loaded(self.plugin).launch(workload, job, site_of(target.config, job))
             except PluginError as error:
                 fail([author_fault(error)])
             except LlmbError as error:  # for users: this job does not run there
-                refused.setdefault(job.scale, []).append(f"{place.name}: {error.message}")
+                refused.setdefault(job.scale, []).append(f"{target.name}: {error.message}")
                 continue
             if launch is None:
-                refused.setdefault(job.scale, []).append(f"{place.name}: no plugin launches it")
+                refused.setdefault(job.scale, []).append(f"{target.name}: no plugin launches it")
                 continue
             launched.add(job.scale)
             with elsewhere(tmp_path, monkeypatch), audit.recorded() as effects:
-                again = loaded(self.plugin).launch(workload, job, site_of(place.config, job))
-            self._check_pure(f"llmb_launch on {place.name}", launch, again, effects)
-            self._check_launch(launch, job, place)
-            shells[place.name] = self._script(launch, place)
+                again = loaded(self.plugin).launch(workload, job, site_of(target.config, job))
+            self._check_pure(f"llmb_launch on {target.name}", launch, again, effects)
+            self._check_launch(launch, job, target)
+            shells[target.name] = self._script(launch, target)
         for scale, reasons in refused.items():
             if scale not in launched:
                 self._fail(f"{llmb_case} at scale {scale} runs on no cluster: {'; '.join(reasons)}")
         for name, script in shells.items():  # of the largest scale
             _check_bash(script, f"{llmb_case} on {name}")
 
-    def _jobs(self, case: Case, folder: Path) -> Iterator[tuple[Place, Job, api.Workload]]:
+    def _jobs(self, case: Case, folder: Path) -> Iterator[tuple[Target, Job, api.Workload]]:
         """The jobs of a case on each cluster: every scale, and each choice of a parameter at the first."""
         workload, plugins = workload_of(self.plugin), loaded(self.plugin)
         size, faults = workload.sizes[case.size], list[Fault]()
-        for place in places(folder, case.gpu, plugins, workload.key, self.clusters):
+        for target in targets(folder, case.gpu, plugins, workload.key, self.clusters):
             for strong in (False, True):
                 scales = size.scales(case.gpu, case.dtype, strong=strong)
                 requests = [
@@ -172,13 +172,13 @@ class WorkloadContract:
                     for counts, parameters in [(scales, {}), *_choices(workload, case.size, scales)]
                     if counts
                 ]
-                plan = make_plan(requests, {workload.key: workload}, place.config)
+                plan = make_plan(requests, {workload.key: workload}, target.config)
                 faults += [fault for fault in plan.faults if fault.code not in _NOT_HERE]
-                yield from ((place, job, workload) for job in plan.jobs)
+                yield from ((target, job, workload) for job in plan.jobs)
         fail_if(dict.fromkeys(faults))
 
-    def _check_launch(self, launch: Launch, job: Job, place: Place) -> None:
-        what = f"llmb_launch of {job.experiment_name} on {place.name}"
+    def _check_launch(self, launch: Launch, job: Job, target: Target) -> None:
+        what = f"llmb_launch of {job.experiment_name} on {target.name}"
         text = json.dumps(typed.to_data(launch))
         if typed.read_own(Launch, Path("llmb-run.json"), json.loads(text)) != launch:
             self._fail(f"{what}: the launch read from its JSON differs", "use the types of the fields, and no objects")
@@ -192,12 +192,12 @@ class WorkloadContract:
         if not _SAFE.fullmatch(launch.name) or not _SAFE.fullmatch(job.experiment_name):
             self._fail(f"{what}: '{launch.name}' is not safe in a path", "name=job.experiment_name")
 
-    def _script(self, launch: Launch, place: Place) -> str:
+    def _script(self, launch: Launch, target: Target) -> str:
         """The script of the launch; rendering it twice gives the same text, without a secret."""
-        stamp = preview_stamp(launch, place.config)
-        script = place.cluster.render(launch, stamp)
-        if script != place.cluster.render(launch, stamp) or CANARY in script or not script.strip():
-            self._fail(f"{launch.name} on {place.name}: its script differs from one time to the next")
+        stamp = preview_stamp(launch, target.config)
+        script = target.cluster.render(launch, stamp)
+        if script != target.cluster.render(launch, stamp) or CANARY in script or not script.strip():
+            self._fail(f"{launch.name} on {target.name}: its script differs from one time to the next")
         return script
 
     def _check_pure(self, what: str, first: object, again: object, effects: list[str]) -> None:

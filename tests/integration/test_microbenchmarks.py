@@ -125,10 +125,10 @@ import sys
 import torch
 from llmb_microbench.program import collectives, device, formulas
 from llmb_microbench.program.ranks import Ranks, WrongResultError
-from llmb_microbench.program.settings import Place, Settings
+from llmb_microbench.program.settings import Process, Settings
 from torch.utils.flop_counter import FlopCounterMode
 
-ranks = Ranks(Place())
+ranks = Ranks(Process())
 case = device.gemm(Settings(case="gemm", dtype="fp32", steps=1, sizes={"matrix_size": 128}), ranks)
 with FlopCounterMode(display=False) as counter:
     case.operations[0]()

@@ -88,11 +88,11 @@ def test_arguments_that_are_refused(words: list[str]) -> None:
 
 
 def test_the_place_comes_from_torchruns_variables() -> None:
-    assert settings.read_place({}) == settings.Place()
+    assert settings.read_process({}) == settings.Process()
     own = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert settings.read_place(own) == settings.Place(rank=5, world=8, local_rank=1, local_world=4)
+    assert settings.read_process(own) == settings.Process(rank=5, world=8, local_rank=1, local_world=4)
     with pytest.raises(settings.RefusedError):
-        settings.read_place({"RANK": "5", "LOCAL_RANK": "1"})
+        settings.read_process({"RANK": "5", "LOCAL_RANK": "1"})
 
 
 def test_short_operations_are_repeated_within_an_iteration() -> None:

@@ -4,7 +4,7 @@
 import pytest
 
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.world import BatchPlan, Place, plan_batch, samples_of_step
+from llmb_workloads.world import BatchPlan, Process, plan_batch, samples_of_step
 
 
 def test_accumulation_is_what_the_ranks_leave() -> None:
@@ -24,7 +24,7 @@ def test_a_step_takes_the_same_samples_on_any_number_of_ranks(world: int) -> Non
     taken = [
         number
         for rank in range(world)
-        for micro_batch in samples_of_step(plan, Place(rank=rank, world=world, local_rank=rank), step=3)
+        for micro_batch in samples_of_step(plan, Process(rank=rank, world=world, local_rank=rank), step=3)
         for number in micro_batch
     ]
     assert taken == list(range(48, 64))
@@ -32,5 +32,5 @@ def test_a_step_takes_the_same_samples_on_any_number_of_ranks(world: int) -> Non
 
 def test_micro_batches_have_their_size() -> None:
     plan = plan_batch(micro=2, total=16, world=2)
-    parts = samples_of_step(plan, Place(rank=1, world=2, local_rank=1), step=0)
+    parts = samples_of_step(plan, Process(rank=1, world=2, local_rank=1), step=0)
     assert [len(part) for part in parts] == [2, 2, 2, 2]

@@ -19,7 +19,7 @@ from llmb_workloads.steplog import (
     tflops_per_gpu,
 )
 from llmb_workloads.torch_recipe import parse_recipe
-from llmb_workloads.world import Place
+from llmb_workloads.world import Process
 
 RECORD = StepRecord(
     step=0,
@@ -101,5 +101,5 @@ def test_the_opening_says_what_runs_on_what(
     raw_recipe: Callable[..., dict[str, Any]], wording: Callable[..., None]
 ) -> None:
     recipe = parse_recipe(raw_recipe(dtype="bf16"))
-    line = opening_line(recipe, Place(rank=0, world=2, local_rank=0), "CPU, torch 2", 1_312_000)
+    line = opening_line(recipe, Process(rank=0, world=2, local_rank=0), "CPU, torch 2", 1_312_000)
     wording("torch_pretrain", line)

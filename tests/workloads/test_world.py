@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.world import Place, place_from
+from llmb_workloads.world import Process, process_from
 
 MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "16", "LOCAL_RANK": "1", **MEETING}
@@ -14,23 +14,23 @@ SRUN = {"SLURM_PROCID": "5", "SLURM_NTASKS": "16", "SLURM_LOCALID": "2", **MEETI
 
 
 def test_torchruns_names_are_read() -> None:
-    assert place_from(TORCHRUN) == Place(rank=3, world=16, local_rank=1)
+    assert process_from(TORCHRUN) == Process(rank=3, world=16, local_rank=1)
 
 
 def test_sruns_names_are_read() -> None:
-    assert place_from(SRUN) == Place(rank=5, world=16, local_rank=2)
+    assert process_from(SRUN) == Process(rank=5, world=16, local_rank=2)
 
 
 def test_torchruns_names_come_first() -> None:
-    assert place_from(SRUN | TORCHRUN).rank == 3
+    assert process_from(SRUN | TORCHRUN).rank == 3
 
 
 def test_a_process_without_a_launcher_is_alone() -> None:
-    assert place_from({"PATH": "/bin"}) == Place(rank=0, world=1, local_rank=0)
+    assert process_from({"PATH": "/bin"}) == Process(rank=0, world=1, local_rank=0)
 
 
 def test_one_process_of_one_needs_no_meeting_point() -> None:
-    assert place_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}).world == 1
+    assert process_from({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}).world == 1
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,6 @@ def test_an_incomplete_environment_is_refused(
     environ: dict[str, str], place: str, wording: Callable[..., None]
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
-        place_from(environ)
+        process_from(environ)
     assert refusal.value.place == place
     wording("torch_pretrain", str(refusal.value))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llmb_workloads.node import node_line
-from llmb_workloads.world import Place
+from llmb_workloads.world import Process
 
 
 def recipe_path(arguments: list[str], usage: str) -> Path | None:
@@ -19,14 +19,14 @@ def recipe_path(arguments: list[str], usage: str) -> Path | None:
     return Path(paths[0])
 
 
-def begin_log(place: Place, opening: Callable[[], str]) -> None:
+def begin_log(process: Process, opening: Callable[[], str]) -> None:
     """Print the ``opening`` line on rank 0, and a line about each node; from here on each line is written at once.
 
     A library prints steps to stdout and the end to stderr: one file would have them late and in the wrong order.
     """
-    if place.rank == 0:
+    if process.rank == 0:
         print(opening(), flush=True)
-    if place.local_rank == 0 and (line := node_line()) is not None:
+    if process.local_rank == 0 and (line := node_line()) is not None:
         print(line, flush=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

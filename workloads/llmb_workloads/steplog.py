@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from llmb_workloads.torch_recipe import Recipe
-from llmb_workloads.world import Place
+from llmb_workloads.world import Process
 
 EMULATED = "torch_pretrain: this device has no bf16 instructions, so bf16 is emulated in software and slow"
 
@@ -25,10 +25,10 @@ class StepRecord:
     tflops: float | None
 
 
-def opening_line(recipe: Recipe, place: Place, device: str, parameters: int) -> str:
+def opening_line(recipe: Recipe, process: Process, device: str, parameters: int) -> str:
     """The first line: model, dtype, ranks and device."""
     model = f"{recipe.model.architecture} of {parameters / 1e6:.2f} M parameters"
-    return f"torch_pretrain: {model} in {recipe.dtype}, ranks: {place.world}, {device}"
+    return f"torch_pretrain: {model} in {recipe.dtype}, ranks: {process.world}, {device}"
 
 
 def format_value(value: float) -> str:

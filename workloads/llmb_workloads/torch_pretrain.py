@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.torch_recipe import read_recipe
-from llmb_workloads.world import place_from, plan_batch
+from llmb_workloads.world import plan_batch, process_from
 
 # Nemotron-H is in transformers from 5.3 on, with its dense MLP layers from 5.6 on.
 NEEDED = {"torch": (2, 4), "transformers": (5, 6)}
@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         recipe = read_recipe(Path(arguments[0]))
-        place = place_from(os.environ)
-        plan = plan_batch(micro=recipe.micro_batch, total=recipe.global_batch, world=place.world)
+        process = process_from(os.environ)
+        plan = plan_batch(micro=recipe.micro_batch, total=recipe.global_batch, world=process.world)
         check_versions()
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     from llmb_workloads.torch_train import train
 
     try:
-        trainer = train(recipe, place, plan)
+        trainer = train(recipe, process, plan)
     except BaseException:
         traceback.print_exc()
         _leave(1)

@@ -28,7 +28,7 @@ from llmb_workloads.steplog import (
     tflops_per_gpu,
 )
 from llmb_workloads.torch_recipe import Profile, Recipe
-from llmb_workloads.world import BatchPlan, Place, sample_tokens, samples_of_step, successor_map
+from llmb_workloads.world import BatchPlan, Process, sample_tokens, samples_of_step, successor_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +80,13 @@ def choose_device(local_rank: int) -> Device:
     return Device(torch_device=torch.device("cuda", index))
 
 
-def join_group(place: Place, device: Device) -> None:
+def join_group(process: Process, device: Device) -> None:
     """Join the group of all ranks, with NCCL on GPUs and gloo on CPUs."""
     backend = "nccl" if device.is_gpu else "gloo"
     bound = device.torch_device if device.is_gpu else None
     # A single process needs no address and no port, so any number of them can share a machine.
-    store = dist.HashStore() if place.world == 1 else None
-    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world, device_id=bound)
+    store = dist.HashStore() if process.world == 1 else None
+    dist.init_process_group(backend, store=store, rank=process.rank, world_size=process.world, device_id=bound)
 
 
 def mean_of_ranks(value: torch.Tensor) -> float:
@@ -140,9 +140,9 @@ class Trainer:
 class Tracer:
     """A torch.profiler trace of the steps that the recipe names, one file for each rank."""
 
-    def __init__(self, wanted: Profile | None, place: Place, device: Device) -> None:
+    def __init__(self, wanted: Profile | None, process: Process, device: Device) -> None:
         self._wanted = wanted
-        self._rank = place.rank
+        self._rank = process.rank
         self._activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.is_gpu else [])
         self._profiler: Any = None
         if wanted is not None:
@@ -172,44 +172,44 @@ def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_sam
     return started, time.perf_counter() - clock
 
 
-def train(recipe: Recipe, place: Place, plan: BatchPlan) -> Trainer:
+def train(recipe: Recipe, process: Process, plan: BatchPlan) -> Trainer:
     """Train for max_steps; returns the trainer. Any failure is raised as its exception."""
-    device = choose_device(place.local_rank)
-    join_group(place, device)
+    device = choose_device(process.local_rank)
+    join_group(process, device)
     torch.manual_seed(recipe.seed)
     model = build(recipe.model, str(device.torch_device))
-    _log(place, opening_line(recipe, place, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
-    if device.is_gpu and place.local_rank == 0 and (line := node_line()) is not None:
+    _log(process, opening_line(recipe, process, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
+    if device.is_gpu and process.local_rank == 0 and (line := node_line()) is not None:
         print(line, flush=True)
     if recipe.dtype == "bf16" and not device.has_bf16:
         # A warning and no change: another precision would be another benchmark.
-        _log(place, EMULATED)
+        _log(process, EMULATED)
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
-    loss = _run_steps(recipe, place, plan, trainer)
+    loss = _run_steps(recipe, process, plan, trainer)
     if recipe.checkpoint is not None and recipe.checkpoint.save:
         consumed = recipe.max_steps * recipe.global_batch
         folder = Path(recipe.checkpoint.dir)
         started, seconds = save_checkpoint(trainer, folder, loss=loss, consumed_samples=consumed)
-        _log(place, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
+        _log(process, checkpoint_line(iteration=recipe.max_steps, started=started, seconds=seconds))
     # Last, as in NeMo: readers of the log take the run for finished.
-    _log(place, end_line(recipe.max_steps))
+    _log(process, end_line(recipe.max_steps))
     dist.destroy_process_group()  # not after a failure: it would wait for the other ranks
     return trainer
 
 
-def _run_steps(recipe: Recipe, place: Place, plan: BatchPlan, trainer: Trainer) -> float:
+def _run_steps(recipe: Recipe, process: Process, plan: BatchPlan, trainer: Trainer) -> float:
     """Run every step; returns the last step's loss."""
     successors = successor_map(recipe.model.vocab, recipe.seed)
-    tracer = Tracer(recipe.profile, place, trainer.device)
+    tracer = Tracer(recipe.profile, process, trainer.device)
     loss = float("nan")
     for step in range(recipe.max_steps):
-        batches = [_tokens(recipe, successors, numbers) for numbers in samples_of_step(plan, place, step)]
+        batches = [_tokens(recipe, successors, numbers) for numbers in samples_of_step(plan, process, step)]
         tracer.before(step)
         started = trainer.device.clock()
         share = trainer.step(batches)
         seconds = trainer.device.clock() - started
         loss = mean_of_ranks(share)
-        _log(place, step_line(_record(recipe, place, trainer.device, step, loss, seconds)))
+        _log(process, step_line(_record(recipe, process, trainer.device, step, loss, seconds)))
     tracer.before(recipe.max_steps)
     return loss
 
@@ -221,7 +221,7 @@ def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch
     return torch.tensor(samples)
 
 
-def _record(recipe: Recipe, place: Place, device: Device, step: int, loss: float, seconds: float) -> StepRecord:
+def _record(recipe: Recipe, process: Process, device: Device, step: int, loss: float, seconds: float) -> StepRecord:
     peak, present = device.memory()
     flops = recipe.model_flops
     return StepRecord(
@@ -233,10 +233,10 @@ def _record(recipe: Recipe, place: Place, device: Device, step: int, loss: float
         memory=present,
         loss=loss,
         seconds=seconds,
-        tflops=None if flops is None else tflops_per_gpu(flops, recipe.global_batch, seconds, place.world),
+        tflops=None if flops is None else tflops_per_gpu(flops, recipe.global_batch, seconds, process.world),
     )
 
 
-def _log(place: Place, line: str) -> None:
-    if place.rank == 0:
+def _log(process: Process, line: str) -> None:
+    if process.rank == 0:
         print(line, flush=True)

@@ -13,7 +13,7 @@ MEETING_POINT = ("MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Process:
     """A process of the run: its rank, the number of all processes, its index on its node."""
 
     rank: int
@@ -21,30 +21,30 @@ class Place:
     local_rank: int
 
 
-def place_from(environ: Mapping[str, str]) -> Place:
-    """The place from the environment; raises RefusedError unless the process can connect to the others of its run."""
-    place = rank_from(environ)
+def process_from(environ: Mapping[str, str]) -> Process:
+    """This process, from the environment; raises RefusedError unless it can connect to the others of its run."""
+    process = rank_from(environ)
     missing = [name for name in MEETING_POINT if not environ.get(name)]
     names = _spelling(environ)
     # A single process connects to none.
-    if names is not None and place.world > 1 and missing:
+    if names is not None and process.world > 1 and missing:
         cause = f"{names[0]} is set, {' and '.join(missing)} not"
         fix = "set MASTER_ADDR to the first node's name and MASTER_PORT to a free port there"
         raise RefusedError("environment", cause, fix)
-    return place
+    return process
 
 
-def rank_from(environ: Mapping[str, str]) -> Place:
-    """The place from the environment: torchrun's names, else srun's, else a single process."""
+def rank_from(environ: Mapping[str, str]) -> Process:
+    """This process, from the environment: torchrun's names, else srun's, else a single process."""
     names = _spelling(environ)
     if names is None:
-        return Place(rank=0, world=1, local_rank=0)
+        return Process(rank=0, world=1, local_rank=0)
     rank, world, local_rank = (_count(environ, name, names[0]) for name in names)
     if rank >= world:
         raise RefusedError(
             "environment", f"{names[0]} {rank} is not below {names[1]} {world}", "start it with torchrun or srun"
         )
-    return Place(rank=rank, world=world, local_rank=local_rank)
+    return Process(rank=rank, world=world, local_rank=local_rank)
 
 
 def _spelling(environ: Mapping[str, str]) -> tuple[str, str, str] | None:
@@ -79,14 +79,14 @@ def plan_batch(*, micro: int, total: int, world: int) -> BatchPlan:
     return BatchPlan(micro=micro, accumulation=accumulation, total=total)
 
 
-def samples_of_step(plan: BatchPlan, place: Place, step: int) -> list[range]:
+def samples_of_step(plan: BatchPlan, process: Process, step: int) -> list[range]:
     """The sample numbers of each micro batch of this rank.
 
     A step takes the same samples however many ranks share it, so the loss of the first step does not
     depend on their number.
     """
     share = plan.micro * plan.accumulation
-    first = step * plan.total + place.rank * share
+    first = step * plan.total + process.rank * share
     return [range(start, start + plan.micro) for start in range(first, first + share, plan.micro)]
 
 

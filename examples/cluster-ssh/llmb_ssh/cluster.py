@@ -18,6 +18,7 @@ from llmb_ssh import SshConfig
 PACE = api.Pace(parallel=4, poll=1.0, slowest_poll=10.0, settle=10.0)
 NO_CONNECTION = 255  # the exit code of ssh itself
 CANCELLED = "ssh-cancelled"  # a file of the run
+UNKNOWN = api.JobState(state="UNKNOWN")
 _LIST = "pgrep -af 'llmb-job [0-9a-z-]+$' || test $? = 1"
 _START = """\
 umask {umask}
@@ -72,27 +73,46 @@ class SshCluster:
         return self.job(run.stamp.id)
 
     def find(self, runs: Sequence[api.RunRecord]) -> Mapping[str, str]:
-        """The jobs of those runs that wait or run, or have begun."""
-        alive = self._alive(runs)
-        known = {run.id: api.job_by_files(run) or alive.get(run.stamp.id) for run in runs}
+        """The jobs of those runs that wait or run, or have begun. Raises UnclearError where a machine is silent."""
+        known = {run.id: api.job_by_files(run) for run in runs}
+        for host, own in self._by_host([run for run in runs if known[run.id] is None]).items():
+            alive = self._alive(host)
+            known |= {run.id: self.job(run.stamp.id) for run in own if run.stamp.id in alive}
         return {run_id: job for run_id, job in known.items() if job is not None}
 
     def poll(self, runs: Sequence[api.RunRecord]) -> Mapping[str, api.JobState]:
-        """The states, with one connection to each machine."""
-        alive = self._alive(runs)
-        return {run.id: _state(run, is_alive=run.stamp.id in alive) for run in runs}
+        """The states, with one connection to each machine; a silent one leaves the states of its own runs open."""
+        states = {run.id: api.state_by_files(run) or UNKNOWN for run in runs}
+        for host, own in self._by_host([run for run in runs if not states[run.id].is_end]).items():
+            try:
+                alive = self._alive(host)
+            except api.UnclearError as error:
+                states |= {run.id: states[run.id].unanswered(error.message) for run in own}
+            else:
+                states |= {run.id: _state(run, is_alive=run.stamp.id in alive) for run in own}
+        return states
 
     def cancel(self, runs: Sequence[api.RunRecord]) -> None:
-        """End these jobs; one that waits never starts."""
+        """End these jobs; one that waits never starts. Raises UnclearError at the end where a machine is silent."""
         for run in runs:
             (run.place / CANCELLED).touch()
-            self._ask(self.host(run.stamp.id), f"pkill -TERM -f 'llmb-job {run.stamp.id}$' || test $? = 1")
+        silent = None
+        for host, own in self._by_host(runs).items():
+            ids = "|".join(run.stamp.id for run in own)
+            try:
+                self._ask(host, f"pkill -TERM -f 'llmb-job ({ids})$' || test $? = 1")
+            except api.UnclearError as error:
+                silent = error
+        if silent is not None:
+            raise silent
 
-    def _alive(self, runs: Sequence[api.RunRecord]) -> dict[str, str]:
-        """The jobs that wait or run on the machines of these runs, by the ids of their runs."""
+    def _by_host(self, runs: Sequence[api.RunRecord]) -> dict[str, list[api.RunRecord]]:
         hosts = dict.fromkeys(self.host(run.stamp.id) for run in runs)
-        listed = (line for host in hosts for line in self._ask(host, _LIST).splitlines())
-        return {run_id: self.job(run_id) for run_id in (line.split()[-1] for line in listed)}
+        return {host: [run for run in runs if self.host(run.stamp.id) == host] for host in hosts}
+
+    def _alive(self, host: str) -> set[str]:
+        """The runs whose jobs wait or run on a machine. Raises UnclearError where it does not answer."""
+        return {line.split()[-1] for line in self._ask(host, _LIST).splitlines()}
 
     def _ask(self, host: str, script: str) -> str:
         """What ``script`` prints on a machine. Raises LlmbError, UnclearError where the machine does not answer."""

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError
 from llmb.system import parallel, shell
+from llmb_installer.images.apply_layers import RefusedError, clean
 from llmb_installer.images.tar_headers import BLOCK, Attributes, NotTarError, attributes
 from llmb_installer.images.tar_stream import Stream, entries
-from llmb_installer.images.tree import RefusedError, clean
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.manifests import Descriptor, Manifest
 from llmb_installer.step import Progress

@@ -17,10 +17,10 @@ from llmb.errors import LlmbError
 from llmb.system import files, shell
 from llmb.text.units import bytes_in_words
 from llmb_installer.answers.schema import ImageAnswers
+from llmb_installer.images.apply_layers import RefusedError, Tree, names_by_layer
 from llmb_installer.images.image_tar import RC, ExtraFile, etc_files, working_folder, write_image
 from llmb_installer.images.layer import Layer, Names, layer_fault, layers_of, missing_bytes
 from llmb_installer.images.tar_headers import BLOCK, DEVICES, FILE, Attributes
-from llmb_installer.images.tree import RefusedError, Tree, names_by_layer
 from llmb_installer.registry.client import Registry
 from llmb_installer.registry.manifests import Manifest
 from llmb_installer.step import Context, Progress

@@ -22,7 +22,7 @@ from llmb.text.names import as_keys
 from llmb.workload.gpus import GpuTypes
 from llmb.workload.spec import Workload
 from llmb_installer import record
-from llmb_installer.importing.finished import FoundRun, NotTaken, Place, find_run
+from llmb_installer.importing.finished import Common, FoundRun, NotTaken, find_run
 from llmb_installer.importing.own_config import config_of, secret_items, secrets_of
 from llmb_installer.importing.source import Item, Source, left, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
@@ -94,7 +94,7 @@ def plan_import(
         images_folder = own.install.image_folder or target / "images"
     else:
         root, kind, images_folder = target / "workloads", str(data["gpu_type"]), target / "images"
-    place = Place(
+    common = Common(
         root=root,
         workloads=workloads,
         types=types,
@@ -104,7 +104,7 @@ def plan_import(
         states=states_in(source.folder),
         now=time.time(),
     )
-    runs, run_items = _runs(source, place)
+    runs, run_items = _runs(source, common)
     named = {name_in_exemplar(image): image for run in runs if (image := run.record.job.image)}
     images, image_items = find_images(source, named, images_folder)
     found = secrets_of(source)
@@ -146,13 +146,13 @@ def _gpus(source: Source) -> int | None:
     return int(gres) if gres.isdigit() and int(gres) else None
 
 
-def _runs(source: Source, place: Place) -> tuple[list[FoundRun], list[Item]]:
+def _runs(source: Source, common: Common) -> tuple[list[FoundRun], list[Item]]:
     """Every run of the source that can be taken, and what becomes of each log."""
     unreadable: list[OSError] = []
     logs = [log for start in _starts(source) for log in last_attempts(find_logs(start, unreadable.append))]
     runs: list[FoundRun] = []
     items = [left("run", str(one.filename), str(one.strerror), "folder-unreadable") for one in unreadable]
-    for log, found in zip(logs, map_many(partial(find_run, place=place), logs), strict=True):
+    for log, found in zip(logs, map_many(partial(find_run, common=common), logs), strict=True):
         name = str(log.relative_to(source.folder))
         if isinstance(found, NotTaken):
             items.append(left("run", name, found.reason, found.code))

@@ -54,7 +54,7 @@ class NotTaken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Common:
     """What every run of an import has in common.
 
     ``root``: the folder of the target's runs; ``gpu_type``: of runs without a file that names it; ``gpus_per_node``: of
@@ -71,7 +71,7 @@ class Place:
     now: float
 
 
-def find_run(log: Path, place: Place) -> FoundRun | NotTaken:
+def find_run(log: Path, common: Common) -> FoundRun | NotTaken:
     """The run that wrote ``log``, or why it is not taken."""
     config = config_near(log) or LauncherConfig()
     try:
@@ -81,38 +81,38 @@ def find_run(log: Path, place: Place) -> FoundRun | NotTaken:
         return NotTaken(error.code, error.message)
     except OSError as error:
         return NotTaken("file-unreadable", f"its log cannot be read: {error.strerror}")
-    if unknown := _unknown(config, place):
+    if unknown := _unknown(config, common):
         return unknown
-    kind = None if config.gpu_type else place.gpu_type
-    found = describe_log(log, samples, place.workloads, Description(gpu_type=kind))
+    kind = None if config.gpu_type else common.gpu_type
+    found = describe_log(log, samples, common.workloads, Description(gpu_type=kind))
     if found.dtype is None and config.dtype is not None:  # Megatron-Bridge's dtypes are in the names alone
         given = Description(gpu_type=kind, dtype=spelled(config.dtype, DTYPES))
-        found = describe_log(log, samples, place.workloads, given)
-    job = _job(log, found, samples, config, place)
+        found = describe_log(log, samples, common.workloads, given)
+    job = _job(log, found, samples, config, common)
     if isinstance(job, NotTaken):
         return job
-    state = _state(samples, job_of(log.name) or config.job or "", changed, place)
+    state = _state(samples, job_of(log.name) or config.job or "", changed, common)
     if isinstance(state, NotTaken):
         return state
-    record = _record(log, job, config, changed, place)
+    record = _record(log, job, config, changed, common)
     return FoundRun(record=record, state=state, log=log, batch_log=next(iter(logs_beside(log)[1:]), None))
 
 
-def _unknown(config: LauncherConfig, place: Place) -> NotTaken | None:
+def _unknown(config: LauncherConfig, common: Common) -> NotTaken | None:
     """Why llmb does not know what the file of the run names."""
-    found = described_by(config, place.workloads)
+    found = described_by(config, common.workloads)
     if config.workload is not None and found.workload is None:
         return NotTaken("workload-not-offered", f"no plugin offers {config.workload}")
     if config.size is not None and found.workload is not None and found.size is None:
         return NotTaken("size-unknown", f"{found.workload} has no size {config.size}")
-    if found.gpu_type is not None and found.gpu_type not in place.types:
+    if found.gpu_type is not None and found.gpu_type not in common.types:
         return NotTaken("gpu-type-unknown", f"its GPU type {found.gpu_type} is not known")
     return None
 
 
-def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig, place: Place) -> Job | NotTaken:
+def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig, common: Common) -> Job | NotTaken:
     """The job, complete; not taken where a number of it is unknown, as llmb never guesses one."""
-    workload = place.workloads.get(found.workload or "")
+    workload = common.workloads.get(found.workload or "")
     if workload is None:
         return NotTaken("workload-not-offered", f"no plugin offers the workload of {_name_of(log)}")
     if found.untrained:
@@ -129,7 +129,7 @@ def _job(log: Path, found: Description, samples: Samples, config: LauncherConfig
     if training is None:
         return NotTaken("settings-conflict", "its batch and parallelism do not divide its number of GPUs")
     size = workload.sizes[found.size]
-    per_node = config.gpus_per_node or place.gpus_per_node or place.types[found.gpu_type].gpus_per_node
+    per_node = config.gpus_per_node or common.gpus_per_node or common.types[found.gpu_type].gpus_per_node
     last = samples.max_iteration if samples.last is None else samples.last
     release = config.framework_release or found.release
     return Job(
@@ -183,28 +183,28 @@ def _training(found: Description, workload: Workload) -> Training | None:
     )
 
 
-def _state(samples: Samples, job: str, changed: float, place: Place) -> JobState | NotTaken:
+def _state(samples: Samples, job: str, changed: float, common: Common) -> JobState | NotTaken:
     """How the run ended, by its log, else by the history of jobs."""
     if samples.is_complete and samples.last is not None:
         return JobState(state=COMPLETED, ended=changed)
-    seen = place.states.get(job, "")
-    if seen in ACTIVE or seen in WAITING or (seen not in ENDS and place.now - changed < _MAY_RUN):
+    seen = common.states.get(job, "")
+    if seen in ACTIVE or seen in WAITING or (seen not in ENDS and common.now - changed < _MAY_RUN):
         return NotTaken("run-not-ended", "it may still be running: import again when it has ended")
     if seen in ENDS and not (seen == COMPLETED and not samples.steps):
         return JobState(state=seen, ended=changed)
     return JobState(state=FAILED, ended=changed)
 
 
-def _record(log: Path, job: Job, config: LauncherConfig, changed: float, place: Place) -> RunRecord:
+def _record(log: Path, job: Job, config: LauncherConfig, changed: float, common: Common) -> RunRecord:
     """The record, whose id follows from the original's place: another import finds it again."""
     number = job_of(log.name) or config.job
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
     created = config.launched or (float(stamped[2]) if stamped else changed)
     digest = hashlib.sha256(str(log.resolve()).encode()).hexdigest()
-    release = config.release or place.release
+    release = config.release or common.release
     name = job.experiment_name
     timestamp = stamped[2] if stamped else number or digest[:8]
-    directory = place.root / job.workload / "experiments" / name / f"{name}_{timestamp}"
+    directory = common.root / job.workload / "experiments" / name / f"{name}_{timestamp}"
     return RunRecord(
         id=f"i{digest[:7]}",
         created=created,

@@ -3,13 +3,12 @@
 
 import click
 
-from llmb.cli.completion.engine import script
-from llmb.cli.completion.words import HELP, SHELLS
+from llmb.cli.completion import engine, words
 from llmb.system import console
 
 
-@click.command("completion", help=HELP.format(prog="llmb-run"))
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.command("completion", help=words.HELP.format(prog="llmb-run"))
+@click.argument("shell", type=click.Choice(words.SHELLS))
 def command(shell: str) -> None:
     """Print the completion script for SHELL."""
-    console.echo(script(shell, "llmb-run"), nl=False)
+    console.echo(engine.script(shell, "llmb-run"), nl=False)

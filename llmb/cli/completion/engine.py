@@ -78,11 +78,7 @@ def answer(
 
 
 def candidates(
-    group: click.Group,
-    prog: str,
-    line: str,
-    completers: Mapping[str, Completer],
-    context: MutableMapping[str, Any],
+    group: click.Group, prog: str, line: str, completers: Mapping[str, Completer], context: MutableMapping[str, Any]
 ) -> Iterator[Candidate]:
     """What the last word of ``line`` may be; ``line`` ends at the cursor."""
     words, unfinished = words_of(line)

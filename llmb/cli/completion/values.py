@@ -157,14 +157,12 @@ def setting(context: click.Context, incomplete: str) -> Iterator[Candidate]:
 
 
 def state(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    """The words of ``--state``."""
     from llmb.cli.jobs.filters import STATES
 
     yield from map(Candidate, STATES)
 
 
 def framework(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    """The frameworks."""
     from llmb.workload.bridge import BRIDGE, NEMO
 
     yield from map(Candidate, (NEMO, BRIDGE))

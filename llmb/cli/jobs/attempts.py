@@ -3,55 +3,71 @@
 
 from collections.abc import Sequence
 
-from llmb.cli import progress
-from llmb.cli.context import Context, say
+import click
+
+from llmb.cli import options, progress
+from llmb.cli.context import Context, pass_context, say
 from llmb.cli.jobs.runs_table import NO_RUN
-from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.results import results_of
 from llmb.cli.submit.announce import Announcer, announce_interrupt, resubmit
 from llmb.cli.submit.options import seconds_of
 from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.results.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
-from llmb.runs import record, store
+from llmb.runs import record, state as states, store
 from llmb.runs.launch import Launch
-from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT, UNKNOWN as UNKNOWN_STATE
-from llmb.submission import cancel as cancelling, retry as retrying
-from llmb.submission.follow import poll
+from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, TIMEOUT
+from llmb.submission import follow, retry as retrying
 from llmb.workload.switches import parse_clock
 
 _NAMED = 8  # runs that fit on a line
 
 
-def wait(context: Context, names: tuple[str, ...], retries: int) -> int:
-    """Follow the runs ``names`` until they end (default: all); the exit code."""
-    found = context.runs(names)
-    if not names:  # selected by stored states, without a new poll: a run that failed since is waited for too
+@click.command("wait")
+@click.argument("runs", nargs=-1)
+@options.retries_option
+@options.install_option
+@pass_context
+def wait(context: Context, runs: tuple[str, ...], retries: int) -> int:
+    """Follow RUNS until they end (default: all).
+
+    Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run did not end with COMPLETED.
+    """
+    found = context.runs(runs)
+    if not runs:  # selected by stored states, without a new poll: a run that failed since is waited for too
         seen = [store.seen_state(run) for run in found]
         found = [run for run, state in zip(found, seen, strict=True) if state is None or not state.is_end]
     if not found:
         say("every run has ended; llmb-run results shows the results" if context.runs() else NO_RUN)
         return 0
-    return follow(context, found, retries)
+    return _follow(context, found, retries)
 
 
-def follow(context: Context, runs: Sequence[record.RunRecord], retries: int) -> int:
+def _follow(context: Context, runs: Sequence[record.RunRecord], retries: int) -> int:
     """Follow ``runs`` until they end; the exit code is RUN_FAILED where one failed."""
-    _, states = progress.follow(context, runs, retries)
+    _, ends = progress.follow(context, runs, retries)
     gone = [run.id for run in runs if not run.directory.is_dir()]
     if gone:
         say(f"warning: the folder of {' '.join(gone)} was deleted, and its results with it")
     left = [run.id for run in runs if run.id not in gone]
     if left:
         say(" ".join(["results: llmb-run results", *(left if len(left) <= _NAMED else [])]))
-    return RUN_FAILED if gone or any(state.state != COMPLETED for state in states.values()) else 0
+    return RUN_FAILED if gone or any(state.state != COMPLETED for state in ends.values()) else 0
 
 
-def cancel(context: Context, names: tuple[str, ...]) -> int:
-    """Cancel the runs ``names`` (default: all that have not ended); the exit code."""
-    done = cancelling.cancel(context.need_cluster(), context.runs(names))
-    if not names and not (done.cancelling or done.not_cancelled):
+@click.command("cancel")
+@click.argument("runs", nargs=-1)
+@click.option("--all", "all_", is_flag=True, help="Cancel every run that has not ended.")
+@options.install_option
+@pass_context
+def cancel(context: Context, runs: tuple[str, ...], all_: bool) -> int:
+    """Cancel RUNS that are waiting or running."""
+    if bool(runs) == all_:
+        hint = "llmb-run jobs list --live shows them"
+        raise UsageError("name the runs to cancel, or give --all", hint=hint, code="runs-missing", key="runs")
+    done = follow.cancel(context.need_cluster(), context.runs(runs))
+    if all_ and not (done.cancelling or done.not_cancelled):
         say("nothing to cancel: no run is waiting or running")
-    for run, state in [] if not names else done.ended:
+    for run, state in [] if all_ else done.ended:
         say(f"{run.id} has already ended: {state.state}")
     for run in done.cancelling:
         say(f"{run.id} {run.job.experiment_name}: cancelling")
@@ -60,14 +76,20 @@ def cancel(context: Context, names: tuple[str, ...]) -> int:
     return LlmbError.exit_code if done.not_cancelled else 0
 
 
+@click.command("reconcile")
+@options.install_option
+@pass_context
 def reconcile(context: Context) -> int:
-    """Find the runs of interrupted submissions on the cluster, and submit the others; the exit code."""
+    """Complete an interrupted submission.
+
+    Finds its jobs on the cluster and submits the others, each exactly once.
+    """
     runs = [run for run in context.runs() if run.scheduler_id is None]
-    states = poll(context.need_cluster(), runs)
-    unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
+    found = follow.poll(context.need_cluster(), runs)
+    unsent = [run for run in runs if found[run.id].state == NOT_SUBMITTED]
     settled = True
     for run in runs:
-        state, known = states[run.id], record.load(run.directory).scheduler_id
+        state, known = found[run.id], record.load(run.directory).scheduler_id
         if known is not None:
             say(f"  {run.id}  {run.name}  found as {known}: {state.state}")
         elif not state.is_over:
@@ -76,7 +98,8 @@ def reconcile(context: Context) -> int:
     if settled:
         say("no submission was interrupted")
     refused = resubmit(context, unsent) if unsent else 0
-    return LlmbError.exit_code if refused or any(state.state == UNKNOWN_STATE for state in states.values()) else 0
+    unclear = any(state.state == states.UNKNOWN for state in found.values())
+    return LlmbError.exit_code if refused or unclear else 0
 
 
 def _choose(context: Context, runs: Sequence[record.RunRecord], *, named: bool) -> list[record.RunRecord]:
@@ -101,7 +124,7 @@ def _choose(context: Context, runs: Sequence[record.RunRecord], *, named: bool) 
         run = record.load(old.directory)
         if not _is_retriable(result):
             continue
-        if not named and store.was_cancelled(run):
+        if not named and (seen := store.seen_state(run)) is not None and seen.state == states.CANCELLED:
             cancelled += 1
             continue
         say(f"{run.id} attempt {run.attempt}: {result.reason or 'failed'}")
@@ -123,35 +146,53 @@ def _read_limit(context: Context, text: str | None) -> int | None:
     if given is None:
         return limit
     if text is not None:
-        say(f"note: {slurm_arg_in_words('time', given)} overrides --time-limit {text}")
+        say(f"note: {options.slurm_arg_in_words('time', given)} overrides --time-limit {text}")
     return seconds_of(given)
 
 
+@click.command("retry")
+@click.argument("runs", nargs=-1)
+@click.option("--failed", is_flag=True, help="Retry all failed runs, except cancelled ones.")
+@click.option("--wait", "waits", is_flag=True, help="Follow the runs until they end.")
+@options.retries_option
+@click.option("--time-limit", metavar="HH:MM:SS", help="Time limit of the new attempts (default: unchanged).")
+@click.option("--force", is_flag=True, help="Skip the pre-submission checks.")
+@options.slurm_options
+@options.install_option
+@pass_context
 def retry(
-    context: Context, names: tuple[str, ...], limit: str | None, *, force: bool
-) -> tuple[list[record.RunRecord], int]:
-    """Submit the next attempts of the runs ``names`` (default: all that failed), with another time ``limit`` if given.
-
-    Where the pre-submission checks fail for one run, none is submitted if they were named, else the others are. Returns
-    the runs submitted and the exit code. Raises UsageError, PreflightError, KeyboardInterrupt.
-    """
-    time_limit = _read_limit(context, limit)
-    runs = _choose(context, context.runs(names), named=bool(names))
+    context: Context,
+    runs: tuple[str, ...],
+    failed: bool,
+    waits: bool,
+    retries: int,
+    time_limit: str | None,
+    force: bool,
+) -> int:
+    """Retry failed RUNS as new attempts of the same runs."""
+    if bool(runs) == failed:
+        hint = "llmb-run results shows which runs failed"
+        raise UsageError("name the runs to retry, or give --failed", hint=hint, code="runs-missing", key="runs")
+    if retries and not waits:
+        raise UsageError("--retries requires --wait", hint="add --wait", code="retries-without-wait", key="retries")
+    limit = _read_limit(context, time_limit)
+    chosen = _choose(context, context.runs(runs), named=not failed)
     cluster, args = context.need_cluster(), context.slurm_args
-    able: Sequence[record.RunRecord] = runs
-    if runs and not force:
-        able = _able(context, runs, [retrying.changed(one, time_limit, args) for one in runs], named=bool(names))
-    if time_limit is None:
+    able: Sequence[record.RunRecord] = chosen
+    if chosen and not force:
+        able = _able(context, chosen, [retrying.changed(one, limit, args) for one in chosen], named=not failed)
+    if limit is None:
         _warn_of_limits(able)
     results, interrupted = retrying.retry(
-        cluster, able, time_limit=time_limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
+        cluster, able, time_limit=limit, slurm_args=args, on_result=Announcer(), on_interrupt=announce_interrupt
     )
     submitted = [one.run for one in results if one.error is None]
-    if interrupted or len(submitted) < len(runs) != 1:
-        say(f"{len(submitted)} of {len(runs)} retried")
+    if interrupted or len(submitted) < len(chosen) != 1:
+        say(f"{len(submitted)} of {len(chosen)} retried")
     if interrupted:
         raise KeyboardInterrupt
-    return submitted, LlmbError.exit_code if len(submitted) < len(runs) else 0
+    code = LlmbError.exit_code if len(submitted) < len(chosen) else 0
+    return (_follow(context, submitted, retries) if waits and submitted else 0) or code
 
 
 def _able(

@@ -53,7 +53,7 @@ def show_script(context: Context, name: str) -> None:
         message, hint = f"{run.id} is imported: llmb wrote no script for it", f"look in {run.origin.folder}"
         raise LlmbError(message, hint=hint, code="run-imported", key=run.id)
     try:
-        console.echo(run.script.read_text(encoding="utf-8"), nl=False)
+        console.echo(run.script.read_text(encoding="utf-8", errors="surrogateescape"), nl=False)
     except OSError as error:
         path = context.shown(run.script)
         message = f"the script of {run.id} cannot be read: {path}: {error.strerror}"

@@ -5,17 +5,15 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from llmb.cli import output, reading
 from llmb.cli.context import Context, say
 from llmb.cli.jobs.filters import Filters, choose, selects
-from llmb.cli.output import print_runs
-from llmb.cli.reading import flops_of, peaks_of, result_of
 from llmb.cli.results import judged, states_of
-from llmb.results import summary
+from llmb.results import summary, table
 from llmb.results.result import Result
-from llmb.results.table import figure
 from llmb.runs.record import RunRecord
 from llmb.runs.state import UNKNOWN, JobState
-from llmb.stats.metrics import STEP_TIME
+from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
 from llmb.text.tables import Column
 from llmb.text.times import clock, day_and_time, iso
 from llmb.verdict.judge import NO_REFERENCE
@@ -32,7 +30,7 @@ def outcomes(
     The logs of the newest runs without a current summary are read (``most``, READ where None) and kept.
     """
     most = READ if most is None else most
-    peaks = peaks_of(context, runs)
+    peaks = reading.peaks_of(context, runs)
     found: dict[str, Result] = {}
     unread: list[RunRecord] = []
     for run in runs:
@@ -40,12 +38,12 @@ def outcomes(
         if not state.is_end or state.is_refused:
             continue
         kept = summary.load(run)
-        if kept is not None and state.is_final and kept.is_current(run, peak, flops_of(context, run.job)):
+        if kept is not None and state.is_final and kept.is_current(run, peak, reading.flops_of(context, run.job)):
             found[run.id] = kept.result_of(run)
         else:
             unread.append(run)
     for run in unread[max(0, len(unread) - most) :]:
-        found[run.id] = result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
+        found[run.id] = reading.result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
     results = judged(context, list(found.values()))
     return dict(zip(found, results, strict=True)), max(0, len(unread) - most)
 
@@ -87,7 +85,7 @@ def list_runs(context: Context, fmt: str, filters: Filters) -> None:
         rows.append(dict.fromkeys(FIELDS) | known)
     if not rows:
         say(NO_RUN if filters.is_any else "no run matches the options")
-    print_runs(*table_of(rows, fmt), fmt)
+    output.print_runs(*table_of(rows, fmt), fmt)
     if unread:
         say(f"note: {unread} runs have no result here yet: llmb-run results reads their logs")
 
@@ -127,7 +125,9 @@ def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], li
         "verdict": any(row["verdict"] not in (None, NO_REFERENCE) for row in rows),
         "reason": any(row["reason"] for row in rows),
     }
-    columns = _columns([name for name in _TABLE if shown.get(name, True)], _title(metrics))
+    is_time = {name for name, _ in metrics} == {STEP_TIME}
+    title = "step (s)" if is_time else heading([MetricSpec(name=one, unit=unit) for one, unit in metrics], "result")
+    columns = _columns([name for name in _TABLE if shown.get(name, True)], title)
     return columns, [_shown(row, differing, mixed=len(metrics) > 1) for row in rows]
 
 
@@ -141,18 +141,9 @@ def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -
         **row,
         "state": f"{row['state']}{number}",
         "parameters": " ".join(f"{name}={value}" for name, value in own if name in differing),
-        "value": None if value is None else figure(row["metric"], value, row["unit"] if mixed else ""),
+        "value": None if value is None else table.figure(row["metric"], value, row["unit"] if mixed else ""),
         "verdict": None if row["verdict"] in (None, NO_REFERENCE) else f"{row['verdict']}{ratio}",
     }
-
-
-def _title(metrics: Collection[tuple[str, str]]) -> str:
-    """The heading of the values: ``step (s)``, ``busbw (GB/s)``, or ``result`` where they are of several metrics."""
-    if len(metrics) != 1:
-        return "result"
-    ((name, unit),) = metrics
-    name = "step" if name == STEP_TIME else name
-    return f"{name} ({unit})" if unit else name
 
 
 def _differing(all_values: Sequence[Mapping[str, str]]) -> set[str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from llmb.cli.context import Context, say
 from llmb.errors import UsageError
-from llmb.planning.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words, parse_budget, pick
+from llmb.planning.budget import parse_budget, pick
+from llmb.planning.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words
 from llmb.runs import store
 from llmb.runs.job import Job
 from llmb.runs.state import COMPLETED
@@ -34,7 +35,6 @@ def estimates_of(context: Context, jobs: Sequence[Job]) -> list[JobEstimate]:
 
 
 def estimate_data(one: JobEstimate) -> dict[str, Any]:
-    """The values of ESTIMATE_FIELDS."""
     return {"gpu_hours": one.gpu_hours, "from": one.how, "release": one.release}
 
 
@@ -45,7 +45,7 @@ def within(context: Context, items: Sequence[Prepared], budget: str | None) -> C
     """
     if budget is None or not items:
         return Chosen(items=tuple(items))
-    limit = _read(budget)
+    limit = parse_budget(budget)
     jobs = [item.job for item in items]
     estimates = estimates_of(context, jobs)
     found = pick(estimates, limit)
@@ -82,15 +82,6 @@ def _name_skipped(skipped: Sequence[tuple[Job, JobEstimate]], unit: str) -> None
     left = list(groups.values())[_NAMED:]
     if left:
         say(f"  skipped: {sum(map(len, left))} more jobs; --format json names them all")
-
-
-def _read(text: str) -> float:
-    try:
-        return parse_budget(text)
-    except ValueError as error:
-        message = f"--budget: '{text}' {error}"
-        hint = "--budget 5000gpuh"
-        raise UsageError(message, hint=hint, code="value-not-allowed", key="--budget", value=text) from error
 
 
 def _past(context: Context, jobs: Sequence[Job]) -> dict[Alike, float]:

@@ -63,10 +63,9 @@ def show(context: Context, chosen: Chosen, fmt: str) -> None:
         jobs = [item.job for item in items]
         common = _common_env(jobs)
         swept = _swept(jobs) if fmt != "csv" else []
-        own = [[*_set_parameters(context, job, swept), *_words(job, context.workloads[job.workload])] for job in jobs]
-        own = [[*words, *_slurm_words(item.launch)] for words, item in zip(own, items, strict=True)]
-        shared = [word for word in own[0] if word and all(word in words for words in own[1:])]
-        if fmt != "table" or len(own) == 1:
+        own = [_changes(item, context.workloads[item.job.workload], swept) for item in items]
+        shared = [word for word in own[0] if word and all(word in words for words in own)] if len(own) > 1 else []
+        if fmt != "table":
             shared = []
         by_size = _env_by_size(jobs, common) if fmt == "table" else {}
         rows = []
@@ -129,27 +128,29 @@ def changed_by_plugins(items: Sequence[Prepared]) -> Iterator[str]:
         yield f"plugin {source} changes {', '.join(some)} of {'every' if len(items) > 1 else 'the'} job"
 
 
-def _words(job: Job, workload: Workload) -> list[str]:
-    """The words after the numbers in the job's name, except the profile's, and overrides that are not in the name."""
+def _changes(item: Prepared, workload: Workload, swept: Sequence[str]) -> list[str]:
+    """What differs from the workload's own job.
+
+    Its own parameters without those ``swept``, the words after the numbers in the job's name except the profile's,
+    overrides that are not in the name, and the options of sbatch from the command line and the list.
+    """
+    job, launch = item.job, item.launch
+    own = {name: value for name, value in job.parameters.items() if name not in swept}
+    changes = [f"{name}={value}" for name, value in own.items() if value != workload.parameters[name].default]
     numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
     numbers += "".join(f"_{name}{value}" for name, value in job.parameters.items())
     numbers += f"_{BRIDGE}{job.release}" if job.framework == BRIDGE else ""
     words = job.experiment_name.rpartition(numbers)[2].split("_")
-    words = [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
+    changes += [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
-        words.append("vboost" if job.vboost else "no-vboost")
+        changes.append("vboost" if job.vboost else "no-vboost")
     if job.image is not None and job.image != usual_image(workload, job.release):
-        words.append(f"image={escape(job.image)}")
-    words += [f"{name}={value}" for name, value in job.dotted.items()]
-    words += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]
+        changes.append(f"image={escape(job.image)}")
+    changes += [f"{name}={value}" for name, value in job.dotted.items()]
+    changes += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]
     if job.switches.container_writable is not None:
-        words.append("writable" if job.switches.container_writable else "readonly")
-    return words
-
-
-def _slurm_words(launch: Launch | None) -> list[str]:
-    """The options of sbatch from the command line and the list."""
-    return [slurm_arg_in_words(name, value) for name, value in (launch.slurm_args if launch else {}).items()]
+        changes.append("writable" if job.switches.container_writable else "readonly")
+    return changes + [slurm_arg_in_words(name, value) for name, value in (launch.slurm_args if launch else {}).items()]
 
 
 def _swept(jobs: Sequence[Job]) -> list[str]:
@@ -161,16 +162,10 @@ def _swept(jobs: Sequence[Job]) -> list[str]:
     return list(dict.fromkeys(name for (_, name), values in found.items() if len(values) > 1))
 
 
-def _set_parameters(context: Context, job: Job, swept: Sequence[str]) -> list[str]:
-    """The workload's own parameters that differ from their defaults, as ``name=value``, without those ``swept``."""
-    declared = context.workloads[job.workload].parameters
-    others = {name: value for name, value in job.parameters.items() if name not in swept}
-    return [f"{name}={value}" for name, value in others.items() if value != declared[name].default]
-
-
 def _common_env(jobs: Sequence[Job]) -> dict[str, str]:
     """The variables that have the same value in all jobs."""
-    return {name: value for name, value in jobs[0].env.items() if all(job.env.get(name) == value for job in jobs)}
+    first = jobs[0].env if jobs else {}
+    return {name: value for name, value in first.items() if all(job.env.get(name) == value for job in jobs)}
 
 
 def _env_by_size(jobs: Sequence[Job], common: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
@@ -205,7 +200,7 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         Column(
             key=name,
             heading=name.capitalize() if len(name) > 3 else name.upper(),
-            show=_above_one if name in _EXPERTS else str,
+            show=(lambda value: str(value) if value > 1 else "") if name in _EXPERTS else str,
             right=True,
             optional=name in _FOLLOWING,
         )
@@ -221,10 +216,6 @@ def _columns(fmt: str, rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) 
         for column in (*left, *parameters, *right, *more)
         if column.key not in _OPTIONAL or any(map(column.cell, rows))
     ]
-
-
-def _above_one(value: int) -> str:
-    return str(value) if value > 1 else ""
 
 
 def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
@@ -246,6 +237,9 @@ def _missing(context: Context, items: Sequence[Prepared]) -> Iterator[str]:
 
 def _totals(context: Context, items: Sequence[Prepared]) -> None:
     """Print the totals."""
+    if not items:
+        say("nothing is left to submit (--dry-run)")
+        return
     jobs = [item.job for item in items]
     unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
     found = describe(total(jobs, estimates_of(context, jobs)), unit)

@@ -31,12 +31,14 @@ def read_variables(
 
     known = {name: own for name, own in table().items() if own.sets and not own.layer}
     values, used, ignored, faults = dict[str, object](), dict[str, str](), list[str](), list[Fault]()
+    own_fields = {field.name for field in fields(options)}
     for name, variable in known.items():
         text, field = environ.get(name, ""), "scales" if name == NODES else variable.sets
         if not text.strip() or name in (CLUSTER_TYPE, SLURM_PARAMS):
             continue
         if field in given:
-            flag = f"--set {field}" if field in PARAMS and field not in _own_fields(options) else _flag_of(field)
+            is_set = field in PARAMS and field not in own_fields
+            flag = f"--set {field}" if is_set else f"--{_FLAGS.get(field, field).replace('_', '-')}"
             ignored.append(f"{name} ({flag} is given)")
             continue
         try:
@@ -70,8 +72,8 @@ def read_variables(
         say(f"note: from the environment: {' '.join(f'{name}={text}' for name, text in used.items())}")
     if ignored:
         say(f"note: not used: {', '.join(ignored)}")
-    params = tuple(f"{name}={value}" for name, value in values.items() if name not in _own_fields(options))
-    own = {name: value for name, value in values.items() if name in _own_fields(options)}
+    params = tuple(f"{name}={value}" for name, value in values.items() if name not in own_fields)
+    own = {name: value for name, value in values.items() if name in own_fields}
     return replace(options, **own, params=(*options.params, *params)), used  # type: ignore[arg-type]
 
 
@@ -121,14 +123,6 @@ def _set_recipe(recipe: str, options: SubmitOptions, values: dict[str, object]) 
     else:
         values["dtypes"] = tuple(recipe if name == "fp8" else name for name in dtypes)
     return True
-
-
-def _own_fields(options: SubmitOptions) -> set[str]:
-    return {field.name for field in fields(options)}
-
-
-def _flag_of(field: str) -> str:
-    return f"--{_FLAGS.get(field, field).replace('_', '-')}"
 
 
 def check_cluster_type(environ: Mapping[str, str], cluster_type: str) -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleOptions(SubmitOptions):
-    """The options of ``single``."""
-
     workload: Annotated[str, Option("Workload, in any spelling.", "-w", "--workload", required=True, metavar="W")]
     size: Annotated[str | None, Option("Model size (default: the workload's).", "-s", "--size", metavar="SIZE")]
     dtypes: Annotated[
@@ -72,8 +70,10 @@ def _settled(
 
     faults: list[Fault] = []
     used: dict[str, str] = {}
+    click_context, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    given = {name for name in click_context.params if click_context.get_parameter_source(name) is typed}
     with collected(faults):
-        options, used = shell.read_variables(options, _given() | set_words.keys(), os.environ)
+        options, used = shell.read_variables(options, given | set_words.keys(), os.environ)
     try:
         overrides = overrides_of(options, context.parameters, _usable(context, options))
     except InputFaults as error:
@@ -107,12 +107,6 @@ def _usable(context: Context, options: SingleOptions) -> list[str] | None:
     workload = context.workloads[key]
     size = size or find_size(options.size or workload.default_size, workload.sizes)
     return [*known_names(workload, size), *(CHOICES if workload.is_training else ())]
-
-
-def _given() -> set[str]:
-    """The names of the options on the command line."""
-    context, source = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
-    return {name for name in context.params if context.get_parameter_source(name) is source}
 
 
 def _request(options: SingleOptions) -> "JobRequest":

@@ -81,13 +81,17 @@ class LocalCluster:
         return run.stamp.id
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
-        """The ids of those runs that are or were in the queue. Raises LlmbError for a run of another host."""
-        if elsewhere := next((run for run in runs if not run.submitter.is_here), None):
-            host = elsewhere.submitter.host
-            message = f"{elsewhere.id} was submitted on {host}, whose queue this machine cannot read"
+        """The ids of those runs that are or were in the queue.
+
+        Raises LlmbError where all are of other hosts, and the record of one does not name its cluster.
+        """
+        here = [run for run in runs if run.submitter.is_here]
+        if not here and (unclear := next((run for run in runs if run.cluster is None), None)):
+            host = unclear.submitter.host
+            message = f"{unclear.id} was submitted on {host}, whose queue this machine cannot read"
             raise LlmbError(message, hint=f"run llmb-run jobs reconcile on {host}", code="other-host", value=host)
         waiting = queue.ahead(self.folder)
-        return {run.id: run.stamp.id for run in runs if run.stamp.id in waiting or _has_begun(run)}
+        return {run.id: run.stamp.id for run in here if run.stamp.id in waiting or _has_begun(run)}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id. Starts a supervisor again that was killed while runs wait."""

@@ -14,7 +14,7 @@ from llmb.clusters.slurm.partitions import NodeWait, Partition
 from llmb.clusters.slurm.refusals import Refusal, refusals
 from llmb.config import ClusterConfig
 from llmb.config.images import image_path, recorded_size, superblock_fault
-from llmb.config.locate import place_in_config
+from llmb.config.locate import line_in_config
 from llmb.config.slurm import NO_MPI, PMIX, SlurmConfig
 from llmb.errors import Fault, LlmbError, as_fault
 from llmb.runs.launch import Launch
@@ -120,7 +120,7 @@ def _plugin_faults(setting: sbatch_script.Setting, client: Client, *, asks: bool
     if setting.mpi is not None and (fault := mpi_fault(client, setting.mpi, asks=asks)) is not None:
         yield Fault(
             message=f"this Slurm {fault}",
-            place=place_in_config(setting.config.llmb_install, "slurm", "mpi"),
+            place=line_in_config(setting.config.llmb_install, "slurm", "mpi"),
             hint="srun --mpi=list lists its plugins; set slurm.mpi in cluster_config.yaml, none to use none",
             code="mpi-missing",
             key="slurm.mpi",

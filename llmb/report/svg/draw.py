@@ -33,7 +33,6 @@ def label(content: str, x: float, y: float, kind: str = "label", anchor: str = "
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    """A straight line."""
     return element("line", {"class": kind, "x1": x1, "y1": y1, "x2": x2, "y2": y2})
 
 
@@ -96,7 +95,6 @@ class Axis:
         return self.start + (own - low) / (high - low) * (self.end - self.start)
 
     def holds(self, value: float) -> bool:
-        """Whether the value is on the axis."""
         return self.low <= value <= self.high
 
     def ticks(self, most: int) -> list[float]:

@@ -111,16 +111,10 @@ def _marks(
 ) -> list[str]:
     """The outliers, and triangles where a value that is worse lies beyond the height."""
     rings = sorted((point for point in points if point[0] in outliers), key=lambda point: -point[1])[:_MOST_MARKS]
-    drawn = [
-        dot(
-            "outlier",
-            across.at(i),
-            up.at(value),
-            3.4,
-            f"iteration {i}: {_in_words(value, metric)}, far from the median",
-        )
-        for i, value in sorted(rings)
-    ]
+    drawn = []
+    for i, value in sorted(rings):
+        text = f"iteration {i}: {_in_words(value, metric)}, far from the median"
+        drawn.append(dot("outlier", across.at(i), up.at(value), 3.4, text))
     low = metric.better != LOWER
     edge, tip = (_BOTTOM, _BOTTOM + 6) if low else (_TOP, _TOP - 6)
     beyond = [
@@ -130,12 +124,9 @@ def _marks(
     ]
     for place, i, value in _apart(beyond):
         corners = [(place, tip), (place - 3.5, edge), (place + 3.5, edge)]
-        drawn.append(draw.shape("beyond", corners, f"{_step(i, value, metric)}, outside the chart"))
+        tip_text = f"iteration {i}: {_in_words(value, metric)}, outside the chart"
+        drawn.append(draw.shape("beyond", corners, tip_text))
     return drawn
-
-
-def _step(iteration: int, value: float, metric: MetricSpec) -> str:
-    return f"iteration {iteration}: {_in_words(value, metric)}"
 
 
 def _in_words(value: float, metric: MetricSpec) -> str:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.errors import LlmbError
+from llmb_installer.images.apply_layers import Tree, names_by_layer
 from llmb_installer.images.image_tar import write_image
 from llmb_installer.images.layer import Layer, pieces, read_names
 from llmb_installer.images.tar_headers import NotTarError
 from llmb_installer.images.tar_stream import Stream, entries
-from llmb_installer.images.tree import Tree, names_by_layer
 from llmb_testing.sample_images import compress
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from llmb import api
+from llmb.clusters.base import Cluster
 from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType
 from llmb.config.reading import read_config
@@ -23,6 +24,7 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "cluster-ssh"
 # In place of ssh: the words are a machine and a command, which runs here. A real sshd would need a user with keys.
 CONNECT = """\
 #!/bin/bash
+[[ ! -e ${0%/*}/silent-$1 ]] || { echo "no route to $1" >&2; exit 255; }
 exec bash -c "$2"
 """
 
@@ -64,6 +66,27 @@ class TestSsh(ClusterTypeContract):
         ssh: {{hosts: [one, two], command: [{connect}]}}
         """
         return read_config(yamlfile.parse(text, name="x"), cluster_types=lambda: {"ssh": cluster_type})
+
+    def test_a_silent_machine_keeps_only_its_own_runs_open(
+        self, cluster: Cluster, cluster_config: ClusterConfig, tmp_path: Path
+    ) -> None:
+        """Runs of the other machine end, and are cancelled; and so are those whose files show an end."""
+        runs: dict[str, list[api.RunRecord]] = {"one": [], "two": []}
+        while len(runs["one"]) < 2 or len(runs["two"]) < 2:
+            run = self.recorded(cluster, cluster_config, self.launch("exit 0"))
+            runs[cluster.cluster.host(run.stamp.id)].append(run)  # type: ignore[attr-defined]
+        chosen = [run for own in runs.values() for run in own[:2]]
+        first, second, other, open_ = [run.submitted(cluster.submit(run)) for run in chosen]
+        self.until(cluster, [first, second, other, open_])
+        (open_.place / "ended").unlink()
+        (tmp_path / "silent-two").touch()
+        states = cluster.poll([open_, first, other])
+        assert (states[first.id].state, states[other.id].state) == ("COMPLETED", "COMPLETED")
+        assert (states[open_.id].state, states[open_.id].is_doubtful) == ("RUNNING", True)
+        assert set(cluster.find([open_, first])) == {open_.id, first.id}
+        with pytest.raises(api.UnclearError):
+            cluster.cancel([open_, first])
+        assert (first.place / "ssh-cancelled").exists()
 
 
 def examples() -> dict[str, str]:

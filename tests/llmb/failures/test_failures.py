@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.failures import Cause, find_cause, group_failures, kind_of_end, root_cause
+from llmb.failures import Cause, group_failures, kind_of_end, root_cause
 from llmb.failures.causes import Signature, table
 from llmb.runs.state import JobState
 from llmb_workloads.fields import RefusedError
@@ -93,7 +93,7 @@ def test_a_program_that_is_not_there(line: str, tmp_path: Path) -> None:
 def cause_of(folder: Path, text: str | bytes) -> Cause | None:
     path = folder / "log.out"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return find_cause(path)
+    return root_cause([path])
 
 
 def reported(folder: Path, text: str) -> tuple[str, str, int | None]:
@@ -434,8 +434,8 @@ def test_the_line_is_fit_to_be_shown(tmp_path: Path) -> None:
 
 
 def test_no_log(tmp_path: Path) -> None:
-    assert find_cause(tmp_path / "none") is None
-    assert find_cause(tmp_path) is None
+    assert root_cause([tmp_path / "none"]) is None
+    assert root_cause([tmp_path]) is None
 
 
 @pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"])

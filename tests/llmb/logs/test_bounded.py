@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmb.failures import find_cause
+from llmb.failures import find, root_cause
 from llmb.failures.find import _TRACEBACK, _error_at
 from llmb.logs import lines
 from llmb.logs.formats import ParseSpec, formats_of
@@ -82,17 +82,16 @@ def test_a_text_that_comes_again_and_again_in_a_line_is_judged_once(tmp_path: Pa
     ],
     ids=lambda unit: str(unit[:20]),
 )
-def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path) -> None:
+def test_a_storm_comes_to_an_end(unit: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "_MOST_TRACEBACKS", 100)  # each of them may be the longest that is read
     path = tmp_path / "log-x.out"
     path.write_bytes(many(unit) * 8)
     with time_limit(GUARD):
         read_log(path)
-        find_cause(path)
+        root_cause([path])
 
 
 def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from llmb.failures import find
-
     counts: Counter[bytes] = Counter()
 
     def found(hit: Any) -> Any:
@@ -103,7 +102,7 @@ def test_of_a_storm_of_tracebacks_some_are_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(find, "_MOST_TRACEBACKS", 50)
     path = tmp_path / "log-x.out"
     path.write_bytes(b"Traceback (most recent call last):\n  x\nValueError: first\n" * 500 + b"CUDA out of memory\n")
-    cause = find_cause(path)
+    cause = root_cause([path])
     assert counts[_TRACEBACK.text] == 50
     assert cause is not None
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.cli import app
-from llmb.errors import LlmbError, describe
-from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate, parse_budget, pick
+from llmb.errors import LlmbError, UsageError, describe
+from llmb.planning.budget import parse_budget, pick
+from llmb.planning.estimate import LIMIT, PUBLISHED, JobEstimate
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
@@ -33,8 +34,9 @@ def test_a_budget_is_read(text: str, hours: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0gpuh", "-1", "1e3", "5000 dollars", "gpuh", "1.2.3", "²"])
 def test_what_is_no_budget(text: str) -> None:
-    with pytest.raises(ValueError, match="GPU-hours"):
+    with pytest.raises(UsageError, match="GPU-hours") as caught:
         parse_budget(text)
+    assert (caught.value.code, caught.value.key) == ("value-not-allowed", "--budget")
 
 
 @pytest.mark.parametrize(

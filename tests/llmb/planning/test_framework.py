@@ -11,7 +11,7 @@ from llmb.config.schema import GpuTypeConfig, InstallConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
 from llmb.planning.discover import discover
-from llmb.planning.job_spec import JobOverrides
+from llmb.planning.job_spec import NO_OVERRIDES, JobOverrides
 from llmb.planning.plan import Plan, make_plan
 from llmb.planning.select import Selection
 from llmb.runs.job import Job, JobRequest
@@ -27,7 +27,7 @@ def cluster(gpu: str, framework: str | None = None, **more: Any) -> ClusterConfi
     return ClusterConfig(cluster_type="slurm", gpu_type=gpu, install=install, **more)
 
 
-def planned(workloads: Workloads, config: ClusterConfig, overrides: JobOverrides | None = None, **wanted: Any) -> Plan:
+def planned(workloads: Workloads, config: ClusterConfig, overrides: JobOverrides = NO_OVERRIDES, **wanted: Any) -> Plan:
     values: dict[str, Any] = {"workload": LLAMA, "size": "70b", "scales": (64,), **wanted}
     return make_plan([JobRequest(**values)], workloads, config, overrides=overrides)
 

@@ -9,7 +9,7 @@ import pytest
 from llmb.config import ClusterConfig
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, UsageError
-from llmb.planning.job_spec import JobOverrides
+from llmb.planning.job_spec import NO_OVERRIDES, JobOverrides
 from llmb.planning.plan import Plan, make_plan
 from llmb.planning.rules import mode_of
 from llmb.runs.job import Job, JobRequest
@@ -25,7 +25,7 @@ PLAIN = "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
 
 
 def planned(
-    workloads: Workloads, config: ClusterConfig = PYXIS, *, overrides: JobOverrides | None = None, **request: Any
+    workloads: Workloads, config: ClusterConfig = PYXIS, *, overrides: JobOverrides = NO_OVERRIDES, **request: Any
 ) -> Plan:
     fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
     return make_plan([JobRequest(**fields)], workloads, config, overrides=overrides)

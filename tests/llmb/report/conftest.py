@@ -64,7 +64,7 @@ def gathered(night: Night, *names: str) -> Report:
     context = Context(load_plugins(builtin_plugins()))
     context.install_option = night.folder
     context.__dict__["cluster"] = None  # nobody is asked: states are as they were seen last
-    found = gather(context, names, Choice())
+    found = gather(context, context.runs(names), Choice())
     report = make_report(context, found, None, MORNING)
     return with_samples(context, report, [record for record, _ in found], charted(report))
 

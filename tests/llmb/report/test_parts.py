@@ -11,8 +11,7 @@ import pytest
 from llmb.report.conditions import conditions_of, shown_variables
 from llmb.report.entries import Entry, entries_of, families_of
 from llmb.report.explanations import explanations
-from llmb.report.figures import Figures
-from llmb.report.glance import Item, glance, headline
+from llmb.report.glance import Figures, Item, glance, headline
 from llmb.report.value import MEANINGS, ORDER, Report
 from llmb.runs.job import Job
 from llmb.runs.record import RunRecord

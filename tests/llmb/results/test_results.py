@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.output import fit
 from llmb.errors import UsageError
 from llmb.logs.formats import ParseSpec
 from llmb.results.columns import csv_columns, csv_rows, report
@@ -29,7 +30,6 @@ from llmb.runs.record import RunRecord
 from llmb.runs.state import JobState
 from llmb.stats.measure import LAST, Window
 from llmb.system.process import ProcessId
-from llmb.text.narrow import fit
 from llmb.text.tables import render, to_json
 from llmb.workload.model import ModelShape
 
@@ -152,11 +152,11 @@ def test_a_run_that_succeeded(run: RunRecord) -> None:
     got = result(run, "COMPLETED", steps(50))
     assert (got.status, got.reason, got.identity.experiment, got.identity.path) == ("Success", None, NAME, str(run.log))
     assert (got.metrics.window, got.metrics.max_iteration, got.metrics.steps) == ((11, 44), 49, 50)
-    assert (got.metrics.step_time, got.metrics.step_time_deviation) == (2.693, 0.0)
-    assert got.metrics.framework_tflops == pytest.approx(571.8)
-    assert got.metrics.framework_tflops_deviation == pytest.approx(0, abs=1e-9)
-    assert got.metrics.tokens_per_second == pytest.approx(389371, abs=1)
-    assert got.metrics.tokens_per_second_per_gpu == pytest.approx(389371 / 64, abs=0.1)
+    assert (got.metrics.step_time, got.metrics.measured["step_time"].std) == (2.693, 0.0)
+    assert got.metrics.mean("tflops_per_gpu") == pytest.approx(571.8)
+    assert got.metrics.measured["tflops_per_gpu"].std == pytest.approx(0, abs=1e-9)
+    assert got.metrics.mean("tokens_per_second") == pytest.approx(389371, abs=1)
+    assert got.metrics.mean("tokens_per_second_per_gpu") == pytest.approx(389371 / 64, abs=0.1)
     assert got.metrics.days_per_1t_tokens == pytest.approx(29.7, abs=0.05)
     assert got.metrics.model_flops == pytest.approx(3.85e14, rel=1e-3)
     assert got.metrics.mfu == pytest.approx(0.5782, abs=5e-5)
@@ -177,7 +177,7 @@ def test_tflops_that_the_framework_has_wrong_are_omitted(run: RunRecord) -> None
     got = result_of_run(
         run, END_OF["COMPLETED"], LogReader(spec=ParseSpec(tflops_valid=False, tflops_note="hybrid")), 989.0
     )
-    assert (got.metrics.framework_tflops, got.metrics.framework_tflops_deviation) == (None, None)
+    assert "tflops_per_gpu" not in got.metrics.measured
     assert got.metrics.step_time == 2.693
 
 
@@ -275,9 +275,9 @@ def test_a_log_without_a_record(tmp_path: Path) -> None:
     got = foreign(tmp_path, steps(50))
     assert (got.status, got.reason, got.metrics.steps, got.metrics.window) == ("Success", None, 50, (11, 44))
     assert got.metrics.step_time == 2.693
-    assert got.metrics.framework_tflops == pytest.approx(571.8)
+    assert got.metrics.mean("tflops_per_gpu") == pytest.approx(571.8)
     own = got.metrics
-    assert (own.tokens_per_second, own.mfu, own.model_flops, own.flops_convention) == (None,) * 4
+    assert (own.mean("tokens_per_second"), own.mfu, own.model_flops, own.flops_convention) == (None,) * 4
 
 
 def test_a_loss_that_is_no_number_counts_wherever_it_is_there(tmp_path: Path) -> None:

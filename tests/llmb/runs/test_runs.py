@@ -304,6 +304,20 @@ def test_an_end_is_never_overwritten(end: str, make: Make) -> None:
     assert store.seen_state(run) == ended
 
 
+def test_an_end_that_another_poller_stores_meanwhile_stays(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, end = make("a1"), JobState(state=COMPLETED, exit_code=0)
+    others = [end]
+
+    def slowly(path: Path) -> bool:
+        while others:
+            assert store.save_state(run, others.pop()) == end
+        return path.exists()
+
+    monkeypatch.setattr(Path, "is_dir", slowly)
+    assert store.save_state(run, JobState(state=RUNNING)) == end
+    assert store.seen_state(run) == end
+
+
 def test_what_is_no_end_moves_on(make: Make) -> None:
     run = make("a1")
     assert store.seen_state(run) is None

@@ -63,6 +63,20 @@ def test_a_program_that_submits_gets_its_runs(llmb: Command, jobs: Path, runs: C
     assert done.stdout == "id,scheduler_id,attempt,experiment,repeat,directory\n"
 
 
+def test_a_value_that_is_not_utf_8_is_submitted_as_it_is_shown(
+    llmb: Command, runs: Callable[[], list[RunRecord]]
+) -> None:
+    value = os.fsdecode(b"a\xffb")
+    words = ("single", "-w", "fake", "--scale", "8", "--env", f"ODD={value}")
+    assert llmb(*words, "--dry-run").returncode == 0
+    done = llmb(*words, "--wait")
+    assert done.returncode == 0, done.stderr
+    (run,) = runs()
+    assert (run.job.env["ODD"], run.launch.environment["ODD"]) == (value, value)
+    for command in ("jobs list", "jobs show {}", "jobs show {} --script", "results --format json", "report"):
+        assert llmb(*command.format(run.id).split()).returncode == 0, command
+
+
 def test_resume_submits_only_what_is_left(
     llmb: Command, jobs: Path, scheduler: Scheduler, runs: Callable[[], list[RunRecord]], run_wording: RunWording
 ) -> None:
@@ -84,6 +98,21 @@ def test_resume_submits_only_what_is_left(
     assert again.returncode == 0
     run_wording("submit-all", again.stderr)
     assert len(runs()) == len(before) + 2
+
+
+@pytest.mark.parametrize(("fmt", "rows"), [("table", 0), ("md", 0), ("csv", 1), ("json", None)])
+def test_a_preview_of_what_is_left_where_nothing_is(
+    llmb: Command, jobs: Path, wording: RunWording, fmt: str, rows: int | None
+) -> None:
+    llmb("submit-all", jobs, "--wait")
+    done = llmb("submit-all", jobs, "--resume", "--dry-run", "--format", fmt)
+    assert done.returncode == 0, done.stderr
+    if fmt == "table":
+        wording("submit-all", done.stderr)
+    if rows is None:
+        assert json.loads(done.stdout) == {"jobs": []}
+    else:
+        assert len(done.stdout.splitlines()) == rows
 
 
 def test_resume_and_wait_shows_the_whole_list(llmb: Command, jobs: Path, scheduler: Scheduler) -> None:

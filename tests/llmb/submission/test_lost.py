@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from llmb.cli.submit.resume import remaining
+from llmb.cli.submit.flow import remaining
 from llmb.config import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.runs import record, state as job_state, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import COMPLETED, LOST, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN, JobState
-from llmb.submission.cancel import cancel
-from llmb.submission.follow import Watcher, poll, wait
+from llmb.submission.follow import Watcher, cancel, poll, wait
 from llmb.submission.prepare import Prepared
 from llmb.submission.reconcile import resubmit
 from llmb.submission.retry import retry

@@ -16,8 +16,7 @@ from llmb.errors import LlmbError
 from llmb.runs import record, store
 from llmb.runs.record import RunRecord
 from llmb.runs.state import CANCELLED, FAILED, NOT_SUBMITTED, PENDING, RUNNING, UNKNOWN
-from llmb.submission.cancel import cancel
-from llmb.submission.follow import Watcher, poll, wait
+from llmb.submission.follow import Watcher, cancel, poll, wait
 from llmb.submission.reconcile import recover, resubmit
 from llmb.submission.submit import submission_lock
 from llmb.system import files

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmb.cli.submit.resume import key_of, remaining
+from llmb.cli.submit.flow import key_of, remaining
 from llmb.runs.record import RunRecord
 from llmb.submission.prepare import Prepared
 from llmb.workload.switches import Switches

@@ -51,6 +51,14 @@ def test_text_is_written_with_its_folders_and_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_text_that_is_not_utf_8_comes_back_as_its_bytes(tmp_path: Path) -> None:
+    text = os.fsdecode(b"gr\xc3\xb6\xdfe")
+    files.write_text(tmp_path / "text", text)
+    assert (tmp_path / "text").read_bytes() == b"gr\xc3\xb6\xdfe"
+    files.write_json(tmp_path / "data.json", [text])
+    assert files.read_json(tmp_path / "data.json") == [text]
+
+
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
 def test_who_may_write_a_file_is_the_umasks_business(umask: int, mode: int, tmp_path: Path) -> None:
     before = os.umask(umask)

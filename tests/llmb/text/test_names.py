@@ -189,7 +189,7 @@ def test_an_offered_size_runs_on_the_gpu_type(wording: Callable[..., None]) -> N
     here = {"pretrain_nemotron4": ["15b", "tiny"], "pretrain_llama3.1": [], "pretrain_nemotronh": ["tiny"]}
     for name in ("nemotronh_15b", "nemotron4_340", "llama3.1_9b", "nemotronh_tinny"):
         with pytest.raises(UsageError) as caught:
-            find_workload_and_size(name, SIZES, on="cpu", here=here)
+            find_workload_and_size(name, SIZES, on="cpu", here=here.__getitem__)
         assert caught.value.code == "size-unknown"
         wording("list", describe(caught.value))
 

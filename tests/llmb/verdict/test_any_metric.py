@@ -31,7 +31,7 @@ from llmb.verdict.judge import (
     judge,
     judge_values,
 )
-from llmb.verdict.ratio import published
+from llmb.verdict.reference import published
 from llmb.verdict.scaling import columns, rows_of, scaling_points
 from llmb.workload.published import Figure
 

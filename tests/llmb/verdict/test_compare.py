@@ -11,7 +11,7 @@ from llmb.planning.estimate import alike, describe, estimate
 from llmb.results.columns import from_json
 from llmb.results.description import Configuration
 from llmb.results.facts import LOSS_NAN, PROFILED, LogFacts
-from llmb.results.result import FAILED, RUNNING, SUCCESS, Result
+from llmb.results.result import CANCELLED, FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.runs.job import Job, Training
 from llmb.stats.measure import Window
 from llmb.verdict.compare import Comparison, is_bad, judged_against, summary, with_measured, with_published
@@ -194,6 +194,23 @@ def test_two_settings_equally_like_are_not_guessed_between(wording: Wording) -> 
     row = only([result("a")], [result("b", change={"tp": 4}), result("c", change={"tp": 8})])
     assert row.verdict == NO_REFERENCE
     wording("compare", str(row.verdict_reason))
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "failed"),
+    [
+        (UNKNOWN, "COMPLETED", False),  # a log of another format
+        (UNKNOWN, "RUNNING", False),  # its scheduler does not answer
+        (UNKNOWN, "LOST", True),
+        (FAILED, "COMPLETED", True),
+        (CANCELLED, "CANCELLED", True),
+        (RUNNING, "RUNNING", False),
+    ],
+)
+def test_a_row_fails_where_its_result_does(status: str, state: str, failed: bool) -> None:
+    one = result("a", None, status=status, state=state)
+    assert one.is_failure == failed
+    assert [is_bad(row) for row in [*with_measured([one], [result("b")], "B"), *with_published([one])]] == [failed] * 2
 
 
 def test_another_window_is_marked(wording: Wording) -> None:

@@ -30,8 +30,7 @@ from llmb.verdict.judge import (
     judge,
     judge_values,
 )
-from llmb.verdict.ratio import published, ratio_of
-from llmb.verdict.reference import References, find_reference, same_window
+from llmb.verdict.reference import References, find_reference, published, ratio_of, same_window
 from llmb.workload.published import Figure
 
 Wording = Callable[..., None]

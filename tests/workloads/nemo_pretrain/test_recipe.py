@@ -13,7 +13,7 @@ import pytest
 
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, check_world, parse_recipe, read_recipe
-from llmb_workloads.world import Place
+from llmb_workloads.world import Process
 
 Make = Callable[..., dict[str, Any]]
 PROFILE = {"start_step": 45, "stop_step": 50, "ranks": [0, 1, 511]}
@@ -153,8 +153,8 @@ def test_a_file_that_is_missing_or_no_json_is_refused(tmp_path: Path) -> None:
 
 def test_as_many_processes_as_gpus(nemo_recipe: Make, wording: Callable[..., None]) -> None:
     recipe = parse_recipe(nemo_recipe())
-    check_world(recipe, Place(rank=511, world=512, local_rank=7))
+    check_world(recipe, Process(rank=511, world=512, local_rank=7))
     with pytest.raises(RefusedError) as refusal:
-        check_world(recipe, Place(rank=0, world=1, local_rank=0))
+        check_world(recipe, Process(rank=0, world=1, local_rank=0))
     assert refusal.value.place == "environment"
     wording("nemo_pretrain", str(refusal.value))

@@ -37,15 +37,15 @@ def main(arguments: list[str]) -> int:
                 text = to_text(recipe, build(recipe))
             print(text)
             return 0
-        place = rank_from(os.environ)
-        check_world(recipe, place)
+        process = rank_from(os.environ)
+        check_world(recipe, process)
         config = build(recipe)
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if place.rank == 0:
+    if process.rank == 0:
         Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")
-    begin_log(place, lambda: opening_line(recipe))
+    begin_log(process, lambda: opening_line(recipe))
     train(config)
     return 0
 

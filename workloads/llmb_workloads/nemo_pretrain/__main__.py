@@ -26,13 +26,13 @@ def main(arguments: list[str]) -> int:
         recipe = read_recipe(path)
         if "--print" in arguments:
             return _print(recipe)
-        place = rank_from(os.environ)
-        check_world(recipe, place)
+        process = rank_from(os.environ)
+        check_world(recipe, process)
         partial = build(recipe)
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    begin_log(place, lambda: opening_line(recipe))
+    begin_log(process, lambda: opening_line(recipe))
     execute(partial)
     return 0
 

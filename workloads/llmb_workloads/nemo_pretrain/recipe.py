@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmb_workloads.fields import Problem, RefusedError, below_one, outside, read_json, read_object, refuse
-from llmb_workloads.world import Place
+from llmb_workloads.world import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +173,11 @@ class Recipe:
     overrides: dict[str, Any] = field(default_factory=dict)
 
 
-def check_world(recipe: Recipe, place: Place) -> None:
+def check_world(recipe: Recipe, process: Process) -> None:
     """Raise RefusedError unless the number of processes is the recipe's number of GPUs."""
     world = recipe.nodes * recipe.gpus_per_node
-    if place.world != world:
-        cause = f"ranks started: {place.world}, the recipe is for {recipe.nodes} × {recipe.gpus_per_node} GPUs"
+    if process.world != world:
+        cause = f"ranks started: {process.world}, the recipe is for {recipe.nodes} × {recipe.gpus_per_node} GPUs"
         raise RefusedError("environment", cause, f"start {world} processes, one for each GPU, with srun or torchrun")
 
 

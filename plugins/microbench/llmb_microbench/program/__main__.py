@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from llmb_microbench.program.settings import Place, RefusedError, Settings, read_place, read_settings
+from llmb_microbench.program.settings import Process, RefusedError, Settings, read_process, read_settings
 
 
-def run(settings: Settings, place: Place) -> None:
+def run(settings: Settings, process: Process) -> None:
     """Run the case on this rank; rank 0 prints a line for each iteration."""
     # Imported here: torch takes seconds, a refusal should not.
     from llmb_microbench.program.ranks import Ranks
@@ -19,16 +19,16 @@ def run(settings: Settings, place: Place) -> None:
     known = _cases()
     if settings.case not in known:
         raise RefusedError(f"case {settings.case} is unknown: use {', '.join(known)}")
-    ranks = Ranks(place)
+    ranks = Ranks(process)
     case = known[settings.case](settings, ranks)
     counts = warm_up(ranks, case)
     ranks.require(case.check(), settings.case)
-    if place.rank == 0:
-        what = f"microbench: {settings.case} in {settings.dtype}, {case.about}, ranks: {place.world}"
+    if process.rank == 0:
+        what = f"microbench: {settings.case} in {settings.dtype}, {case.about}, ranks: {process.world}"
         repeated = f"operations of an iteration: {', '.join(map(str, counts))}"
         print(f"{what}, {ranks.description}, {repeated}", flush=True)
     for step, values in enumerate(iterations(ranks, case, counts, settings.steps)):
-        if place.rank == 0:
+        if process.rank == 0:
             print(line(step, settings.steps, values), flush=True)
 
 
@@ -45,7 +45,7 @@ def _cases() -> dict[str, Callable[[Settings, Any], Any]]:
 def main(arguments: list[str]) -> int:
     """Run one case; the exit code is 2 when it is refused, 1 when it fails or its result is wrong."""
     try:
-        run(read_settings(arguments), read_place())
+        run(read_settings(arguments), read_process())
     except RefusedError as error:
         print(f"error: {error}", file=sys.stderr)
         _leave(2)

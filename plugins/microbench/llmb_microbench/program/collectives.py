@@ -34,7 +34,7 @@ class _Buffers:
     """The buffers of one rank; ``share`` are the elements of one rank's part of the message."""
 
     def __init__(self, settings: Settings, ranks: Ranks) -> None:
-        self.case, self.world, self.rank = settings.case, ranks.place.world, ranks.place.rank
+        self.case, self.world, self.rank = settings.case, ranks.process.world, ranks.process.rank
         dtype, message = dtype_of(settings.dtype), settings.size("message_size")
         whole = self.case in formulas.WHOLE
         self.share = message // dtype.itemsize // (1 if whole else self.world)
@@ -99,7 +99,7 @@ def collective(settings: Settings, ranks: Ranks) -> Case:
     if not ranks.is_several:
         raise RefusedError(f"{settings.case} needs 2 ranks or more")
     buffers = _Buffers(settings, ranks)
-    world = ranks.place.world
+    world = ranks.process.world
     return Case(
         operations=(buffers.operation(),),
         values=lambda seconds: formulas.of_collective(settings.case, buffers.message, world, seconds),

@@ -14,7 +14,7 @@ _PROBED = 8  # rows of a product that are computed again
 def gemm(settings: Settings, ranks: Ranks) -> Case:
     """C = A B, all N x N. Random numbers: with zeros a GPU needs less power and is faster than with data."""
     size, dtype = settings.size("matrix_size"), dtype_of(settings.dtype)
-    generator = torch.Generator(device=ranks.device).manual_seed(ranks.place.rank)
+    generator = torch.Generator(device=ranks.device).manual_seed(ranks.process.rank)
     left, right = (torch.randn(size, size, generator=generator, device=ranks.device).to(dtype) for _ in range(2))
     result = torch.empty_like(left)
 

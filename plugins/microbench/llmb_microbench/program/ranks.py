@@ -6,7 +6,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from llmb_microbench.program.settings import Place, RefusedError
+from llmb_microbench.program.settings import Process, RefusedError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -14,17 +14,17 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 class Ranks:
     """All ranks, with NCCL where there are GPUs and gloo on CPUs. One rank alone has no process group."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.device = _device(place.local_rank)
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.device = _device(process.local_rank)
         if self.is_several:
             bound = self.device if self.is_gpu else None
-            dist.init_process_group(self.backend, rank=place.rank, world_size=place.world, device_id=bound)
+            dist.init_process_group(self.backend, rank=process.rank, world_size=process.world, device_id=bound)
 
     @property
     def is_several(self) -> bool:
         """Whether there is anybody to talk to."""
-        return self.place.world > 1
+        return self.process.world > 1
 
     @property
     def is_gpu(self) -> bool:
@@ -68,7 +68,7 @@ class Ranks:
         wrong = self.max([0.0 if is_right else 1.0])[0] > 0
         if wrong:
             where = "here" if not is_right else "on another rank"
-            raise WrongResultError(f"rank {self.place.rank}: {what} gave a wrong result {where}")
+            raise WrongResultError(f"rank {self.process.rank}: {what} gave a wrong result {where}")
 
 
 class WrongResultError(Exception):

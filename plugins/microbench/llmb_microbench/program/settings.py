@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program's arguments, ``--case=all_reduce --message_size=16M``, and its place among the ranks."""
+"""The program's arguments, ``--case=all_reduce --message_size=16M``, and its process among the ranks."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """A process of the run: its rank, the number of ranks, its index on its node, the ranks there."""
 
     rank: int = 0
@@ -63,10 +63,10 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     return Settings(case=case, dtype=dtype, steps=read_size(steps), sizes=sizes)
 
 
-def read_place(environ: Mapping[str, str] = os.environ) -> Place:
-    """The place by torchrun's variables, which llmb sets on every cluster. Raises RefusedError for half of them."""
+def read_process(environ: Mapping[str, str] = os.environ) -> Process:
+    """This process by torchrun's variables, which llmb sets on every cluster. Raises RefusedError for half of them."""
     if "RANK" not in environ:
-        return Place()
+        return Process()
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     found = {name: environ.get(name, "") for name in (*names, "LOCAL_WORLD_SIZE")}
     found["LOCAL_WORLD_SIZE"] = found["LOCAL_WORLD_SIZE"] or "1"
@@ -74,4 +74,4 @@ def read_place(environ: Mapping[str, str] = os.environ) -> Place:
     if wrong:
         raise RefusedError(f"RANK is set and {wrong[0]} is '{found[wrong[0]]}': start the ranks with torchrun or llmb")
     rank, world, local_rank, local_world = map(int, found.values())
-    return Place(rank=rank, world=world, local_rank=local_rank, local_world=local_world)
+    return Process(rank=rank, world=world, local_rank=local_rank, local_world=local_world)

@@ -76,16 +76,16 @@ class File:
 
 def storage(settings: Settings, ranks: "Ranks") -> Case:
     """A file for each rank in MICROBENCH_FOLDER, else in the run's folder. Raises RefusedError without space there."""
-    size, place = settings.size("file_size"), ranks.place
+    size, process = settings.size("file_size"), ranks.process
     folder = Path(os.environ.get(FOLDER) or ".")
     if not folder.is_dir():
         raise RefusedError(f"{FOLDER} is {folder}, which is not a folder on this node")
-    if shutil.disk_usage(folder).free < 2 * size * place.local_world:
+    if shutil.disk_usage(folder).free < 2 * size * process.local_world:
         message = f"{folder.absolute()} has less free than twice the files of this node"
         raise RefusedError(f"{message}: choose a smaller file_size")
     # Several runs may share the folder, and nodes their process ids.
     file = File(folder, f".microbench-{socket.gethostname()}-{os.getpid()}", size)
-    moved = size * place.world
+    moved = size * process.world
 
     def values(writing: float, reading: float) -> dict[str, float]:
         return {"write_bw": formulas.bandwidth(moved, writing), "read_bw": formulas.bandwidth(moved, reading)}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.cli.jobs.runs_table import OUTCOME, table_of
+from llmb.cli.output import fit
 from llmb.runs.state import ENDS, PENDING, RUNNING
-from llmb.text.narrow import fit
 
 WIDTH = 80
 NAMES = (

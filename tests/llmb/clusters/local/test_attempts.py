@@ -41,7 +41,7 @@ def test_a_second_attempt_runs_with_files_of_its_own(machine: Machine) -> None:
     machine.wait_until(lambda: poll(cluster, [again])[run.id].is_end, f"the second attempt; {machine.log}")
     assert poll(cluster, [again])[run.id].state == COMPLETED
     folder = run.directory / "attempt-2"
-    assert {path.name for path in folder.iterdir()} == {
+    assert {path.name for path in folder.iterdir() if ".lock." not in path.name} == {
         "launch.json",
         "log-job.out",
         "sbatch_job.out",
@@ -79,6 +79,23 @@ def test_what_reached_the_queue_is_found_before_it_runs_and_after(over: bool, ma
     poll(cluster, [run])
     assert record.load(run.directory).scheduler_id == run.id
     machine.ends(run)
+
+
+@pytest.mark.parametrize("cluster", ["the queue in /x on far", None])
+def test_another_hosts_run_keeps_no_run_of_this_host_waiting(machine: Machine, cluster: str | None) -> None:
+    mine, other = (
+        machine.record(machine.launch("pass", name="mine")),
+        machine.record(machine.launch("pass", name="other")),
+    )
+    other = replace(other, submitter=replace(other.submitter, host="far"), cluster=cluster)
+    record.save(other)
+    states = poll(machine.cluster(), [other, mine])
+    assert states[mine.id].state == NOT_SUBMITTED
+    assert states[other.id].is_elsewhere == (cluster is not None)
+    results, _ = resubmit(machine.cluster(), [other, mine])
+    assert [(one.run.id, one.error is None) for one in results] == [(other.id, False), (mine.id, True)]
+    assert poll(machine.cluster(), [other])[other.id].state == "UNKNOWN"
+    machine.ends(record.load(mine.directory))
 
 
 def test_another_hosts_queue_cannot_be_seen(machine: Machine) -> None:

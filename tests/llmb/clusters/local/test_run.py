@@ -80,6 +80,12 @@ def test_ranks_know_their_place(machine: Machine) -> None:
     assert sorted(run.log.read_text().splitlines()) == ranks
 
 
+def test_a_variable_that_is_not_utf_8_reaches_the_rank(machine: Machine) -> None:
+    run = machine.submit("import os\nprint(os.environb[b'ODD'].hex())", environment={"ODD": os.fsdecode(b"a\xff")})
+    assert machine.end(run).state == "COMPLETED"
+    assert run.log.read_text() == "61ff\n"
+
+
 def test_nothing_of_the_submitting_shell_leaks(machine: Machine) -> None:
     machine.environ |= LEAKS
     run = machine.submit(TELL)

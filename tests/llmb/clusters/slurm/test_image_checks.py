@@ -16,7 +16,7 @@ import pytest
 from llmb.clusters.slurm.commands import Client
 from llmb.clusters.slurm.slurm_checks import faults_of_image, faults_of_mounts, faults_of_writable, mpi_fault
 from llmb.config import ClusterConfig
-from llmb.config.locate import place_in_config
+from llmb.config.locate import line_in_config
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import Fault, PreflightError, describe
 from llmb.runs.launch import Launch, Program
@@ -133,5 +133,5 @@ def test_no_mpi_at_all_is_accepted_though_it_is_not_listed(kind: str, is_missing
 
 def test_the_line_of_a_key(tmp_path: Path) -> None:
     (tmp_path / "cluster_config.yaml").write_text("cluster_type: slurm\nslurm:\n  mpi: pimx\n")
-    assert place_in_config(tmp_path, "slurm", "mpi") == f"{tmp_path}/cluster_config.yaml:3"
-    assert place_in_config(tmp_path, "slurm", "qos") == ""
+    assert line_in_config(tmp_path, "slurm", "mpi") == f"{tmp_path}/cluster_config.yaml:3"
+    assert line_in_config(tmp_path, "slurm", "qos") == ""

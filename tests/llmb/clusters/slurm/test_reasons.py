@@ -14,7 +14,7 @@ from llmb.clusters.advice import advice
             "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
             "wait for jobs to end",
         ),
-        ("Required partition not available (inactive or drain)", "takes no jobs now"),
+        ("Required partition not available (inactive or drain)", "accepts no jobs now"),
         ("invalid partition specified: x", "set 'partition'"),
         ("Requested time limit is invalid (missing or exceeds some limit)", "--time-limit HH:MM:SS"),
         ("Invalid --time specification", "--time-limit HH:MM:SS instead of --slurm-arg time"),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from llmb.cli.output import fit
 from llmb.text.names import apart
-from llmb.text.narrow import fit
 from llmb.text.tables import Column
 
 COLUMNS = [

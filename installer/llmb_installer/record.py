@@ -95,14 +95,15 @@ def save_answers(install: Path, text: str) -> None:
 
 def find_folder(option: Path | None) -> Path:
     """The install directory by ``find_install``, or one with only the installer's own files left. Raises UsageError."""
-    environ, cwd = os.environ, console.current_folder()
+    environ = os.environ
     try:
-        return find_install(option, environ, cwd)
+        return find_install(option, environ)
     except UsageError as error:
-        if "STAGE_PATH" in environ or error.code == EXEMPLAR:  # always refused
+        if "STAGE_PATH" in environ or error.code in (EXEMPLAR, "folder-unusable"):  # always refused
             raise
-        named = option or (Path(environ["LLMB_INSTALL"]).expanduser() if environ.get("LLMB_INSTALL") else None)
-        for folder in (cwd / named,) if named is not None else (cwd, *cwd.parents):
+        named = option or (files.expand(environ["LLMB_INSTALL"]) if environ.get("LLMB_INSTALL") else None)
+        here = (named or console.current_folder()).absolute()
+        for folder in (here, *(here.parents if named is None else ())):
             if record_path(folder).is_file() or answers_path(folder).is_file():
                 return folder.resolve()
         raise

@@ -42,7 +42,7 @@ def unpacked(path: Path) -> Path:
     It is unpacked once: 10,000 runs are 30,000 files, which take half a minute.
     """
     cache = files.expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llmb" / "archives"
-    folder = cache / _checksum(path)
+    folder = cache / checksum(path)
     if not folder.is_dir():
         try:
             cache.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,8 @@ def unpacked(path: Path) -> Path:
     return folder
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal. Raises LlmbError."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -140,42 +141,34 @@ def write(path: Path, chosen: Iterable[Chosen], redaction: Redaction, *, runs: i
     """Write the archive and return its manifest; ``path`` is complete or unchanged. Raises LlmbError."""
     import zstandard
 
-    files: dict[str, ArchivedFile] = {}
+    archived: dict[str, ArchivedFile] = {}
     omitted: dict[str, OmittedFile] = {}
     secrets = 0
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with (
-            part.open("wb") as raw,
-            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(raw, closefd=False) as packed,
-            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            for one in chosen:
-                name, content = redaction.in_path(one.name), content_of(one.path)
-                if isinstance(content, OmittedFile):
-                    omitted[name] = content
-                    continue
-                text, found = redaction.apply(content.text)
-                secrets += found
-                data = bytes_of(name, text)
-                files[name] = ArchivedFile(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-                _add(tar, name, data, content.modified)
-            manifest = Manifest(
-                llmb_version=llmb.__version__,
-                created=created.isoformat(timespec="seconds"),
-                runs=runs,
-                secrets=secrets,
-                is_anonymous=bool(redaction.names),
-                files=files,
-                omitted=omitted,
-            )
-            _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode(), created.timestamp())
-        part.replace(path)
-    except OSError as error:
-        message = f"{path} cannot be written: {error.strerror or error}"
-        raise LlmbError(message, hint="-o FILE writes it elsewhere", code="archive-unwritable") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        files.output(path) as raw,
+        zstandard.ZstdCompressor(level=_LEVEL).stream_writer(raw, closefd=False) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for one in chosen:
+            name, content = redaction.in_path(one.name), content_of(one.path)
+            if isinstance(content, OmittedFile):
+                omitted[name] = content
+                continue
+            text, found = redaction.apply(content.text)
+            secrets += found
+            data = bytes_of(name, text)
+            archived[name] = ArchivedFile(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+            _add(tar, name, data, content.modified)
+        manifest = Manifest(
+            llmb_version=llmb.__version__,
+            created=created.isoformat(timespec="seconds"),
+            runs=runs,
+            secrets=secrets,
+            is_anonymous=bool(redaction.names),
+            files=archived,
+            omitted=omitted,
+        )
+        _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode(), created.timestamp())
     return manifest
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run archive`: one file with records, logs and configuration of runs."""
 
-import hashlib
 import os
 import shlex
 import socket
@@ -67,10 +66,13 @@ def command(
 
 def announce(path: Path, manifest: Manifest) -> None:
     """Print what the archive has, what it lacks, and how to read it."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    from llmb.archive.tar_file import checksum
+
+    # From a pipe, nothing can be read again.
+    known = f", {path.stat().st_size / 1e3:,.0f} kB, sha256 {checksum(path)}" if path.is_file() else ""
     runs = f"{manifest.runs} run{'s' if manifest.runs > 1 else ''}"
     names = "replaced where they were found" if manifest.is_anonymous else "kept (--anonymous replaces them)"
-    say(f"{path}: {runs}, {len(manifest.files)} files, {path.stat().st_size / 1e3:,.0f} kB, sha256 {digest}")
+    say(f"{path}: {runs}, {len(manifest.files)} files{known}")
     say(f"secrets found and replaced: {manifest.secrets}; names of users, hosts and folders, and addresses: {names}")
     omitted = [one for one in manifest.omitted.values() if one.reason not in ("lock", "cache")]
     if omitted:

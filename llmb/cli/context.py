@@ -179,7 +179,7 @@ class Context:
 
             given = unpacked(self.archive)
             environ = {"XDG_CONFIG_HOME": str(given)}  # not the settings of this user
-        install = configuration.find_install(given, environ, console.current_folder())
+        install = configuration.find_install(given, environ)
         kinds = self.plugins.cluster_types()  # always, so that a plugin whose types are wrong is reported
         config, notes = configuration.load_config(
             install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds, any_type=True

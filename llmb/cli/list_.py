@@ -14,7 +14,6 @@ from llmb import config as configuration
 from llmb.cli import options
 from llmb.cli.context import Context, pass_context, say
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
-from llmb.system import console
 from llmb.text.names import find_workload_and_size, listed, squash_workload, suggest
 from llmb.workload.published import Figure
 
@@ -107,7 +106,7 @@ def _here(
     from llmb.submission.prepare import NO_ROW, NOT_INSTALLED, runnable
 
     try:
-        install = configuration.find_install(context.install_option, os.environ, Path.cwd())
+        install = configuration.find_install(context.install_option, os.environ)
         config, _ = configuration.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
         )
@@ -164,7 +163,7 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
-        install = find_install(option, named, console.current_folder())
+        install = find_install(option, named)
     except UsageError as error:
         if option is not None:
             raise

@@ -5,7 +5,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -168,8 +169,8 @@ def print_logs(
     unreadable = list[OSError]()
     with tempfile.TemporaryDirectory() as folder:
         logs = _logs(paths, folder, unreadable.append)
-        results = _results(context, logs, chosen, given)
-    results = [_without_copy(result, Path(folder)) for result in results]
+        results = _results(context, list(logs), chosen, given)
+    results = [_with_path(result, logs) for result in results]
     # Print what the options override, each difference once.
     found = Counter(one for result in results for one in result.identity.overridden)
     for one, count in found.items():
@@ -182,25 +183,27 @@ def print_logs(
     return code or (LlmbError.exit_code if unreadable else 0)
 
 
-def _logs(paths: Sequence[Path], folder: str, unreadable: Callable[[OSError], None]) -> list[Path]:
-    """The logs at ``paths``; what comes through a pipe is copied to ``folder``, since a log is read twice."""
-    found: dict[Path, None] = {}
+def _logs(paths: Sequence[Path], folder: str, unreadable: Callable[[OSError], None]) -> dict[Path, Path]:
+    """The logs at ``paths``, each with the path to show for it.
+
+    What comes through a pipe is copied to ``folder``, since a log is read twice.
+    """
+    found: dict[Path, Path] = {}
     for number, path in enumerate(paths):
         if path != _STDIN and not path.is_fifo():
-            found |= dict.fromkeys(find.logs_at(path, unreadable))
+            found |= {log: log for log in find.logs_at(path, unreadable)}
             continue
         copy = Path(folder) / ("log-stdin.out" if path == _STDIN else f"log-pipe{number}.out")
-        with copy.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer if path == _STDIN else path.open("rb"), file)
-        found[copy] = None
-    return list(found)
+        with copy.open("wb") as file, nullcontext(sys.stdin.buffer) if path == _STDIN else path.open("rb") as pipe:
+            shutil.copyfileobj(pipe, file)
+        found[copy] = path
+    return found
 
 
-def _without_copy(result: Result, folder: Path) -> Result:
-    """The result, with the path ``-`` where its log is a copy in ``folder``."""
-    if Path(result.identity.path).parent != folder:
-        return result
-    return replace(result, identity=replace(result.identity, path=str(_STDIN)))
+def _with_path(result: Result, shown: Mapping[Path, Path]) -> Result:
+    """The result with the path to show for its log; that of a run's log remains."""
+    path = Path(result.identity.path)
+    return replace(result, identity=replace(result.identity, path=str(shown.get(path, path))))
 
 
 def _results(context: Context, logs: Sequence[Path], window: Window | None, given: Description) -> list[Result]:

@@ -156,7 +156,7 @@ def _config(context: Context) -> ClusterConfig | None:
     Raises LlmbError for one that ``--install`` names.
     """
     try:
-        install = configuration.find_install(context.install_option, os.environ, console.current_folder())
+        install = configuration.find_install(context.install_option, os.environ)
     except LlmbError:
         if context.install_option is not None:
             raise

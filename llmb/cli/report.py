@@ -99,7 +99,8 @@ def command(
     if output is None:
         console.echo(text, nl=False)
     else:
-        files.write_text(output, text)
+        with files.output(output) as stream:
+            stream.write(text.encode())
         say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
     return exit_code(report.results if over_time is None else over_time.latest)
 

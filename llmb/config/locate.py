@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmb.config.exemplar import refuse_exemplar
 from llmb.errors import UsageError
-from llmb.system import files
+from llmb.system import console, files
 
 CONFIG_FILE = "cluster_config.yaml"
 _HOW = "give --install DIR, set LLMB_INSTALL, or go into an install directory; llmb-install makes one"
@@ -21,8 +21,10 @@ def is_archive(text: str) -> bool:
     return text.endswith(ARCHIVE)
 
 
-def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path | None = None) -> Path:
     """The install directory, absolute: ``option``, LLMB_INSTALL, or the nearest one above ``cwd``.
+
+    ``cwd`` is the current folder by default, which may be gone where it is not needed.
 
     Raises UsageError if there is none, it has no configuration or that of exemplar-performance, and always if the
     older STAGE_PATH is set, so that the directory in use is never a guess.
@@ -31,14 +33,19 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path) -> 
         hint = "set LLMB_INSTALL to the install directory (or give --install DIR), and: unset STAGE_PATH"
         raise UsageError("STAGE_PATH is no longer read", hint=hint, code="stage-path")
     if option is not None:
-        return _checked(cwd / option, "--install")
+        return _checked(_absolute(option, cwd), "--install")
     if value := environ.get("LLMB_INSTALL"):
-        return _checked(cwd / files.expand(value), "LLMB_INSTALL")
+        return _checked(_absolute(files.expand(value), cwd), "LLMB_INSTALL")
+    cwd = cwd or console.current_folder()
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
             refuse_exemplar(folder / CONFIG_FILE)
             return folder
     raise UsageError(f"no {CONFIG_FILE} in this folder or above it", hint=_HOW, code="install-missing")
+
+
+def _absolute(path: Path, cwd: Path | None) -> Path:
+    return path if path.is_absolute() else (cwd or console.current_folder()) / path
 
 
 def _checked(folder: Path, source: str) -> Path:

@@ -17,6 +17,7 @@ from llmb.plugins.settings import Sections, key_of
 from llmb.runs.launch import Launch, Program
 from llmb.workload.gpus import CPU
 
+IMPURE = "it may depend on its arguments alone: no time, random number or environment"
 _LAUNCH = Launch(
     name="check", nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=("true",)), gpu_type=CPU, start="once"
 )

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from llmb.plugins.owners import Problem
+from llmb.system import files
 
 GROUP = "llmb"
 FOLDERS_VARIABLE = "LLMB_PLUGINS"
@@ -73,14 +74,14 @@ def _in_folders(text: str) -> tuple[list[Source], list[Problem]]:
     found: dict[str, Source] = {}
     paths: dict[str, Path] = {}
     unusable: list[Problem] = []
-    for folder in dict.fromkeys(Path(word).expanduser() for word in text.split(os.pathsep) if word):
+    for folder in dict.fromkeys(files.expand(word) for word in text.split(os.pathsep) if word):
         try:
-            files = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "_.")
+            modules = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "_.")
         except OSError as error:
             reason = f"{folder}: {error.strerror or error}"
             unusable.append(Problem(source=FOLDERS_VARIABLE, code="folder-unusable", reason=reason))
             continue
-        for path in files:
+        for path in modules:
             name = f"{FILE}:{path.name}"
             if name in found:
                 reason = f"{paths[name]} has the same name; rename one of them"

@@ -97,8 +97,10 @@ def find_runs(names: Sequence[str], runs: Sequence[RunRecord]) -> list[RunRecord
 
 
 def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
-    path = files.expand(name).resolve()
-    exact = [run for run in runs if name in _names(run) or run.directory.resolve() == path]
+    exact = [run for run in runs if name in _names(run)]
+    if not exact and ("/" in name or name in (".", "..")):
+        path = files.expand(name).resolve()
+        exact = [run for run in runs if run.directory.name == path.name and run.directory.resolve() == path]
     found = exact or [run for run in runs if name and run.id.startswith(name)]
     if len(found) == 1:
         return found[0]

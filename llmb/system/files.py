@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from llmb.errors import LlmbError, UsageError
 from llmb.system.parallel import run_bounded
@@ -69,6 +69,26 @@ def write_text(path: Path, text: str, *, mode: int = MODE, durable: bool = True)
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+@contextlib.contextmanager
+def output(path: Path) -> Iterator[BinaryIO]:
+    """A stream for the content of a file that the user names; ``path`` is complete or unchanged. Raises LlmbError.
+
+    The target of a link is replaced, and a pipe or device is written to.
+    """
+    is_replaced = not path.exists() or path.is_file()
+    part = _part(Path(os.path.realpath(path))) if is_replaced else path
+    try:
+        with part.open("wb") as stream:
+            yield stream
+        if is_replaced:
+            part.replace(os.path.realpath(path))
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        if is_replaced:
+            _discard(part)
 
 
 def sync_folder(folder: Path) -> None:

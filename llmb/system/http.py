@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from llmb.errors import LlmbError, UsageError
+from llmb.system import files
 from llmb.system.retry import AskAgain, retry_after
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _certificates(ca_bundle: Path | None, environ: Mapping[str, str]) -> ssl.SSL
             context = httpx.create_ssl_context(trust_env=False)  # the certificates that httpx brings
             context.load_default_certs()  # and a folder, from which certificates are only read when needed
         if ca_bundle is not None:
-            name, place = "ca_bundle", str(ca_bundle.expanduser())
+            name, place = "ca_bundle", str(files.expand(ca_bundle))
             context.load_verify_locations(place)
     except OSError as error:
         message = f"{name}: no certificates can be read from {place}: {error.strerror or error}"

@@ -9,6 +9,7 @@ from llmb.config import ClusterConfig
 from llmb.config.cluster_type import ClusterType
 from llmb.config.own_types import own_types
 from llmb.errors import Fault, UsageError, as_fault
+from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import find_workload_and_size, squash_workload, suggest
 from llmb.workload import gpus, spec
@@ -105,7 +106,7 @@ def _folder_fault(key: str, folder: Path) -> tuple[str, str, str] | None:
         return "folder-unusable", f"{shown} cannot be used: {reason}", "choose another folder"
     if key != "install" and not folder.is_absolute():
         return "folder-relative", f"{folder} is not an absolute path", "start it with / or ~"
-    if key != "wheelhouse" and (file := _file_at(folder.expanduser())) is not None:
+    if key != "wheelhouse" and (file := _file_at(files.expand(folder))) is not None:
         return "folder-is-file", f"{folder} cannot be a folder: {file} is a file", "choose another folder"
     return None
 

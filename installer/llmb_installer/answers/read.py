@@ -10,6 +10,7 @@ from typing import Any
 from llmb.config.reading import read_section
 from llmb.config.schema import GpuTypeConfig
 from llmb.errors import Fault, InputFaults
+from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb.text.names import nearest
 from llmb.workload import gpus, spec
@@ -66,7 +67,7 @@ def read_answers(
     keys = dict.fromkeys(name if recorded and is_unknown(name, known) else key_of(name, known) for name in named)
     return replace(
         answers,
-        install=answers.install.expanduser().resolve(),
+        install=files.expand(answers.install).resolve(),
         cluster_name=answers.cluster_name or answers.cluster_type,
         workloads=None if answers.workloads is None else tuple(keys),
     )

@@ -87,7 +87,7 @@ def _installed(context: click.Context) -> tuple[str, ...] | None:
     from llmb.config.locate import find_install, installed_in
 
     try:
-        return installed_in(find_install(context.params.get("install"), os.environ, console.current_folder()))
+        return installed_in(find_install(context.params.get("install"), os.environ))
     except LlmbError:
         return None
 

@@ -72,9 +72,7 @@ def _mirror(text: str) -> tuple[str, str]:
 def _place(reference: str, output: Path | None, arch: str | None, install: Path | None) -> tuple[Path, str]:
     """File and architecture: the given ones, else an install directory's, else this machine's. Raises UsageError."""
     try:
-        config, _ = load_config(
-            find_install(install, os.environ, console.current_folder()), os.environ, cluster_types=all_types
-        )
+        config, _ = load_config(find_install(install, os.environ), os.environ, cluster_types=all_types)
     except UsageError:
         if install is not None:
             raise

@@ -14,7 +14,7 @@ from llmb.config import CONFIG_FILE
 from llmb.config.exemplar import imported_folder
 from llmb.errors import UsageError
 from llmb.plugins.loader import load_plugins
-from llmb.system import console
+from llmb.system import console, files
 from llmb.text import tables, typed
 from llmb_installer import record
 from llmb_installer.applying.install import ask
@@ -42,8 +42,8 @@ def run(
         console.echo(f"note: plugin {problem.source} is skipped: {problem.reason}", err=True)
     here = console.current_folder()
     plan = plan_import(
-        here / folder.expanduser(),
-        here / into.expanduser() if into is not None else None,
+        here / files.expand(folder),
+        here / files.expand(into) if into is not None else None,
         workloads,
         plugins.gpu_types,
         os.environ,

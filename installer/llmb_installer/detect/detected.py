@@ -12,6 +12,7 @@ from llmb.config.cluster_type import ClusterType
 from llmb.config.exemplar import CODE as EXEMPLAR
 from llmb.config.slurm import SlurmConfig
 from llmb.errors import UsageError
+from llmb.system import files
 from llmb.text import typed, yamlfile
 from llmb_installer.answers.layers import given, joined, nested, with_layer
 from llmb_installer.answers.schema import AUTO, sections_of, without_nulls
@@ -163,12 +164,12 @@ def detect(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -
     named = environ.get("LLMB_INSTALL")
     installed = find_installed(install, environ, cwd)
     return Detected(
-        home=Path(environ.get("HOME") or "~").expanduser(),
+        home=files.expand(environ.get("HOME") or "~"),
         cwd=cwd,
         machine=find_machine(environ),
         slurm=find_slurm(environ) if has_slurm else None,
         installed=installed if isinstance(installed, Installed) else None,
         damaged=installed if isinstance(installed, Damaged) else None,
-        named=Path(named).expanduser().absolute() if named else None,
+        named=files.expand(named).absolute() if named else None,
         environ=environ,
     )

@@ -122,7 +122,7 @@ class FolderFound:
 
 def find_folder(path: Path) -> FolderFound:
     """Examine ``path``, which need not exist."""
-    path = path.expanduser().absolute()
+    path = files.expand(path).absolute()
     nearest = files.nearest_folder(path)
     mount, kind = file_system_of(nearest.resolve(), _mounts())
     return FolderFound(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from llmb.errors import LlmbError
-from llmb.system import secrets, shell
+from llmb.system import files, secrets, shell
 from llmb.text.units import bytes_in_words
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
 from llmb_installer.doctor import ALL, LOCAL, RUNAI, SLURM, Finding, State, finding, wrong
@@ -49,11 +49,11 @@ def _pythons(machine: MachineFound, *, containers: bool) -> Iterator[Finding]:
 
 def _pip(environ: Mapping[str, str]) -> Iterator[Finding]:
     """The sources of pip's settings; the values may hold passwords and are not shown."""
-    home = Path(environ.get("HOME") or "~").expanduser()
+    home = files.expand(environ.get("HOME") or "~")
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     named = environ.get("PIP_CONFIG_FILE")
-    files = [Path(named)] if named else [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
-    found = [str(path) for path in files if path.is_file()]
+    paths = [Path(named)] if named else [config / "pip" / "pip.conf", home / ".pip" / "pip.conf", Path("/etc/pip.conf")]
+    found = [str(path) for path in paths if path.is_file()]
     found += sorted(name for name in environ if name.startswith("PIP_"))
     yield Finding(check="pip's configuration", state="ok", found=", ".join(found) or "none: pip uses pypi.org")
     if named and not Path(named).exists():
@@ -156,7 +156,7 @@ def _shared(found: FolderFound, *, is_local: bool) -> Finding:
 
 
 def _secrets() -> Finding:
-    path = Path(secrets.SECRETS_FILE).expanduser()
+    path = files.expand(secrets.SECRETS_FILE)
     if not path.exists():
         text = f"no {secrets.SECRETS_FILE}; secrets may also be in the environment"
         return Finding(check="secrets", state="ok", found=text)

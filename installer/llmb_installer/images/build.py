@@ -39,7 +39,7 @@ def build(
     lock of ``target``; others wait and use its result. Raises LlmbError, and leaves ``target`` as it was.
     """
     wanted, architecture, progress = Reference.parse(reference), architecture_name(architecture), context.progress
-    target = target.expanduser().absolute()
+    target = files.expand(target).absolute()
     folder = target.parent
     with os_errors(
         f"{folder} cannot be created", hint=f"choose {ELSEWHERE}", code="folder-unwritable", key=str(folder)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from llmb.errors import LlmbError
+from llmb.system import files
 
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
@@ -53,7 +54,7 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return
-    home = Path(environ.get("HOME", "~")).expanduser()
+    home = files.expand(environ.get("HOME", "~"))
     for folder in reversed((environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")):
         yield Path(folder) / "pip" / "pip.conf"
     yield Path("/etc/pip.conf")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmb.errors import LlmbError
+from llmb.system import files
 from llmb.system.shell import StoppedError
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Commands, Progress
@@ -84,7 +85,7 @@ def find(wanted: str | None, commands: Commands, *, fetch: bool) -> Python:
     elif is_version(wanted):
         candidates = _places(wanted, commands, here=here, fetch=fetch)
     else:
-        candidates = iter([str(Path(wanted).expanduser()) if "/" in wanted else wanted])
+        candidates = iter([str(files.expand(wanted)) if "/" in wanted else wanted])
     found: Python | None = None
     for program in candidates:
         python = _probe(program, commands)
@@ -126,7 +127,7 @@ def _places(version: str, commands: Commands, *, here: bool, fetch: bool) -> Ite
     for folder in environ.get("PATH", "").split(":"):
         if found := shutil.which(name, path=folder or None):
             yield found
-    root = Path(environ.get("PYENV_ROOT") or Path(environ.get("HOME", "~")).expanduser() / ".pyenv")
+    root = Path(environ.get("PYENV_ROOT") or files.expand(environ.get("HOME", "~")) / ".pyenv")
     yield from map(str, sorted(root.glob(f"versions/{version}.*/bin/{name}"), reverse=True))
     if (uv := find_uv(environ)) is not None:
         yield from _by_uv(uv, version, commands, fetch=fetch)

@@ -10,6 +10,7 @@ from llmb.config import CONFIG_FILE
 from llmb.config.cluster_type import ClusterType
 from llmb.config.exemplar import TOOL, is_exemplar
 from llmb.config.slurm import SlurmConfig
+from llmb.system import files
 from llmb.text.units import bytes_in_words
 from llmb.workload.bridge import bridge_sizes
 from llmb.workload.gpus import CPU, known_types
@@ -65,10 +66,9 @@ def _check_folder(view: View, value: Any) -> str | None:
         return "write the full path"
     if (reason := unusable_in(text)) is not None:
         return f"this folder cannot be used: {reason}"
-    try:
-        found = find_folder(Path(text))
-    except RuntimeError:
+    if str(files.expand(text)).startswith("~"):
         return f"the home folder in {text} is unknown: write the full path"
+    found = find_folder(Path(text))
     if not found.writable:
         return f"you cannot write to {found.nearest}: choose another folder"
     config = found.path / CONFIG_FILE
@@ -193,7 +193,7 @@ FOLDER = Question(
     default=_default_folder,
     check=_check_folder,
     note=_folder_note,
-    layer=lambda _, value: {"install": str(Path(str(value).strip()).expanduser().absolute())},
+    layer=lambda _, value: {"install": str(files.expand(str(value).strip()).absolute())},
 )
 GPU_TYPE = Question(
     **row("GPU_TYPE"),

@@ -110,7 +110,7 @@ def run(context: click.Context, incomplete: str) -> Iterator[Candidate]:
         return
     given = context.params.get("runs") or ()
     if not given and context.command.name in _READ_ARCHIVES:
-        yield from (Candidate(path.name, "archive") for path in sorted(Path.cwd().glob(f"*{ARCHIVE}")))
+        yield from (Candidate(path.name, "archive") for path in sorted(Path().glob(f"*{ARCHIVE}")))
     with suppress(LlmbError):
         for own, text in lookups.runs(_own(context).config, incomplete):
             if own not in given:

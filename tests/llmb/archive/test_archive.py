@@ -563,3 +563,16 @@ def test_an_existing_file_is_kept(archive: Path, run: Run, llmb_here: Run, tmp_p
         assert archive.read_bytes() == whole
         assert run("archive", "good1", "-o", archive, "--force").returncode == 0
         assert llmb_here("results", "missing.tar.zst").returncode == 2
+
+
+def test_an_archive_and_a_report_keep_a_link_and_a_pipe(install: Any, run: Run, tmp_path: Path) -> None:
+    install.measured("good1", 2.70)
+    for words, name in ((["archive", "--force"], "a.tar.zst"), (["report"], "r.html")):
+        link, pipe = tmp_path / name, tmp_path / f"pipe-{name}"
+        link.symlink_to(tmp_path / f"there-{name}")
+        os.mkfifo(pipe)
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            for path in (link, pipe):
+                assert run(*words, "-o", path).returncode == 0
+            assert reader.communicate()[0]
+        assert (link.is_symlink(), link.is_file(), pipe.is_fifo()) == (True, True, True)

@@ -585,3 +585,16 @@ def test_commands_in_messages_repeat_the_install_directory() -> None:
     ):
         assert with_install(text, group, install) == expected.replace("{}", "--install '/my llmb'")
         assert with_install(text, group, None) == text
+
+
+@pytest.mark.parametrize("words", [["jobs", "list"], ["list"], ["list", "--published"]])
+def test_a_named_install_directory_needs_no_current_folder(
+    words: list[str], cluster: Callable[..., Path], llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = cluster("local", "cpu")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = llmb_here(*words, "--install", install)
+    assert done.returncode == 0, done.stderr
+    assert "current folder" not in done.stderr

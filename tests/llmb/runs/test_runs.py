@@ -224,6 +224,10 @@ def test_a_run_is_found_by_start_of_id_scheduler_id_name_or_directory(
     assert store.find_runs(["ab"], runs) == [runs[2]]  # whole, though others begin so
     monkeypatch.chdir(first.directory.parent)
     assert store.find_runs([f"./{first.directory.name}"], runs) == [first]
+    monkeypatch.chdir(first.directory)
+    assert store.find_runs(["."], runs) == [first]
+    monkeypatch.setattr(Path, "resolve", None)  # thousands of directories on a shared file system take seconds
+    assert store.find_runs(["abcd", "abc", first.name], runs) == [first] * 3
 
 
 def test_a_directory_behind_a_link_is_the_same(make: Make, config: ClusterConfig, tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import llmb
+import llmb_installer
 from llmb.errors import LlmbError
 from llmb.system import files, shell
 
@@ -202,3 +205,39 @@ def test_writing_in_place_on_a_full_disk_that_tells_only_at_the_end(
 
     monkeypatch.setattr(os, "close", full)
     assert not files.overwrite(path, "new")
+
+
+def test_an_output_replaces_the_target_of_a_link_and_is_written_to_a_pipe(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "there" / "target", tmp_path / "link", tmp_path / "pipe"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (link, link, pipe):
+        with files.output(path) as stream:
+            stream.write(b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert (link.is_symlink(), target.read_bytes(), pipe.is_fifo()) == (True, b"new", True)
+    with pytest.raises(ZeroDivisionError), files.output(link) as stream:
+        stream.write(bytes(1 // 0))
+    assert target.read_bytes() == b"new"
+    with pytest.raises(LlmbError) as refused, files.output(tmp_path / "no" / "file"):
+        pass
+    assert refused.value.code == "file-unwritable"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["link", "pipe", "target", "there"]
+
+
+def test_only_expand_asks_for_a_home_folder() -> None:
+    """Path.expanduser raises RuntimeError for ``~nobody``: in a variable, that would end every command."""
+    sources = [path for package in (llmb, llmb_installer) for path in Path(package.__path__[0]).rglob("*.py")]
+    found = {path.name for path in sources if ".expanduser()" in path.read_text("utf-8")}
+    assert found == {"files.py", "scalars.py"}  # the second reports the key
+    assert files.expand("~nobody-at-all/x") == Path("~nobody-at-all/x")
+
+
+def test_an_unknown_home_folder_in_a_variable(llmb_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMB_PLUGINS", "~nobody-at-all/plugins")
+    done = llmb_here("list")
+    assert done.returncode == 0
+    assert "~nobody-at-all/plugins" in done.stderr

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of parse on a log of any name, folders, a pipe; of results and fixes where a plugin fails, or is gone."""
 
+import contextlib
 import errno
 import gzip
 import json
@@ -60,6 +61,25 @@ def test_parse_of_what_comes_through_a_pipe(packed: bool, tmp_path: Path, llmb_r
     (one,) = json.loads(done.stdout)["results"]
     assert (done.returncode, one["experiment"], one["path"], one["status"]) == (0, "stdin", "-", "Success")
     assert one["time_mean_seconds"] == pytest.approx(2.75)
+
+
+def test_two_pipes_are_two_logs(tmp_path: Path, llmb_run: Command) -> None:
+    """As bash makes them of <(zcat a.gz) <(zcat b.gz)."""
+    pipes = {tmp_path / "a": 2.75, tmp_path / "b" / "a": 3.25}
+    (tmp_path / "b").mkdir()
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    text = {pipe: pipe.with_name(f"{pipe.name}.txt") for pipe in pipes}
+    for pipe, file in text.items():
+        file.write_text(steps(pipes[pipe]))
+    with contextlib.ExitStack() as stack:
+        for pipe, file in text.items():
+            stack.enter_context(subprocess.Popen(["sh", "-c", 'cat "$1" > "$2"', "sh", file, pipe]))
+        done = llmb_run("parse", *pipes, "--format", "json")
+    found = json.loads(done.stdout)["results"]
+    assert {Path(one["path"]): one["time_mean_seconds"] for one in found} == {
+        pipe: pytest.approx(seconds) for pipe, seconds in pipes.items()
+    }
 
 
 def test_parse_of_an_earlier_attempts_log_reads_that_one(install: Any, llmb_here: Command) -> None:

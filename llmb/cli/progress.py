@@ -19,7 +19,7 @@ from llmb.errors import INTERRUPTED, LlmbError
 from llmb.logs.collector import ReadState
 from llmb.logs.reader import progress
 from llmb.runs.record import RunRecord
-from llmb.runs.state import NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
+from llmb.runs.state import ELSEWHERE_CODE, NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
 from llmb.submission.follow import Watcher, wait
 from llmb.submission.submit import SubmitResult
 from llmb.text.names import apart
@@ -141,7 +141,9 @@ class _Follower:
         self.line(f"{_now()} {run.id} {run.job.experiment_name} {what}{why}")
 
     def trouble(self, error: LlmbError) -> None:
-        self.line(f"{_now()} the cluster does not answer, retrying: {error.message}")
+        is_elsewhere = error.code == ELSEWHERE_CODE
+        what = f"{error.value} is elsewhere" if is_elsewhere else "the cluster does not answer, retrying"
+        self.line(f"{_now()} {what}: {error.message}")
 
     def waiting(self, states: Sequence[JobState]) -> None:
         """Print why runs wait: one line for all of them, when a reason is new."""

@@ -169,8 +169,6 @@ def check_parse(workload: api.Workload, answer: api.ParseSpec | api.Samples) -> 
     """Raise KeyFaultError for values that cannot be right, or of a metric that the workload does not declare."""
     from llmb.logs.spec_checks import check_convertible, check_declared
 
-    pass
-
     metrics = [metric.name for metric in workload.metrics]
     if isinstance(answer, api.ParseSpec):
         check_declared(answer.keys, metrics, answer.patterns)

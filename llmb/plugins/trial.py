@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a plugin reads a log that belongs to no run, as `parse -w` and `plugins check --log` do."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from llmb import api
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
 from llmb.logs.reader import read_log
+from llmb.logs.scan import open_log, read_blocks
 from llmb.plugins import checkup, complete
 from llmb.plugins.loaded import Plugins
 from llmb.results.description import Description
@@ -104,10 +106,16 @@ def result_of_trial(
 
 
 def undeclared(workload: api.Workload, log: Path) -> dict[str, str]:
-    """Names in the lines `llmb step` of ``log`` that the workload does not declare, with the nearest that it does."""
+    """Names in the lines `llmb step` of ``log`` that the workload does not declare, with the nearest that it does.
+
+    None of a log that cannot be read, which its result says.
+    """
     known = [STEP_TIME, *(metric.name for metric in workload.metrics)]
-    text = log.read_text(encoding="utf-8", errors="replace")
-    names = (name for line in _STEP_LINE.findall(text) for name in _VALUE.findall(line))
+    names: dict[str, None] = {}
+    with contextlib.suppress(OSError), open_log(log) as stream:
+        for block in read_blocks(stream):
+            text = block.data[block.low : block.filled].decode("utf-8", "replace")
+            names |= dict.fromkeys(name for line in _STEP_LINE.findall(text) for name in _VALUE.findall(line))
     return {name: suggest(name, known) for name in names if name not in known}
 
 

@@ -68,7 +68,10 @@ def look(cluster: Cluster, runs: Sequence[RunRecord]) -> tuple[dict[str, JobStat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Callbacks while runs are followed: each round, each retry with the end before it, each error once."""
+    """Callbacks while runs are followed: each round, each retry with the end before it, each error once.
+
+    An error about one run has the code of its state, and its id as the value.
+    """
 
     on_round: OnRound = lambda runs, states: None
     on_retry: Callable[[SubmitResult, JobState], None] = lambda results, end: None
@@ -95,10 +98,10 @@ def wait(
                 watcher.on_trouble(error)
             trouble = error.message
         else:
-            doubt = next((state.detail for state in states.values() if state.is_doubtful), "")
-            if doubt not in ("", trouble):
-                watcher.on_trouble(LlmbError(doubt))
-            trouble = doubt
+            run_id, doubt = next((one for one in states.items() if one[1].is_doubtful), ("", JobState(state=UNKNOWN)))
+            if doubt.detail not in ("", trouble):
+                watcher.on_trouble(LlmbError(doubt.detail, code=doubt.code, value=run_id))
+            trouble = doubt.detail
             watcher.on_round(followed, states)
             broken = [run for run in followed if states[run.id].state in RETRIABLE and left[run.id] > 0]
             open_ = [state for state in states.values() if not state.is_over]

@@ -101,10 +101,6 @@ def _read_value(kind: Any, raw: object, place: str) -> Any:
         return _read_dict(get_args(kind)[1], raw, place)
     if origin is tuple:
         return _read_list(get_args(kind)[0], raw, place)
-    if origin is dict:
-        if not isinstance(raw, dict):
-            raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
-        return raw
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return read_object(kind, raw, place)
     return _read_plain(kind, raw, place)

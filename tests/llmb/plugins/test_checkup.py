@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what `plugins check` finds in hooks and in sample logs, by code and place."""
 
+import gzip
 import itertools
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
@@ -90,10 +91,11 @@ def test_names_that_no_metric_has(tmp_path: Path) -> None:
     plugins = load_plugins(builtin_plugins())
     workload = plugins.workloads()["microbench"]
     log = tmp_path / "log.txt"
-    log.write_text(
-        "llmb step 0/1 busbw=3 buswb=4 step_time=1 note: none at 12:30\nother busb=3\nllmb step 1/1 lat: 3\n"
-    )
-    assert undeclared(workload, log) == {"buswb": "did you mean 'busbw'?", "lat": "did you mean 'latency'?"}
+    text = "llmb step 0/1 busbw=3 buswb=4 step_time=1 note: none at 12:30\nother busb=3\nllmb step 1/1 lat: 3\n"
+    for data in (text.encode(), gzip.compress(text.encode())):
+        log.write_bytes(data)
+        assert undeclared(workload, log) == {"buswb": "did you mean 'busbw'?", "lat": "did you mean 'latency'?"}
+    assert undeclared(workload, tmp_path) == {}  # a folder cannot be read, nor can another user's log
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 """Tests of runs that their cluster does not know: two looks, at the right cluster, and what comes later counts."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,9 +137,11 @@ def test_another_cluster_is_not_believed(
         here = other(fake, tmp_path).identity()
         wording("jobs list", state.reason, {fake.identity(): "<cluster>", here: "<here>"})
         assert (run.place / store.STATE).read_text() == kept
+    troubles: list[LlmbError] = []
     with pytest.raises(LlmbError) as raised:
-        wait(other(fake, tmp_path), [run], Watcher())
+        wait(other(fake, tmp_path), [run], Watcher(on_trouble=troubles.append))
     assert raised.value.code == "run-elsewhere"
+    assert [(error.code, error.value) for error in troubles] == [("elsewhere", run.id)]
     assert cancel(other(fake, tmp_path), [run]).not_cancelled[0][1] == state.reason
     assert poll(fake, [run])[run.id].state == RUNNING
 
@@ -178,7 +181,8 @@ def test_commands_say_that_a_run_is_elsewhere(
     assert not any((run.place / store.STATE).exists() for run in runs())
     done = llmb("jobs", "wait")
     assert done.returncode == 1
-    wording("jobs wait", done.stderr[done.stderr.index("error: ") :])
+    hidden = {run.id: f"<run {number}>" for number, run in enumerate(runs(), 1)}
+    wording("jobs wait", re.sub(r"(?m)^\d\d:\d\d:\d\d", "<time>", done.stderr), hidden)
 
 
 def test_waiting_ends_when_a_run_is_lost(gone: RunRecord, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:

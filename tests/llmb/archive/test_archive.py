@@ -129,7 +129,7 @@ def test_profiles_weights_and_binaries_are_listed_and_not_in_it(install: Any, ru
     found = members(tmp_path / "a.tar.zst")
     omitted = json.loads(found["llmb-archive.json"])["omitted"]
     reasons = {name.rpartition("/")[2]: (own["bytes"], own["reason"]) for name, own in omitted.items()}
-    assert {name: own for name, own in reasons.items() if own[1] != "lock"} == {
+    assert reasons == {
         "nsys_profile": (1000, "profile"),
         "checkpoints": (1000, "checkpoint"),
         "core.17": (1000, "not a text"),
@@ -138,9 +138,9 @@ def test_profiles_weights_and_binaries_are_listed_and_not_in_it(install: Any, ru
 
 
 def omitted_in(path: Path) -> dict[str, str]:
-    """Why each file but locks is omitted, by its last part."""
+    """Why each file is omitted, by its last part."""
     omitted = json.loads(members(path)["llmb-archive.json"])["omitted"]
-    return {name.rpartition("/")[2]: own["reason"] for name, own in omitted.items() if own["reason"] != "lock"}
+    return {name.rpartition("/")[2]: own["reason"] for name, own in omitted.items()}
 
 
 def test_a_log_that_is_a_link_is_in_it_and_other_links_are_listed(

@@ -17,7 +17,8 @@ from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
 from llmb_installer.steps import Plugins
 from llmb_installer.wizard import prompts
-from llmb_installer.wizard.actions import Tokens, ask_secrets, choose_action, installed_keys, needed_secrets
+from llmb_installer.wizard.actions import choose_action, installed_keys
+from llmb_installer.wizard.ask_secrets import Tokens, ask_secrets, needed_secrets
 from llmb_installer.wizard.question import Back, Option, Question, View
 from llmb_installer.wizard.walk import Memory, current_values, walk
 from llmb_installer.wizard.widgets import width

@@ -18,7 +18,7 @@ from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import SlurmFound, read_nodes
 from llmb_installer.wizard import common
-from llmb_installer.wizard.actions import Tokens
+from llmb_installer.wizard.ask_secrets import Tokens
 from llmb_installer.wizard.common import FOLDER
 from llmb_installer.wizard.question import Question, View
 from llmb_installer.wizard.walk import QUESTIONS, Memory, current_values, suggested, walk

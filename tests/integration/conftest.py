@@ -111,3 +111,9 @@ def machine_at(
 def machine(machine_at: Callable[..., Machine]) -> Machine:
     """One install directory without torch."""
     return machine_at("install", trained=())
+
+
+@pytest.fixture
+def torch_machine(machine_at: Callable[..., Machine]) -> Machine:
+    """One install directory whose jobs run torch."""
+    return machine_at("install")

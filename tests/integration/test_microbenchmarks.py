@@ -57,8 +57,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(machine: Any, tmp_path: Path) -> Bench:
-    return Bench(machine, tmp_path / "plugins")
+def bench(torch_machine: Any, tmp_path: Path) -> Bench:
+    return Bench(torch_machine, tmp_path / "plugins")
 
 
 def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench, tmp_path: Path) -> None:

@@ -48,9 +48,10 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(
     published = PUBLISHED.format(two=two["busbw"]["mean"], four=four["busbw"]["mean"] * 2)
     (tmp_path / "plugins" / "mybench" / "published.yaml").write_text(published)
     done = site.llmb("results", "--format", "json", **found)
-    assert done.returncode == 3  # one verdict is FAIL
+    assert done.returncode == 3
     verdicts = [(one["verdict"], one["ratio"]) for one in json.loads(done.stdout)["results"]]
-    assert verdicts == [("PASS", pytest.approx(1.0)), ("FAIL", pytest.approx(0.5)), ("NO_REFERENCE", None)]
+    # The pretended GPUs are CPUs, which no figure of an H100 judges.
+    assert verdicts == [("INVALID", None), ("INVALID", None), ("NO_REFERENCE", None)]
     done = site.llmb("compare", "--scaling", "--format", "json", **found)
     assert "busbw" in done.stdout, done.stderr
     report = tmp_path / "report.html"

@@ -4,6 +4,7 @@
 import contextlib
 import gzip
 import os
+import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator
@@ -53,6 +54,7 @@ class Manifest:
 
 
 MOST = 256 << 20  # bytes of one file, also unpacked; a log of a night is a few MB
+_LOCK = re.compile(r".*\.lock\.\d+")  # llmb's own, which mean nothing later
 _FOLDERS = {"nsys_profile": "profile", "torch_profile": "profile", "checkpoints": "checkpoint", "__pycache__": "cache"}
 _SUFFIXES = {
     ".nsys-rep": "profile",
@@ -95,7 +97,7 @@ def _below(path: Path, name: str, logs: Collection[Path] = ()) -> Iterator[Chose
         if os.path.lexists(path):
             yield Chosen(name, Path(os.path.realpath(path)) if path in logs else path)
         return
-    for entry in (entry for entry in entries if ".lock." not in entry.name):  # llmb's own, which mean nothing later
+    for entry in (entry for entry in entries if not _LOCK.fullmatch(entry.name)):
         yield from _below(entry, f"{name}/{entry.name}", logs)
 
 

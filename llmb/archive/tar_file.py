@@ -51,14 +51,19 @@ def unpacked(path: Path) -> Path:
             raise _no_folder(cache, error) from error
         try:
             unpack(path, part)
-            with contextlib.suppress(OSError):  # another process was faster
+            try:
                 part.rename(folder)
+            except OSError as error:
+                if not folder.is_dir():  # else another process was faster
+                    raise _no_folder(cache, error) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
         for old in cache.iterdir():
-            if time.time() - old.lstat().st_mtime > _KEPT:
-                shutil.rmtree(old, ignore_errors=True)
-    os.utime(folder)
+            with contextlib.suppress(OSError):  # another process removes it
+                if time.time() - old.lstat().st_mtime > _KEPT:
+                    shutil.rmtree(old, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.utime(folder)
     return folder
 
 

@@ -83,9 +83,8 @@ def _uneven(condition: str, nodes: Sequence[Node], value_of: Callable[[Node], st
     hosts: dict[str, list[str]] = {}
     for host, value in sorted({node.host: value for node in nodes if (value := value_of(node))}.items()):
         hosts.setdefault(value, []).append(host)
-    *rare, usual = sorted(hosts, key=lambda value: (len(hosts[value]), _rank(value))) or [
-        ""
-    ]  # of equally many, the higher
+    # Usual is the most frequent value, of equally frequent ones the higher.
+    *rare, usual = sorted(hosts, key=lambda value: (len(hosts[value]), _rank(value))) or [""]
     for value in rare:
         own = hosts[value]
         yield Uneven(

@@ -125,8 +125,11 @@ def test_profiles_weights_and_binaries_are_listed_and_not_in_it(install: Any, ru
         path = made.work / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"\0" * 1000)
+    for name in ("state.lock.7", "requirements.lock.txt"):  # llmb's own, and a file of the program
+        (made.work / name).write_text("x")
     run("archive", "-o", tmp_path / "a.tar.zst")
     found = members(tmp_path / "a.tar.zst")
+    assert [name.rpartition("/")[2] for name in found if ".lock." in name] == ["requirements.lock.txt"]
     omitted = json.loads(found["llmb-archive.json"])["omitted"]
     reasons = {name.rpartition("/")[2]: (own["bytes"], own["reason"]) for name, own in omitted.items()}
     assert reasons == {

@@ -2,14 +2,14 @@
 # The tasks of this project. Each creates the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench
+MEMBERS := installer sqshpull workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench plugins/runai
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
 # Python keeps its bytecode, whatever the caller's environment says: the tests start thousands of Pythons.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-nemo test-bridge test-docs test-runs test-slurm-next test-faults lint docs site pictures release bench clean
+.PHONY: help demo test test-nemo test-bridge test-docs test-runs test-slurm-next test-python-oldest test-faults lint docs site pictures release bench bench-check clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -46,13 +46,19 @@ test-docs: $(STAMP)  ## run the commands of the documentation, and the cluster t
 	@LLMB_TEST_DOCS=1 $(BIN)/pytest -q -n 3 --dist loadfile $(DOCUMENTED) $(ARGS)
 
 RUNS := tests/slurm/test_train.py tests/slurm/test_microbenchmarks.py tests/integration/test_microbenchmarks.py \
-	tests/integration/test_inference_example.py tests/llmb/clusters/runai/test_train.py \
-	tests/llmb/clusters/runai/test_collectives.py
+	tests/integration/test_inference_example.py tests/llmb/builtin/runai/test_train.py \
+	tests/llmb/builtin/runai/test_collectives.py
 test-runs: $(STAMP)  ## train and measure on Slurm, Run:ai and this machine
 	@LLMB_TEST_RUNS=1 $(BIN)/pytest -q -n 2 --dist loadfile $(RUNS) $(ARGS)
 
-test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 (root, debootstrap)
-	@root=$$($(BIN)/python tests/debian13/root.py) && tests/debian13/run "$$root" $(NEXT) $(ARGS)
+test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 of Debian 13 (root, debootstrap)
+	@root=$$($(BIN)/python tests/debian/root.py 13) && tests/debian/run "$$root" $(NEXT) $(ARGS)
+
+# What reads files, starts processes and imports the standard library's newest parts.
+OLDEST ?= tests/llmb/core tests/llmb/show/archive tests/llmb/cli tests/llmb/plugins tests/testing tests/sqshpull \
+	tests/installer/images
+test-python-oldest: $(STAMP)  ## test with Python 3.11.2 of Debian 12 (root, debootstrap)
+	@root=$$($(BIN)/python tests/debian/root.py 12) && tests/debian/run "$$root" $(OLDEST) $(ARGS)
 
 # Kills, restarts, full disks, hidden processes, other users, damaged files: all tests with the mark `fault`.
 FAULT_COUNTS := .cache/faults.jsonl
@@ -83,10 +89,12 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/keys.py --check
 	$(BIN)/python docs/hooks.py --check
 	$(BIN)/python docs/reliability.py --check
+	$(BIN)/python docs/power.py --check
 
 SITE := .venv/.site
 site: $(STAMP) $(SITE)  ## build the documentation site in .cache/site; warnings are errors
 	$(BIN)/python -m sphinx -q -n -W --keep-going -b html docs .cache/site
+	$(BIN)/python docs/check.py .cache/site
 	$(BIN)/python docs/licences.py --check
 
 $(SITE): pyproject.toml $(STAMP)
@@ -99,8 +107,12 @@ release: $(STAMP)  ## build and check wheels and sdists in dist/: VERSION=1.2.0 
 pictures: $(STAMP)  ## make the pictures of docs/images from an invented example (needs Chromium)
 	$(BIN)/python docs/pictures.py
 
-bench: $(STAMP)  ## run the benchmarks of llmb itself
-	@for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(STAMP)  ## measure the speed of llmb itself (10 minutes); ARGS="startup logs" are some of it
+	@$(BIN)/python benchmarks/guard.py $(ARGS)
+
+# 77: nothing was compared, and the last line says why.
+bench-check: $(STAMP)  ## count the instructions of planning and reading (a minute, valgrind); ARGS=--accept
+	@$(BIN)/python benchmarks/instructions.py $(ARGS) || [ $$? -eq 77 ]
 
 clean:  ## remove what the other targets created
 	rm -rf .venv .demo .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

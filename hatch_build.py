@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the members into llmb's requirements and extras: by path from a checkout, by version with LLMB_RELEASE.
+"""Writes the members into llmb's requirements and extras: by path from a checkout, by version with
+LLMB_RELEASE.
 
 Puts the pages of the documentation into the wheel.
 """
@@ -24,11 +25,15 @@ class Members(MetadataHookInterface):
 
         metadata["dependencies"] = [*self.config["requires"], *references(self.config["members"])]
         extras = self.config["extras"].items()
-        metadata["optional-dependencies"] = {extra: references(folders) for extra, folders in extras}
+        metadata["optional-dependencies"] = {
+            extra: references(folders) for extra, folders in extras
+        }
 
 
 class Pages(BuildHookInterface[Any]):
-    """Includes docs/*.md as llmb/docs/, for `llmb-run docs`; an editable install reads those of the checkout."""
+    """Includes docs/*.md as llmb/docs/, for `llmb-run docs`; an editable install reads those of the
+    checkout.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         pages = Path(self.root, "docs").glob("*.md")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds every distribution of a release into dist/, and checks each. `make release VERSION=1.2.0 URL=https://...`.
+"""Builds every distribution of a release into dist/, and checks each. `make release VERSION=1.2.0
+URL=https://...`.
 
-Builds from the last commit, in a copy: into each project's metadata go the links of URL, the repository's address, and
-beside it the licence.
+Builds from the last commit, in a copy: into each project's metadata go the links of URL, the
+repository's address, and beside it the licence.
 """
 
 import email
@@ -32,7 +33,14 @@ LINKS = {
 
 def projects(root: Path) -> dict[str, Path]:
     """The folder of each distribution: the runtime's, and those of the members."""
-    found = [root, *(path.parent for pattern in ("*", "plugins/*") for path in root.glob(f"{pattern}/pyproject.toml"))]
+    found = [
+        root,
+        *(
+            path.parent
+            for pattern in ("*", "plugins/*")
+            for path in root.glob(f"{pattern}/pyproject.toml")
+        ),
+    ]
     return {settings(folder)["name"]: folder for folder in sorted(found)}
 
 
@@ -46,15 +54,24 @@ def refusals(root: Path, version: str, url: str) -> list[str]:
     """Why there can be no release of this version; empty if there can."""
     wrong = []
     if not PUBLIC.fullmatch(version):
-        wrong.append(f"VERSION={version or '?'}: a release has one version: make release VERSION=1.2.0 URL=https://...")
+        wrong.append(
+            f"VERSION={version or '?'}: a release has one version: make release VERSION=1.2.0"
+            " URL=https://..."
+        )
     if not re.fullmatch(r"https://[^/\s]+/\S*[^/\s]", url):
-        wrong.append(f"URL={url or '?'}: the links of the packages need the repository's address: URL=https://...")
+        wrong.append(
+            f"URL={url or '?'}: the links of the packages need the repository's address:"
+            " URL=https://..."
+        )
     if wrong:
         return wrong
     for name, folder in projects(root).items():
         own = settings(folder)["version"]
         if own != version:
-            wrong.append(f"{folder.relative_to(root)}/pyproject.toml: {name} has version {own}, the release {version}")
+            wrong.append(
+                f"{folder.relative_to(root)}/pyproject.toml: {name} has version {own}, the release"
+                f" {version}"
+            )
     dated = rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$"
     if not re.search(dated, (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
         wrong.append(f"CHANGELOG.md: no section '## {version} (YYYY-MM-DD)'")
@@ -64,17 +81,26 @@ def refusals(root: Path, version: str, url: str) -> list[str]:
 def exported(target: Path) -> Path:
     """The files of the last commit, in the new folder ``target``."""
     target.mkdir()
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+    archive = subprocess.run(
+        ["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
     subprocess.run(["tar", "-x", "-C", str(target)], input=archive, check=True)
     return target
 
 
 def complete(folder: Path, version: str, url: str, licence: str) -> None:
-    """Add to an exported project what a release has beside the checkout: links, licence, the members' own version."""
+    """Add to an exported project what a release has beside the checkout: links, licence, the
+    members' own version.
+    """
     links = "".join(f'{name} = "{url}{path}"\n' for name, path in LINKS.items())
     project = folder / "pyproject.toml"
     lines = project.read_text("utf-8").splitlines()
-    own = [re.sub(r'"(llmb[\w-]*)"', rf'"\1=={version}"', line) if "dependencies" in line else line for line in lines]
+    own = [
+        re.sub(r'"(llmb[\w-]*|sqshpull)"', rf'"\1=={version}"', line)
+        if "dependencies" in line
+        else line
+        for line in lines
+    ]
     project.write_text("\n".join([*own, "", "[project.urls]", links]), encoding="utf-8")
     (folder / "LICENSE").write_text(licence, encoding="utf-8")
 
@@ -84,12 +110,22 @@ def metadata_faults(metadata: Message, name: str, version: str, url: str) -> lis
     required = metadata.get_all("Requires-Dist", [])
     links = metadata.get_all("Project-URL", [])
     checks = {
-        f"name and version: {metadata['Name']} {metadata['Version']}": (metadata["Name"], metadata["Version"])
-        == (name, version),
-        f"direct references: {[line for line in required if '@' in line]}": not any("@" in line for line in required),
+        f"name and version: {metadata['Name']} {metadata['Version']}": (
+            (
+                metadata["Name"],
+                metadata["Version"],
+            )
+            == (name, version)
+        ),
+        f"direct references: {[line for line in required if '@' in line]}": not any(
+            "@" in line for line in required
+        ),
         "no README": len(str(metadata.get_payload()).split()) > 20,
         "no README type": metadata["Description-Content-Type"] == "text/markdown",
-        "no licence": metadata["License-Expression"] == "Apache-2.0" and bool(metadata.get_all("License-File")),
+        "no licence": (
+            metadata["License-Expression"] == "Apache-2.0"
+            and bool(metadata.get_all("License-File"))
+        ),
         f"links: {links}": len(links) == len(LINKS) and all(url in line for line in links),
         "no classifiers": len(metadata.get_all("Classifier", [])) > 3,
         "no Requires-Python": bool(metadata["Requires-Python"]),
@@ -107,7 +143,9 @@ def faults(built: Path, name: str, version: str, url: str) -> list[str]:
     else:
         with tarfile.open(built) as sdist:
             files = sdist.getnames()
-            found = sdist.extractfile(next(file for file in files if re.fullmatch(r"[^/]+/PKG-INFO", file)))
+            found = sdist.extractfile(
+                next(file for file in files if re.fullmatch(r"[^/]+/PKG-INFO", file))
+            )
             text = found.read() if found is not None else b""
         needs = ["/pyproject.toml", "/LICENSE", "/py.typed"]
     wrong = metadata_faults(email.message_from_bytes(text), name, version, url)
@@ -117,7 +155,9 @@ def faults(built: Path, name: str, version: str, url: str) -> list[str]:
 
 
 def build(tree: Path, out: Path, version: str, url: str) -> list[str]:
-    """Build every distribution of an exported tree into ``out``, and return what is wrong with them."""
+    """Build every distribution of an exported tree into ``out``, and return what is wrong with
+    them.
+    """
     licence = (tree / "LICENSE").read_text("utf-8")
     environment = os.environ | {"LLMB_RELEASE": version}
     wrong = []
@@ -126,7 +166,11 @@ def build(tree: Path, out: Path, version: str, url: str) -> list[str]:
         argv = [sys.executable, "-m", "hatchling", "build", "--directory", str(out)]
         subprocess.run(argv, cwd=folder, check=True, env=environment, stdout=subprocess.DEVNULL)
         built = sorted(out.glob(f"{name.replace('-', '_')}-{version}*"))
-        wrong += [f"{name}: {len(built)} files, expected a wheel and an sdist"] if len(built) != 2 else []
+        wrong += (
+            [f"{name}: {len(built)} files, expected a wheel and an sdist"]
+            if len(built) != 2
+            else []
+        )
         wrong += [fault for one in built for fault in faults(one, name, version, url)]
     return wrong
 
@@ -135,7 +179,9 @@ def main(version: str, url: str) -> int:
     """Build and check the release; nothing in dist/ changes unless all of it is right."""
     url = url.rstrip("/")
     wrong = refusals(ROOT, version, url)
-    changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, check=True, capture_output=True, text=True)
+    changed = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     wrong += ["uncommitted changes: a release is built from a commit"] if changed.stdout else []
     if wrong:
         print(*(f"error: {fault}" for fault in wrong), sep="\n", file=sys.stderr)
@@ -148,7 +194,10 @@ def main(version: str, url: str) -> int:
             return 1
         shutil.rmtree(DIST, ignore_errors=True)
         shutil.copytree(out, DIST)
-    print(*(f"{path.stat().st_size:>9,}  dist/{path.name}" for path in sorted(DIST.iterdir())), sep="\n")
+    print(
+        *(f"{path.stat().st_size:>9,}  dist/{path.name}" for path in sorted(DIST.iterdir())),
+        sep="\n",
+    )
     return 0
 
 

@@ -1,25 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of rows in megatron-bridge.md from the files bridge.yaml; --check: exit code 1 if it is stale."""
+"""Writes the table of rows in megatron-bridge.md from the files bridge.yaml; --check: exit code 1
+if it is stale.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
+from llmb.plan.bridge_rows import BridgeRow, read_bridge, releases
 from llmb.plugins.loader import load_plugins
-from llmb.workload.bridge import BridgeRow, read_bridge, releases
 
 PAGE = Path(__file__).with_name("megatron-bridge.md")
 NAME = "docs/megatron-bridge.md"
 BEGIN = "<!-- python docs/bridge.py writes this table from bridge.yaml -->\n"
 END = "<!-- end of the table -->\n"
-HEAD = ("Size", "Release", "GPU", "dtype", "GPUs", "tp / pp / cp / vp", "Micro batch", "Batch", "Memory and graphs")
+HEAD = (
+    "Size",
+    "Release",
+    "GPU",
+    "dtype",
+    "GPUs",
+    "tp / pp / cp / vp",
+    "Micro batch",
+    "Batch",
+    "Memory and graphs",
+)
 
 
 def lines() -> Iterator[Sequence[str]]:
     """The rows of all sizes but those with llmb's own layouts, the newest release first."""
     found = load_plugins(builtin_plugins()).workloads().values()
-    for table in (read_bridge(workload.bridge) for workload in found if workload.bridge is not None):
+    for table in (
+        read_bridge(workload.bridge) for workload in found if workload.bridge is not None
+    ):
         for size in (name for name, one in table.sizes.items() if not one.cut):
             rows = list(table.of(size))
             for release in releases():

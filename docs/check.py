@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every link in the documentation points to an existing file and heading."""
+"""Checks the documentation: every link points to an existing file and heading, and every row of a
+table has the cells of its heading. With a folder, checks the pictures of the site there.
+"""
 
 import re
 import sys
@@ -12,6 +14,9 @@ CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
 REFERENCE = re.compile(r"^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+PICTURE = re.compile(r"<(?:img|source)\b[^>]*?\b(?:src|srcset)=\"([^\"]+)\"")
+DIVIDER = re.compile(r"^\|(?:\s*:?-+:?\s*\|)+$")
+BAR = re.compile(r"(?<!\\)\|")
 EXTERNAL = re.compile(r"[a-z][a-z+.-]*:|//", re.IGNORECASE)
 
 
@@ -45,15 +50,49 @@ def faults(page: Path) -> list[str]:
     return wrong
 
 
+def uneven_rows(page: Path) -> list[str]:
+    """A line for each row of a table that has more or fewer cells than the table's heading.
+
+    A bar ends a cell even within code, unless it is escaped.
+    """
+    lines = FENCE.sub(lambda match: "\n" * match[0].count("\n"), page.read_text("utf-8")).split(
+        "\n"
+    )
+    wrong, cells = [], 0
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("|"):
+            cells = 0
+        elif number < len(lines) and not cells and DIVIDER.match(lines[number].strip()):
+            cells = len(BAR.findall(line.strip()))
+        elif cells and len(BAR.findall(line.strip())) != cells:
+            place = f"{page.relative_to(ROOT)}:{number}"
+            wrong.append(f"{place}: another number of cells than the heading; write \\| for a bar")
+    return wrong
+
+
+def missing_pictures(site: Path) -> list[str]:
+    """A line for each picture that a page of the built site names and the site lacks."""
+    return [
+        f"{page.relative_to(site)}: no picture {name}"
+        for page in sorted(site.rglob("*.html"))
+        for name in PICTURE.findall(page.read_text("utf-8"))
+        if not EXTERNAL.match(name) and not (page.parent / unquote(name)).exists()
+    ]
+
+
 def main() -> int:
-    """Check the pages of the root, docs/, examples/ and plugins/."""
+    """Check the pages of the root, docs/, examples/ and plugins/, or a site."""
+    if len(sys.argv) > 1:
+        missing = missing_pictures(Path(sys.argv[1]))
+        print("\n".join(missing), file=sys.stderr, end="\n" if missing else "")
+        return 1 if missing else 0
     pages = sorted(ROOT.glob("*.md"))
     for folder in ("docs", "examples", "plugins"):
         pages += sorted((ROOT / folder).rglob("*.md"))
-    wrong = [fault for page in pages for fault in faults(page)]
+    wrong = [fault for page in pages for fault in (*faults(page), *uneven_rows(page))]
     for fault in wrong:
         print(fault, file=sys.stderr)
-    print(f"{len(pages)} pages, {len(wrong)} broken links")
+    print(f"{len(pages)} pages, {len(wrong)} broken links and rows")
     return 1 if wrong else 0
 
 

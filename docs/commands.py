@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes commands.md and the man pages from the commands themselves; --check: exit code 1 if one is stale."""
+"""Writes commands.md and the man pages from the commands themselves; --check: exit code 1 if one is
+stale.
+"""
 
 import re
 import sys
@@ -11,14 +13,17 @@ from pathlib import Path
 import click
 
 from llmb import errors
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app, commands
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/commands.md"
-MANUALS = {"llmb-run": ROOT / "man/llmb-run.1", "llmb-install": ROOT / "installer/man/llmb-install.1"}
+MANUALS = {
+    "llmb-run": ROOT / "man/llmb-run.1",
+    "llmb-install": ROOT / "installer/man/llmb-install.1",
+}
 
 HEAD = """\
 # Commands
@@ -39,7 +44,10 @@ EXIT_CODES = (
         "something failed: a submission, a step of an installation, a check, reading a log",
     ),
     (errors.UsageError.exit_code, "wrong usage or input; nothing was submitted"),
-    (errors.RUN_FAILED, "with --wait, results and compare: a run failed, or a verdict is FAIL or INVALID"),
+    (
+        errors.RUN_FAILED,
+        "with --wait, results and compare: a run failed, or a verdict is FAIL or INVALID",
+    ),
     (errors.INTERRUPTED, "interrupted; finished work is kept"),
 )
 
@@ -58,17 +66,31 @@ class Described:
 
 def described(command: click.Command, name: str, parent: click.Context | None = None) -> Described:
     """The description of a command and of all commands below it."""
-    context = command.context_class(command, info_name=name, parent=parent, **command.context_settings)
+    context = command.context_class(
+        command, info_name=name, parent=parent, **command.context_settings
+    )
     records = (option.get_help_record(context) for option in command.get_params(context))
     names = command.list_commands(context) if isinstance(command, click.Group) else []
-    found = [(each, command.get_command(context, each)) for each in names if isinstance(command, click.Group)]
+    found = [
+        (each, command.get_command(context, each))
+        for each in names
+        if isinstance(command, click.Group)
+    ]
     pieces = " ".join(command.collect_usage_pieces(context))
     return Described(
         name=context.command_path,
         usage=f"{context.command_path} {pieces}".strip(),
-        text=re.sub(r"\s*\f.*", "", command.help or command.short_help or "", flags=re.DOTALL).strip(),
-        options=tuple((names, text) for names, text in filter(None, records) if text and names != "-h, --help"),
-        below=tuple(described(one, each, context) for each, one in found if one is not None and not one.hidden),
+        text=re.sub(
+            r"\s*\f.*", "", command.help or command.short_help or "", flags=re.DOTALL
+        ).strip(),
+        options=tuple(
+            (names, text) for names, text in filter(None, records) if text and names != "-h, --help"
+        ),
+        below=tuple(
+            described(one, each, context)
+            for each, one in found
+            if one is not None and not one.hidden
+        ),
         depth=context.command_path.count(" "),
     )
 
@@ -89,7 +111,9 @@ def walk(one: Described) -> Iterator[Described]:
 def paragraphs(text: str) -> list[tuple[str, bool]]:
     """The paragraphs of a help text, each with whether its lines are kept as they are."""
     blocks = [block.strip("\n") for block in re.split(r"\n\s*\n", text)]
-    return [(block.removeprefix("\b\n"), block.startswith("\b")) for block in blocks if block.strip()]
+    return [
+        (block.removeprefix("\b\n"), block.startswith("\b")) for block in blocks if block.strip()
+    ]
 
 
 def markdown(one: Described) -> Iterator[str]:
@@ -99,7 +123,7 @@ def markdown(one: Described) -> Iterator[str]:
     for block, is_kept in paragraphs(one.text):
         yield f"```text\n{block}\n```\n" if is_kept else " ".join(block.split()) + "\n"
     if one.options:
-        rows = (f"| `{names}` | {_cell(text)} |" for names, text in one.options)
+        rows = (f"| `{_in_table(names)}` | {_cell(text)} |" for names, text in one.options)
         yield "\n".join(["| option | what it does |", "|---|---|", *rows]) + "\n"
     if one.below:
         links = (f"[{each.name}](#{each.name.replace(' ', '-')})" for each in one.below)
@@ -108,7 +132,13 @@ def markdown(one: Described) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """Help as a cell of a table: what looks like a placeholder or markup is code."""
-    return re.sub(r"(?<![\w`])(\w+=\w+(?:[.,]\w+)*)", r"`\1`", text.replace("|", "\\|")).replace("*", "\\*")
+    placeholders = re.sub(r"(?<![\w`])(\w+=\w+(?:[.,]\w+)*)", r"`\1`", _in_table(text))
+    return placeholders.replace("*", "\\*")
+
+
+def _in_table(text: str) -> str:
+    """Text in which a bar ends no cell. It is escaped within code too."""
+    return text.replace("|", "\\|")
 
 
 def page() -> str:
@@ -140,7 +170,13 @@ def manual(one: Described) -> str:
         lines += [".SH DESCRIPTION" if each is one else f".SH {_roff(each.name).upper()}"]
         lines += [] if each is one else [f".B {_roff(each.usage)}"]
         for block, is_kept in paragraphs(each.text):
-            lines += [f".PP\n.nf\n{_roff(block)}\n.fi" if is_kept else f".PP\n{_roff(' '.join(block.split()))}"]
+            lines += [
+                (
+                    f".PP\n.nf\n{_roff(block)}\n.fi"
+                    if is_kept
+                    else f".PP\n{_roff(' '.join(block.split()))}"
+                )
+            ]
         lines += [f".TP\n.B {_roff(names)}\n{_roff(text)}" for names, text in each.options]
     lines += [".SH ENVIRONMENT", *(f".TP\n.B {name}\n{_roff(text)}" for name, text in VARIABLES)]
     lines += [".SH EXIT STATUS", *(f".TP\n.B {code}\n{_roff(text)}" for code, text in EXIT_CODES)]
@@ -152,10 +188,17 @@ def manual(one: Described) -> str:
 def main() -> int:
     """Write the page and the man pages, or check them."""
     wanted = {PAGE: page()} | {MANUALS[one.name]: manual(one) for one in programs()}
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    stale = [
+        path
+        for path, text in wanted.items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
     for path in stale:
         if "--check" in sys.argv:
-            print(f"{path.relative_to(ROOT)} is out of date: run `python docs/commands.py`", file=sys.stderr)
+            print(
+                f"{path.relative_to(ROOT)} is out of date: run `python docs/commands.py`",
+                file=sys.stderr,
+            )
         else:
             path.write_text(wanted[path], encoding="utf-8")
     return 1 if stale and "--check" in sys.argv else 0

@@ -2,6 +2,7 @@
 """Settings of the documentation site: `make site` builds it, and any warning fails the build."""
 
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,14 @@ def _name_files(_app: Any, _page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)\s]+)\)", r"\1 (`\2`)", source[0])
 
 
+def _copy_pictures(app: Any, error: Exception | None) -> None:
+    """Copy the pictures: pages name them in HTML, which Sphinx does not follow."""
+    if error is None:
+        source, target = ROOT / "docs" / "images", Path(app.outdir) / "images"
+        shutil.copytree(source, target, dirs_exist_ok=True)
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _name_files)
+    app.connect("build-finished", _copy_pictures)

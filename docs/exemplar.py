@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes exemplar-commands.md, what commands of NVIDIA's programs do here; --check: exit code 1 if it is stale."""
+"""Writes exemplar-commands.md, what commands of NVIDIA's programs do here; --check: exit code 1 if
+it is stale.
+"""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from llmb.cli import foreign
-from llmb.text import yamlfile
-from llmb.workload import launch_variables
+from llmb.core import yamlfile
+from llmb.plan import launch_variables
 
 PAGE = Path(__file__).with_name("exemplar-commands.md")
 EXAMPLES = Path(__file__).with_name("exemplar.yaml")
@@ -17,7 +19,7 @@ HEAD = """\
 # Commands of NVIDIA's tools
 
 <!-- Written by `python docs/exemplar.py` from exemplar.yaml, llmb/cli/foreign.yaml and
-llmb/workload/launch_variables.yaml: edit those. -->
+llmb/plan/launch_variables.yaml: edit those. -->
 
 If you know NVIDIA's published benchmark tools (`llmb-run`, `llmb-install`, and the `launch.sh` of each recipe): most of
 their commands and all of their job lists work here unchanged. Where llmb uses another word, it refuses theirs and
@@ -92,19 +94,28 @@ def result(example: Mapping[str, Any]) -> str:
 
 
 def where(example: Mapping[str, Any]) -> str:
-    """The release of an example's document, and its cluster where it is not a Slurm cluster of H100s."""
+    """The release of an example's document, and its cluster where it is not a Slurm cluster of
+    H100s.
+    """
     own = [example[name] for name in ("gpu", "cluster") if name in example]
     return ", ".join([example["release"], *own])
 
 
 def commands(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The section of commands."""
-    rows = [(code(one["theirs"]), code(one.get("ours", "")), where(one), result(one)) for one in examples]
+    rows = [
+        (code(one["theirs"]), code(one.get("ours", "")), where(one), result(one))
+        for one in examples
+    ]
     yield from table(("theirs", "here", "release", "gives"), rows)
 
 
-def flags(program: str, rows: Mapping[str, foreign.Row], before: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """The rows of the table of foreign commands or options of a program, after the words ``before``."""
+def flags(
+    program: str, rows: Mapping[str, foreign.Replacement], before: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
+    """The rows of the table of foreign commands or options of a program, after the words
+    ``before``.
+    """
     for name, row in rows.items():
         here = " ".join(filter(None, [row.write, row.more])).replace("{}", "...")
         theirs = f"{before}{name} ..." if row.value else f"{before}{name}"
@@ -131,7 +142,12 @@ def variables() -> Iterator[str]:
 def lists(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The section of job lists."""
     for one in examples:
-        yield from (f"```{'yaml' if one['name'].endswith('.yaml') else 'text'}", one["text"].rstrip(), "```", "")
+        yield from (
+            f"```{'yaml' if one['name'].endswith('.yaml') else 'text'}",
+            one["text"].rstrip(),
+            "```",
+            "",
+        )
         yield from (f"Release {where(one)}: {result(one)}.", "")
 
 
@@ -167,7 +183,9 @@ def main(arguments: list[str]) -> int:
         PAGE.write_text(fresh, encoding="utf-8")
         return 0
     if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh:
-        print("docs/exemplar-commands.md is stale: python docs/exemplar.py writes it", file=sys.stderr)
+        print(
+            "docs/exemplar-commands.md is stale: python docs/exemplar.py writes it", file=sys.stderr
+        )
         return 1
     return 0
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes json.md, the fields of llmb's JSON, from the code and fields.yaml; --check: exit code 1 if it is stale."""
+"""Writes json.md, the fields of llmb's JSON, from the code and fields.yaml; --check: exit code 1 if
+it is stale.
+"""
 
 import dataclasses
 import sys
@@ -12,15 +14,19 @@ from typing import Any
 from llmb.cli.jobs import runs_table
 from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
-from llmb.failures import Cause
-from llmb.planning import listing
-from llmb.results import checkpoints, columns, description, facts, result
-from llmb.runs.job import Job, Training
-from llmb.stats.measure import Window
-from llmb.stats.metrics import Measured
-from llmb.stats.statistics import Statistics
-from llmb.text import yamlfile
-from llmb.verdict import compare, scaling
+from llmb.contract.job import Job, Training
+from llmb.contract.metrics import Measured
+from llmb.contract.record import Session
+from llmb.contract.samples import Straggler, Telemetry
+from llmb.contract.software import Software
+from llmb.contract.window import Window
+from llmb.core import yamlfile
+from llmb.judge import compare, scaling
+from llmb.measure import checkpoints, columns, description, facts, result, uneven
+from llmb.measure.causes import Cause
+from llmb.measure.fabric import Fabric
+from llmb.measure.statistics import Statistics
+from llmb.plan import listing
 
 PAGE = Path(__file__).with_name("json.md")
 MEANINGS = Path(__file__).with_name("fields.yaml")
@@ -37,8 +43,9 @@ value is unknown, unless its meaning says otherwise. Times are ISO 8601 with an 
 RESULTS = """\
 ## Results
 
-`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ..., "results": [...],
-"summary": ...}`. [Results](results.md) explains how llmb measures and judges. Each of `results` has:
+`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ..., "sessions": [...],
+"results": [...], "summary": ...}`; the `sessions` of `parse` are empty. [Results](results.md) explains how llmb measures
+and judges. Each of `results` has:
 """
 JOBS = """\
 ## Dry run
@@ -76,7 +83,11 @@ def word(hint: Any) -> str:
     """A type hint in words: ``number or null``, ``list of text``."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        return f"{word(kinds[0])} or null" if len(kinds) < len(typing.get_args(hint)) else word(kinds[0])
+        return (
+            f"{word(kinds[0])} or null"
+            if len(kinds) < len(typing.get_args(hint))
+            else word(kinds[0])
+        )
     if hint is Window:
         return "[first, last]"
     if typing.get_origin(hint) is tuple:
@@ -110,17 +121,39 @@ def of_results() -> Iterator[Field]:
         if place.part in ("mean", "std"):  # of a metric, where it was measured
             yield name, word(float | None)
         else:
-            yield name, word(hint_of(parts[place.part] if place.part else result.Result, place.name))
+            yield (
+                name,
+                word(hint_of(parts[place.part] if place.part else result.Result, place.name)),
+            )
 
 
 def of_jobs() -> Iterator[Field]:
     """The fields of a job of a dry run."""
     own, training = typing.get_type_hints(Job), typing.get_type_hints(Training)
     for name in preview.FIELDS:
-        kind = word(own[name]) if name in own else word(training[name]).removesuffix(" or null") + " or null"
+        kind = (
+            word(own[name])
+            if name in own
+            else word(training[name]).removesuffix(" or null") + " or null"
+        )
         yield name, "" if name == "time_limit" else kind
-    names = ("script", "estimate", "parameters", "switches", "framework", "release", "rows_of", "dotted")
+    names = (
+        "script",
+        "estimate",
+        "parameters",
+        "switches",
+        "framework",
+        "release",
+        "rows_of",
+        "dotted",
+        "pair",
+    )
     yield from ((name, "") for name in names)
+
+
+def of_sessions() -> list[Field]:
+    """The fields of a session, whose time is text."""
+    return [(name, "" if name == "created" else kind) for name, kind in of_class(Session)]
 
 
 def untyped(names: Iterable[str]) -> list[Field]:
@@ -128,19 +161,31 @@ def untyped(names: Iterable[str]) -> list[Field]:
     return [(name, "") for name in names]
 
 
+def _of_metric_verdict() -> list[Field]:
+    """Return the fields that a metric's verdict adds, by their names in JSON."""
+    kinds = dict(of_class(result.MetricVerdict))
+    return [(key, kinds[name]) for key, name in columns.METRIC_VERDICT.items()]
+
+
 def sections() -> list[tuple[str, str, Sequence[Field]]]:
     """The text before each table, the key of its meanings, and its fields."""
     empty = columns.report([])
     return [
         (RESULTS, "results", list(of_results())),
-        ("Each of `metrics`:", "metrics", of_class(Measured)),
+        ("Each of `sessions`:", "sessions", of_sessions()),
+        ("Each of `metrics`:", "metrics", [*of_class(Measured), *_of_metric_verdict()]),
         ("Each of `causes`:", "causes", of_class(facts.VerdictCause)),
-        ("`reference`:", "reference", of_class(result.Reference)),
+        ("`reference`:", "reference", of_class(result.ReferenceValue)),
         ("`configuration`:", "configuration", of_class(description.Configuration)),
+        ("`configuration.software`:", "configuration.software", of_class(Software)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`log`:", "log", of_class(facts.LogFacts)),
-        ("Each of `log.uneven`:", "log.uneven", of_class(facts.Uneven)),
+        ("Each of `log.uneven`:", "log.uneven", of_class(uneven.Uneven)),
+        ("`log.fabric`:", "log.fabric", of_class(Fabric)),
+        ("Each of `log.stragglers`:", "log.stragglers", of_class(Straggler)),
+        ("Each of `nodes`:", "nodes", of_class(facts.NodeFacts)),
+        ("`nodes.telemetry`:", "nodes.telemetry", of_class(Telemetry)),
         ("Each of `log.checkpoints`:", "log.checkpoints", of_class(facts.CheckpointTime)),
         ("`checkpoints`:", "checkpoints", of_class(checkpoints.Checkpoints)),
         ("`checkpoints.saved`:", "checkpoints.saved", of_class(checkpoints.Saved)),
@@ -149,10 +194,17 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("`summary`:", "summary", untyped(empty["summary"])),
         (JOBS, "jobs", list(of_jobs())),
         ("`estimate`:", "estimate", untyped(cost.ESTIMATE_FIELDS)),
+        ("Next to `jobs` is `session`:", "session", untyped(preview.SESSION_FIELDS)),
         (BUDGET, "budget", untyped(cost.BUDGET_FIELDS)),
         ("Each of `budget.skipped`:", "budget.skipped", untyped(cost.SKIPPED_FIELDS)),
         (RUNS, "runs", untyped(runs_table.FIELDS)),
-        (LIST, "list", untyped([*(own.key for own in listing.SIZES), "metrics", "parameters", "installed", "here"])),
+        (
+            LIST,
+            "list",
+            untyped(
+                [*(own.key for own in listing.SIZES), "metrics", "parameters", "installed", "here"]
+            ),
+        ),
         ("`here`:", "here", untyped(HERE)),
         (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
         (ROWS, "comparison", of_class(compare.Comparison)),
@@ -161,7 +213,9 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
 
 
 def table(fields: Sequence[Field], meanings: Mapping[str, str | list[str]]) -> str:
-    """The fields as Markdown. Raises ValueError for a field without a meaning, or a meaning without a field."""
+    """The fields as Markdown. Raises ValueError for a field without a meaning, or a meaning without
+    a field.
+    """
     names = [name for name, _ in fields]
     if wrong := sorted(set(names) ^ set(meanings)):
         raise ValueError(f"docs/fields.yaml and the code differ in: {', '.join(wrong)}")

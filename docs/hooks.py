@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes hooks.md, the reference of the plugin contract, from llmb/hookspecs.py; --check: 1 if it is stale."""
+"""Writes hooks.md, the reference of the plugin contract, from llmb/hookspecs.py; --check: 1 if it
+is stale.
+"""
 
 import inspect
 import sys
@@ -39,7 +41,11 @@ def page() -> str:
     """The whole page."""
     hooks = [(name, hook) for name, hook in vars(hookspecs).items() if name.startswith("llmb_")]
     names = ", ".join(f"`{name}`" for name in sorted(api.__all__, key=str.lower))
-    parts = [HEAD.format(contract=hookspecs.CONTRACT), *(section(*one) for one in hooks), f"{NAMES}\n{names}.\n"]
+    parts = [
+        HEAD.format(contract=hookspecs.CONTRACT),
+        *(section(*one) for one in hooks),
+        f"{NAMES}\n{names}.\n",
+    ]
     return "\n".join(parts)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes licences.md from the metadata of the installed packages; --check: exit code 1 if it is stale."""
+"""Writes licences.md from the metadata of the installed packages; --check: exit code 1 if it is
+stale.
+"""
 
 import re
 import sys
@@ -51,7 +53,9 @@ def normal(name: str) -> str:
 
 
 def closure(names: Iterable[str], seen: set[str]) -> Iterator[str]:
-    """The packages that ``names`` need here, themselves included, without those of ``seen`` and our own."""
+    """The packages that ``names`` need here, themselves included, without those of ``seen`` and our
+    own.
+    """
     for name in map(normal, names):
         if name in seen:
             continue
@@ -61,17 +65,24 @@ def closure(names: Iterable[str], seen: set[str]) -> Iterator[str]:
         except PackageNotFoundError:  # for another Python or platform
             continue
         needs = [Requirement(line) for line in found.requires or ()]
-        if not name.startswith("llmb"):
+        if not name.startswith(("llmb", "sqshpull")):
             yield name
         yield from closure(
-            (one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})), seen
+            (one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})),
+            seen,
         )
 
 
 def licence(name: str) -> str:
-    """The licence that a package's metadata names: its expression, else its classifier, else its text's first line."""
+    """The licence that a package's metadata names: its expression, else its classifier, else its
+    text's first line.
+    """
     metadata = distribution(name).metadata.json
-    names = (line.split(" :: ")[-1] for line in metadata.get("classifier", []) if line.startswith("License ::"))
+    names = (
+        line.split(" :: ")[-1]
+        for line in metadata.get("classifier", [])
+        if line.startswith("License ::")
+    )
     classified = ", ".join(name for name in names if not name.endswith(("Approved", "approved")))
     text = str(metadata.get("license") or "").strip().partition("\n")[0]
     named = str(metadata.get("license_expression") or "") or classified or text
@@ -92,9 +103,16 @@ def page() -> str:
     parts = [
         ("## llmb-run and llmb-install\n", closure(["llmb"], seen)),
         ("## The test kits, `llmb[testing]`\n", closure(["llmb-testing"], seen)),
-        ("## Development\n", closure((Requirement(line).name for line in groups["dev"] + groups["docs"]), seen)),
+        (
+            "## Development\n",
+            closure((Requirement(line).name for line in groups["dev"] + groups["docs"]), seen),
+        ),
     ]
-    tables = [f"{title}\n{table(names)}" for title, names in [(title, list(names)) for title, names in parts] if names]
+    tables = [
+        f"{title}\n{table(names)}"
+        for title, names in [(title, list(names)) for title, names in parts]
+        if names
+    ]
     return "\n".join([HEAD, *tables, FETCHED])
 
 

@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes nemo.md's table from the list of differences that `make test-nemo` checks; --check: exit code 1 if stale."""
+"""Writes nemo.md's table from the list of differences that `make test-nemo` checks; --check: exit
+code 1 if stale.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmb.text import yamlfile
+from llmb.core import yamlfile
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("nemo.md")
 LIST = ROOT / "tests" / "real_nemo" / "differences.yaml"
 NAME = "docs/nemo.md"
-BEGIN, END = "<!-- python docs/nemo.py writes this table from differences.yaml -->\n", "<!-- end of the table -->\n"
+BEGIN, END = (
+    "<!-- python docs/nemo.py writes this table from differences.yaml -->\n",
+    "<!-- end of the table -->\n",
+)
 WORDS = {None: "not set", True: "True", False: "False", "absent": "absent", "*": "any"}
 
 HEAD = ("Rows", "Setting", "llmb", "NVIDIA's script", "Reason", "Source")
 
 
 def table() -> str:
-    """The list as Markdown with a line for each setting; not padded, because some values are long."""
+    """The list as Markdown with a line for each setting; not padded, because some values are
+    long.
+    """
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ["---"] * len(HEAD), *_lines()))
 
 
@@ -27,7 +34,14 @@ def _lines() -> Iterator[list[str]]:
     for entry in yamlfile.load(LIST).data["differences"]:
         rows = ", ".join(f"`{row}`" for row in entry["rows"])
         for setting, (ours, theirs) in entry["settings"].items():
-            yield [rows, f"`{setting}`", _shown(ours), _shown(theirs), entry["reason"], entry["source"]]
+            yield [
+                rows,
+                f"`{setting}`",
+                _shown(ours),
+                _shown(theirs),
+                entry["reason"],
+                entry["source"],
+            ]
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of docs/images from an example with invented figures: `make pictures` (needs Chromium).
+"""Makes the pictures of docs/images from an example with invented figures: `make pictures` (needs
+Chromium).
 
-Nobody measured what they show: the runs, times and nodes of this cluster are made up, and its name says so.
+Nobody measured what they show: the runs, times and nodes of this cluster are made up, and its name
+says so.
 """
 
 import base64
@@ -14,10 +16,11 @@ from pathlib import Path
 
 import yaml
 
-from llmb.builtin import builtin_plugins
-from llmb.config import load_config
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.spec import Workload
+from llmb.plan.config_layers import load_config
 from llmb.plugins.loader import load_plugins
-from llmb.workload.spec import Workload
+from llmb_installer.cluster_types import all_types
 from llmb_testing.browser import Browser, find_browser
 from llmb_testing.invented_runs import InventedRuns
 
@@ -32,7 +35,10 @@ CONFIG = {
     "slurm": {"account": "bench", "container": "pyxis", "gpu": {"partition": "batch", "gres": 8}},
     "workloads": {"installed": ["pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh"]},
 }
-OOM = "7: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 7 has 79 GiB in total\n"
+OOM = (
+    "7: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 7 has 79 GiB in"
+    " total\n"
+)
 DAY = 86400
 NIGHTS = 8
 QUALITY = 82  # of WebP
@@ -40,7 +46,9 @@ SIZES = {"phone": (390, 844), "desktop": (1440, 900)}
 
 
 def one_night(runs: InventedRuns, factor: float, *, clocks: bool, last: bool) -> None:
-    """The same seven configurations; ``factor``: of all times; ``clocks``: whether some nodes have low ones."""
+    """The same seven configurations; ``factor``: of all times; ``clocks``: whether some nodes have
+    low ones.
+    """
     runs.measured(2.757 * factor, "nemotron4_15b", "bf16", 16, repeats=3)
     runs.measured(2.79 * factor, "nemotron4_15b", "bf16", 64, repeats=3)
     runs.measured(1.99 * factor, "nemotron4_15b", "fp8", 16, repeats=2)
@@ -54,28 +62,48 @@ def one_night(runs: InventedRuns, factor: float, *, clocks: bool, last: bool) ->
 
 def make_example(folder: Path, workloads: Mapping[str, Workload]) -> tuple[InventedRuns, list[str]]:
     """The install directory of the example; the ids of its last night."""
-    (folder / "cluster_config.yaml").write_text(yaml.safe_dump({**CONFIG, "llmb_install": str(folder)}))
-    runs = InventedRuns(folder=folder, config=load_config(folder, {})[0], workloads=workloads)
+    (folder / "cluster_config.yaml").write_text(
+        yaml.safe_dump({**CONFIG, "llmb_install": str(folder)})
+    )
+    runs = InventedRuns(
+        folder=folder,
+        config=load_config(folder, {}, cluster_types=all_types)[0],
+        workloads=workloads,
+    )
     for night in range(NIGHTS):
         before = len(runs.made)
         driver, version = ("575.51.03", "0.2.0") if night >= 3 else ("570.86.15", "0.1.0")
         if night:
             runs.later(DAY * (3 if night == 5 else 1), driver=driver, version=version)
-        one_night(runs, 0.985 if night >= 3 else 1.0, clocks=night == NIGHTS - 1, last=night == NIGHTS - 1)
+        one_night(
+            runs, 0.985 if night >= 3 else 1.0, clocks=night == NIGHTS - 1, last=night == NIGHTS - 1
+        )
     return runs, [run.id for run in runs.made[before:]]
 
 
 def llmb(folder: Path, *words: str) -> str:
-    """All that the command prints, in a terminal of 120 columns; it may end with 3, since verdicts are bad."""
-    environment = {**os.environ, "COLUMNS": "120", "TZ": "UTC", "NO_COLOR": "1", "LLMB_INSTALL": str(folder)}
-    done = subprocess.run([TOOL, *words], capture_output=True, text=True, env=environment, check=False)
+    """All that the command prints, in a terminal of 120 columns; it may end with 3, since verdicts
+    are bad.
+    """
+    environment = {
+        **os.environ,
+        "COLUMNS": "120",
+        "TZ": "UTC",
+        "NO_COLOR": "1",
+        "LLMB_INSTALL": str(folder),
+    }
+    done = subprocess.run(
+        [TOOL, *words], capture_output=True, text=True, env=environment, check=False
+    )
     if done.returncode not in (0, 3):
         raise SystemExit(done.stderr)
     return f"{done.stdout}{done.stderr}"
 
 
 def shoot(browser: Browser, page: Path, name: str) -> None:
-    """The first screen of a page on a phone and on a desktop, light and dark, and how large the pictures are."""
+    """The first screen of a page on a phone and on a desktop, light and dark, and how large the
+    pictures are.
+    """
     for size, (width, height) in SIZES.items():
         for scheme in ("light", "dark"):
             browser.width(width, scheme=scheme, height=height, scale=2 if size == "phone" else 1)
@@ -98,7 +126,9 @@ def main() -> int:
         folder.mkdir()
         _, last = make_example(folder, load_plugins(builtin_plugins()).workloads())
         table = llmb(folder, "results", *last)
-        (IMAGES / "verdict.txt").write_text(f"Example with invented figures: nobody measured them.\n\n{table}")
+        (IMAGES / "verdict.txt").write_text(
+            f"Example with invented figures: nobody measured them.\n\n{table}"
+        )
         pages = {"report": ("report", *last), "history": ("report", "--history")}
         for page, words in pages.items():
             llmb(folder, *words, "-o", f"{name}/{page}.html")

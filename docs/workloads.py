@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes workloads.md from the workloads' YAML; with --check, exit code 1 if the page is out of date."""
+"""Writes workloads.md from the workloads' YAML; with --check, exit code 1 if the page is out of
+date.
+"""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmb.planning import listing
-from llmb.planning.recompute import TOLERANCE, disagreements
-from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
-from llmb.text.tables import Column, render
-from llmb.workload.bridge import FRAMEWORKS, NEMO
-from llmb.workload.flops import flops_convention, model_flops
-from llmb.workload.gpus import known_types
-from llmb.workload.model import ModelShape
-from llmb.workload.published import Figure
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Size, Workload, read_workload
+from llmb.contract.flops import flops_convention, model_flops
+from llmb.contract.gpus import known_types
+from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
+from llmb.contract.model import ModelShape
+from llmb.contract.spec import Size, Workload, read_workload
+from llmb.core.tables import Column, render
+from llmb.plan import listing
+from llmb.plan.bridge_rows import FRAMEWORKS, NEMO
+from llmb.plan.published import Figure
+from llmb.plan.published_tables import read_published
+from llmb.plan.recompute import TOLERANCE, disagreements
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("workloads.md")
@@ -81,8 +83,14 @@ def page(workloads: Sequence[Workload]) -> str:
     found = {workload.key: read_published(workload) for workload in workloads}
     parts.append(FIGURES)
     for workload in workloads:
-        groups = [[one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS]
-        tables = [write(group) for write, group in zip((_figures, _of_bridge), groups, strict=True) if group]
+        groups = [
+            [one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS
+        ]
+        tables = [
+            write(group)
+            for write, group in zip((_figures, _of_bridge), groups, strict=True)
+            if group
+        ]
         parts += [f"### {workload.key}", *tables] if tables else []
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
@@ -90,14 +98,22 @@ def page(workloads: Sequence[Workload]) -> str:
 
 
 def _peaks() -> str:
-    columns = [Column(key="gpu", heading="GPU"), Column(key="gpus_per_node", heading="GPUs per node", right=True)]
+    columns = [
+        Column(key="gpu", heading="GPU"),
+        Column(key="gpus_per_node", heading="GPUs per node", right=True),
+    ]
     columns += [Column(key="memory_gb", heading="GB", show="{:g}".format, right=True)]
     columns += [
         Column(key=dtype, heading=f"{dtype} TFLOPS", show="{:g}".format, right=True)
         for dtype in ("bf16", "fp8", "mxfp8", "nvfp4")
     ]
     rows = [
-        {"gpu": name, "gpus_per_node": own.gpus_per_node, "memory_gb": own.memory_gb, **own.peak_tflops}
+        {
+            "gpu": name,
+            "gpus_per_node": own.gpus_per_node,
+            "memory_gb": own.memory_gb,
+            **own.peak_tflops,
+        }
         for name, own in known_types().items()
         if own.peak_tflops
     ]
@@ -122,14 +138,29 @@ def _workload(workload: Workload) -> list[str]:
     )
     image = f" Image `{workload.image}`." if workload.image is not None else ""
     parts = [f"## {workload.key}", f"{workload.title}.{image}\n{default}.{own}"]
-    shapes = [_shape(name, size, size.model) for name, size in workload.sizes.items() if size.model is not None]
+    shapes = [
+        _shape(name, size, size.model)
+        for name, size in workload.sizes.items()
+        if size.model is not None
+    ]
     parts += [_table(SHAPES, shapes)] if shapes else []
     releases = (listing.RELEASES,) if workload.is_training else ()
-    parts += ["\n".join(f"- {text}" for text in declared)] if (declared := list(listing.declared(workload))) else []
-    parts += [_table([*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO))]
+    parts += (
+        ["\n".join(f"- {text}" for text in declared)]
+        if (declared := list(listing.declared(workload)))
+        else []
+    )
+    parts += [
+        _table(
+            [*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO)
+        )
+    ]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:
-        parts += ["Checkpoints, and the GPU counts at which they were tested:", _table(CHECKPOINTS, saved)]
+        parts += [
+            "Checkpoints, and the GPU counts at which they were tested:",
+            _table(CHECKPOINTS, saved),
+        ]
     return parts
 
 
@@ -185,14 +216,22 @@ def _checkpoint(name: str, size: Size) -> list[dict[str, object]]:
     if own is None:
         return []
     return [
-        {"size": name, "gpu": gpu, "size_gb": own.size_gb, "save": scales.counts, "load": own.load.get(gpu)}
+        {
+            "size": name,
+            "gpu": gpu,
+            "size_gb": own.size_gb,
+            "save": scales.counts,
+            "load": own.load.get(gpu),
+        }
         for gpu, scales in own.save.items()
     ]
 
 
 def _figures(found: Iterable[Figure]) -> str:
     rows = listing.figures(found)
-    return _table([column for column in listing.figure_columns(rows) if column.key != "workload"], rows)
+    return _table(
+        [column for column in listing.figure_columns(rows) if column.key != "workload"], rows
+    )
 
 
 def _of_bridge(found: Iterable[Figure]) -> str:
@@ -200,13 +239,26 @@ def _of_bridge(found: Iterable[Figure]) -> str:
     rows: dict[tuple[object, ...], dict[str, object]] = {}
     figures = [*found]
     for figure, row in zip(figures, listing.figures(figures), strict=True):
-        key = (figure.release, figure.model_size, figure.gpu_type, figure.dtype, figure.scale, figure.gbs)
+        key = (
+            figure.release,
+            figure.model_size,
+            figure.gpu_type,
+            figure.dtype,
+            figure.scale,
+            figure.gbs,
+        )
         rows.setdefault(key, dict(row))[figure.metric.name] = figure.value
     kept = ("release", "model_size", "gpu_type", "dtype", "scale", "gbs", "window", "steps")
     columns = [column for column in listing.FIGURES if column.key in kept]
-    columns += [Column(key=TOKENS_PER_SECOND_PER_GPU, heading="Tokens/s/GPU", show="{:g}".format, right=True)]
+    columns += [
+        Column(
+            key=TOKENS_PER_SECOND_PER_GPU, heading="Tokens/s/GPU", show="{:g}".format, right=True
+        )
+    ]
     columns += [Column(key=TFLOPS_PER_GPU, heading="TFLOPS/GPU", show="{:g}".format, right=True)]
-    return "With Megatron-Bridge, by release of the image:\n\n" + _table(columns, list(rows.values()))
+    return "With Megatron-Bridge, by release of the image:\n\n" + _table(
+        columns, list(rows.values())
+    )
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> str:
@@ -215,7 +267,9 @@ def _table(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> s
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page; with --check, only compare, and return 1 if it is stale."""
-    workloads = [read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))]
+    workloads = [
+        read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))
+    ]
     text = page(workloads)
     if "--check" not in arguments:
         PAGE.write_text(text, "utf-8")

@@ -1,82 +1,126 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a plugin imports from llmb: the hook marker, the values that hooks take and return, read_workload.
+"""Everything that a plugin imports from llmb: hookimpl, the values of hooks, read_workload.
 
-Each name is imported on first use. Every start of llmb-run imports every plugin, so a plugin should import only
-``hookimpl`` at its top, and values inside its hooks.
+Each name is imported on first use. Every start of llmb-run imports every plugin, so a plugin should
+import only ``hookimpl`` at its top, and values inside its hooks.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.hookspecs import CONTRACT, hookimpl
+from llmb.hookspecs import CONTRACT as CONTRACT, hookimpl as hookimpl
 
+__all__: list[str]
+
+# The one list of names. Type checkers run these imports, and export each name because of its "as".
+# At run time _find_modules reads them, since running them would import half of llmb at every start.
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster, Pace, UnclearError
-    from llmb.clusters.kit import job_environment, launch_faults, stage_programs
-    from llmb.clusters.node_script import job_by_files, node_script, state_by_files
-    from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
-    from llmb.config.schema import ClusterConfig
-    from llmb.errors import Fault, KeyFaultError, LlmbError, UsageError
-    from llmb.logs.formats import ParseSpec
-    from llmb.logs.samples import CheckpointEvent, Environment, Node, Samples, Step
-    from llmb.runs.command_context import CommandContext
-    from llmb.runs.job import Job, Training
-    from llmb.runs.launch import Launch, Program, Server, Site, StagedFile, Stamp, Wrapper
-    from llmb.runs.record import RunRecord
-    from llmb.runs.state import JobState
-    from llmb.stats.metrics import MetricSpec
-    from llmb.workload.flops import Flops
-    from llmb.workload.gpus import GpuType
-    from llmb.workload.model import MambaShape, MlaShape, ModelShape, MoeShape
-    from llmb.workload.needs import HubAsset, Image, Needs, Repo, Task, Venv
-    from llmb.workload.nemo_recipe import NemoRecipe
-    from llmb.workload.parameters import Parameter
-    from llmb.workload.rows import BatchRule, Row, Scales
-    from llmb.workload.spec import Checkpoint, SampleLog, Size, Workload, read_workload
+    from llmb.contract.cluster import (
+        Cluster as Cluster,
+        Pace as Pace,
+        QueueFullError as QueueFullError,
+        UnclearError as UnclearError,
+    )
+    from llmb.contract.cluster_type import (
+        ClusterQuestion as ClusterQuestion,
+        ClusterTraits as ClusterTraits,
+        ClusterType as ClusterType,
+    )
+    from llmb.contract.command_context import CommandContext as CommandContext
+    from llmb.contract.failures import Failure as Failure
+    from llmb.contract.finding import Finding as Finding
+    from llmb.contract.flops import Flops as Flops
+    from llmb.contract.formats import ParseSpec as ParseSpec
+    from llmb.contract.gpus import GpuType as GpuType
+    from llmb.contract.job import Job as Job, Training as Training
+    from llmb.contract.launch import (
+        Command as Command,
+        Launch as Launch,
+        Program as Program,
+        Server as Server,
+        Site as Site,
+        StagedFile as StagedFile,
+        Stamp as Stamp,
+        Wrapper as Wrapper,
+    )
+    from llmb.contract.log_settings import LogSettings as LogSettings
+    from llmb.contract.metrics import MetricSpec as MetricSpec
+    from llmb.contract.model import (
+        MambaShape as MambaShape,
+        MlaShape as MlaShape,
+        ModelShape as ModelShape,
+        MoeShape as MoeShape,
+    )
+    from llmb.contract.needs import (
+        HubAsset as HubAsset,
+        Image as Image,
+        Needs as Needs,
+        Repo as Repo,
+        Task as Task,
+        Venv as Venv,
+    )
+    from llmb.contract.nemo_recipe import NemoRecipe as NemoRecipe
+    from llmb.contract.parameters import Parameter as Parameter
+    from llmb.contract.record import RunRecord as RunRecord
+    from llmb.contract.report_section import ReportSection as ReportSection
+    from llmb.contract.rows import BatchRule as BatchRule, Row as Row, Scales as Scales
+    from llmb.contract.samples import (
+        CheckpointEvent as CheckpointEvent,
+        Environment as Environment,
+        Node as Node,
+        Samples as Samples,
+        Step as Step,
+    )
+    from llmb.contract.schema import ClusterConfig as ClusterConfig
+    from llmb.contract.spec import (
+        Checkpoint as Checkpoint,
+        SampleLog as SampleLog,
+        Size as Size,
+        Workload as Workload,
+        read_workload as read_workload,
+    )
+    from llmb.contract.state import JobState as JobState
+    from llmb.errors import (
+        Fault as Fault,
+        KeyFaultError as KeyFaultError,
+        LlmbError as LlmbError,
+        UsageError as UsageError,
+    )
+    from llmb.kit.beside import beside as beside
+    from llmb.kit.cluster_kit import (
+        job_environment as job_environment,
+        launch_faults as launch_faults,
+        stage_programs as stage_programs,
+    )
+    from llmb.kit.node_script import (
+        job_by_files as job_by_files,
+        node_script as node_script,
+        state_by_files as state_by_files,
+    )
+else:
 
-_MODULES = {
-    "clusters.base": ("Cluster", "Pace", "UnclearError"),
-    "clusters.kit": ("job_environment", "launch_faults", "stage_programs"),
-    "clusters.node_script": ("job_by_files", "node_script", "state_by_files"),
-    "config.cluster_type": ("ClusterQuestion", "ClusterTraits", "ClusterType"),
-    "config.schema": ("ClusterConfig",),
-    "errors": ("Fault", "KeyFaultError", "LlmbError", "UsageError"),
-    "runs.command_context": ("CommandContext",),
-    "runs.job": ("Job", "Training"),
-    "runs.launch": ("Launch", "Site", "Program", "Server", "StagedFile", "Stamp", "Wrapper"),
-    "logs.samples": ("CheckpointEvent", "Environment", "Node", "Samples", "Step"),
-    "logs.formats": ("ParseSpec",),
-    "stats.metrics": ("MetricSpec",),
-    "workload.flops": ("Flops",),
-    "workload.gpus": ("GpuType",),
-    "workload.model": ("MambaShape", "MlaShape", "ModelShape", "MoeShape"),
-    "workload.parameters": ("Parameter",),
-    "workload.needs": ("HubAsset", "Image", "Needs", "Repo", "Task", "Venv"),
-    "runs.record": ("RunRecord",),
-    "runs.state": ("JobState",),
-    "workload.rows": ("BatchRule", "Row", "Scales"),
-    "workload.nemo_recipe": ("NemoRecipe",),
-    "workload.spec": ("Checkpoint", "SampleLog", "Size", "Workload", "read_workload"),
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-__all__ = ["CONTRACT", "Checkpoint", "Size", "Workload", "hookimpl", "read_workload"]
-__all__ += ["BatchRule", "GpuType", "NemoRecipe", "Row", "SampleLog", "Scales"]
-__all__ += ["Flops", "MambaShape", "MlaShape", "ModelShape", "MoeShape"]
-__all__ += ["HubAsset", "Image", "Needs", "Repo", "Task", "Venv"]
-__all__ += ["Job", "Launch", "Program", "Server", "Site", "StagedFile", "Stamp", "Training", "Wrapper"]
-__all__ += ["MetricSpec", "Parameter"]
-__all__ += ["CheckpointEvent", "Environment", "Node", "ParseSpec", "RunRecord", "Samples", "Step"]
-__all__ += ["ClusterConfig", "ClusterQuestion", "ClusterTraits"]
-__all__ += ["Cluster", "ClusterType", "JobState", "Pace", "UnclearError"]
-__all__ += ["CommandContext"]
-__all__ += ["job_by_files", "job_environment", "launch_faults", "node_script", "stage_programs", "state_by_files"]
-__all__ += ["Fault", "KeyFaultError", "LlmbError", "UsageError"]
+    def __getattr__(name: str) -> Any:
+        modules = _find_modules()
+        if name == "__all__":
+            return ["CONTRACT", "hookimpl", *modules]
+        if name not in modules:
+            raise AttributeError(f"module 'llmb.api' has no attribute '{name}'")
+        value = getattr(import_module(modules[name]), name)
+        globals()[name] = value
+        return value
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'llmb.api' has no attribute '{name}'")
-    value = getattr(import_module(f"llmb.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+@cache
+def _find_modules() -> dict[str, str]:
+    """Return the module of each name that is imported above for type checkers."""
+    statements = ast.parse(Path(__file__).read_bytes()).body
+    for_types = next(statement for statement in statements if isinstance(statement, ast.If))
+    return {
+        alias.name: statement.module
+        for statement in for_types.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+    }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one tree of errors: what is wrong, where, and the fix.
 
-A ``code`` names the kind of error (``workload-unknown``): program flow and tests depend on codes, keys, values and
-places, never on the wording of a message.
+A ``code`` names the kind of error (``workload-unknown``): program flow and tests depend on codes,
+keys, values and places, never on the wording of a message.
 """
 
 from collections.abc import Hashable, Iterator
@@ -14,17 +14,23 @@ INTERRUPTED = 130  # exit code: Ctrl-C
 
 
 class LlmbError(Exception):
-    """An error that the user can fix; ends the command with ``exit_code``.
+    """An error that the user can fix. It ends the command with ``exit_code``.
 
-    ``hint`` is the fix; ``code`` the kind of error, in lower case with hyphens; ``key`` and ``value`` what it is
-    about, such as an option or a configuration key and what was given for it. Any other exception that reaches the
-    command line is a bug and keeps its traceback.
+    ``hint`` is the fix, and ``code`` the kind of error, in lower case with hyphens. ``key`` and
+    ``value`` what it is about, such as an option or a configuration key and what was given for it.
+    Any other exception that reaches the command line is a bug and keeps its traceback.
     """
 
     exit_code = 1
 
     def __init__(
-        self, message: str, *, hint: str | None = None, code: str = "", key: str = "", value: object = None
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str = "",
+        key: str = "",
+        value: object = None,
     ) -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
@@ -39,17 +45,18 @@ class UsageError(LlmbError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong, at one place: ``place`` is ``file:line`` or an option's name, or empty.
-
-    ``code``, ``key`` and ``value`` are those of ``LlmbError``. ``of_plugin``: it is a plugin's, not the user's.
+    """One thing that is wrong, at one place. ``code``, ``key`` and ``value`` are as in
+    ``LlmbError``.
     """
 
     message: str
+    #: ``FILE:LINE`` or an option's name, or empty.
     place: str = ""
     hint: str | None = None
     code: str = ""
     key: str = ""
     value: object = field(default=None, hash=False)
+    #: It is a fault of a plugin, not of the user.
     of_plugin: bool = False
 
     def __str__(self) -> str:
@@ -57,9 +64,11 @@ class Fault:
 
 
 class PluginError(LlmbError):
-    """A plugin failed: ``value`` is its ``distribution:entry``, ``key`` its hook or the key of what it returned.
+    """A plugin failed: ``value`` is its ``distribution:entry``, ``key`` its hook or the key of what
+    it returned.
 
-    ``reason`` is the message without the plugin's name. ``hint`` is for users, and ``fix`` for the plugin's author.
+    ``reason`` is the message without the plugin's name. ``hint`` is for users, and ``fix`` for the
+    plugin's author.
     """
 
     def __init__(
@@ -93,9 +102,10 @@ class InputFaults(UsageError):
 
 
 class KeyFaultError(ValueError):
-    """A value that a ``parse`` or ``__post_init__`` rejects, at key path ``path`` below the value being read.
+    """A value that a ``parse`` or ``__post_init__`` rejects, at key path ``path`` below the value
+    being read.
 
-    ``value`` is what was given there; ``llmb.text.typed`` fills it in where it is None.
+    ``value`` is what was given there. ``llmb.core.typed`` fills it in where it is None.
     """
 
     def __init__(
@@ -110,13 +120,20 @@ class KeyFaultError(ValueError):
         self.path, self.hint, self.code, self.value = path, hint, code, value
 
     def as_fault(self, place: str) -> Fault:
-        """The fault at ``place``; its key is the dotted path."""
+        """Return the fault at ``place``. Its key is the dotted path."""
         key = ".".join(map(str, self.path))
-        return Fault(message=str(self), place=place, hint=self.hint, code=self.code, key=key, value=self.value)
+        return Fault(
+            message=str(self),
+            place=place,
+            hint=self.hint,
+            code=self.code,
+            key=key,
+            value=self.value,
+        )
 
 
 def as_fault(error: LlmbError, place: str = "") -> Fault:
-    """``error`` as a fault at ``place``, with its hint, code, key and value."""
+    """Return ``error`` as a fault at ``place``, with its hint, code, key and value."""
     return Fault(
         message=error.message,
         place=place,
@@ -129,7 +146,9 @@ def as_fault(error: LlmbError, place: str = "") -> Fault:
 
 
 def author_fault(error: LlmbError, place: str = "") -> Fault:
-    """As ``as_fault`` for the author of a plugin: it names the plugin once, and what to change in it."""
+    """As ``as_fault`` for the author of a plugin: it names the plugin once, and what to change in
+    it.
+    """
     fault = as_fault(error, place)
     if not isinstance(error, PluginError):
         return fault
@@ -155,7 +174,9 @@ def os_errors(
     try:
         yield
     except OSError as error:
-        raise LlmbError(f"{message}: {error.strerror}", hint=hint, code=code, key=key, value=value) from error
+        raise LlmbError(
+            f"{message}: {error.strerror}", hint=hint, code=code, key=key, value=value
+        ) from error
 
 
 class PreflightError(LlmbError):
@@ -167,7 +188,7 @@ class PreflightError(LlmbError):
 
 
 def describe(error: LlmbError) -> str:
-    """What is printed for ``error``: each fault with its hint, then the common hint.
+    """Return the text for ``error``: each fault with its hint, then the common hint.
 
     A hint that several faults share is printed once, below the first of them.
     """

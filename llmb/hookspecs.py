@@ -3,30 +3,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import click
 
     from llmb import api
 
 PROJECT = "llmb"
-# MAJOR.MINOR of this contract. MINOR grows when a hook, an argument of a hook, a name of llmb.api or a field with a
-# default is added: older plugins work unchanged. MAJOR grows when something is removed or changes its meaning.
-CONTRACT = "1.0"
+# MAJOR.MINOR of this contract. MINOR grows when a hook, an argument of a hook, a name of llmb.api
+# or a field with a default is added: older plugins work unchanged. MAJOR grows when something is
+# removed or changes its meaning.
+CONTRACT = "1.1"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def llmb_workload() -> api.Workload:  # type: ignore[empty-body]
-    """Return the workload of this plugin; a plugin has at most one.
+def llmb_workload() -> api.Workload | Sequence[api.Workload]:  # type: ignore[empty-body]
+    """Return the workload of this plugin, or a list of several.
 
-    Called once by each command that needs workloads. Must be cheap: no network, no import of a training framework.
+    Called once by each command that needs workloads. Must be cheap: no network, no import of a
+    training framework.
     """
 
 
@@ -34,52 +37,123 @@ def llmb_workload() -> api.Workload:  # type: ignore[empty-body]
 def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
     """Return what ``workload`` needs installed at ``site``: images, venvs, repositories, assets.
 
-    Called while an install is planned. Pure: the same arguments give equal Needs, and nothing is fetched or written.
-    Return None for llmb's default.
+    Called while an install is planned. Pure: the same arguments give equal Needs, and nothing is
+    fetched or written. Return None for llmb's default.
     """
 
 
 @hookspec(firstresult=True)
-def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
-    """Return how ``job`` runs: program, arguments, environment, files to stage. The cluster starts the ranks.
+def llmb_launch(
+    workload: api.Workload, job: api.Job, site: api.Site
+) -> api.Launch | api.Command | None:
+    """Return how ``job`` runs: program, arguments, environment, files to stage. The cluster starts
+    the ranks.
 
-    Called for each job of a submission and of a dry run. Pure. Return None for llmb's default.
+    Called for each job of a submission and of a dry run. Pure. A Command gets name, ranks, time
+    limit, image and the job's variables from the job. Return None for llmb's default, which is
+    ``launch`` of workload.yaml.
     """
 
 
 @hookspec(firstresult=True)
-def llmb_parse(workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | api.Samples | None:
-    """Return how to read the log of ``run``: a ParseSpec with the needle of step lines and the names of their values.
+def llmb_parse(
+    workload: api.Workload, size: str, log: Path, run: api.RunRecord | None
+) -> api.ParseSpec | api.Samples | None:
+    """Return how to read ``log`` of a run of ``size``: a ParseSpec with the needle of step lines
+    and the names of their values.
 
-    A plugin that reads the log itself returns Samples; the file, ``run.log``, may not exist yet. Called for each run
-    whose results are shown. Pure, except that it may read the log. Return None for llmb's default.
+    A plugin that reads the log itself returns Samples. The file may not exist yet, and the other
+    files of the run are in its folder. ``run`` is None for a log without a record. A hook that
+    takes ``run`` and no ``log``, as of contract 1.0, gets a pretended run for such a log. Called
+    for each run whose results are shown. Pure, except that it may read the log. Return None for
+    llmb's default, which is ``parse`` of workload.yaml.
     """
 
 
 @hookspec(firstresult=True)
 def llmb_flops(workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
-    """Return the operations that one sample of ``shape`` costs, forward and backward, and the name of the formula.
+    """Return the operations that one sample of ``shape`` costs, forward and backward, and the name
+    of the formula.
 
-    ``shape`` is the model of one run, with its own layers. TFLOPS and MFU follow from the sum of ``terms``; ``explain``
-    shows each. MFUs are compared only if their ``convention`` is the same. Called for each run whose results are shown.
-    Pure. Return None for llmb's formulas.
+    ``shape`` is the model of one run, with its own layers. TFLOPS and MFU follow from the sum of
+    ``terms``. ``explain`` shows each. MFUs are compared only if their ``convention`` is the same.
+    Called for each run whose results are shown. Pure. Return None for llmb's formulas.
     """
 
 
 @hookspec
 def llmb_clusters() -> Sequence[api.ClusterType]:  # type: ignore[empty-body]
-    """Return further cluster types. Called when a command needs its cluster; llmb's own types use this hook too."""
+    """Return further cluster types. Called when a command needs its cluster. The types of llmb use
+    this hook too.
+    """
 
 
 @hookspec
 def llmb_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
-    """Return further ``llmb-run`` commands. Called at every start, also for ``--help``, so it must import little."""
+    """Return further ``llmb-run`` commands. Called at every start, also for ``--help``, so it must
+    import little.
+    """
 
 
 @hookspec
 def llmb_settings() -> type:  # type: ignore[empty-body]
-    """Return the frozen dataclass of this plugin's section below ``plugins`` in cluster_config.yaml.
+    """Return the frozen dataclass of this plugin's section below ``plugins`` in
+    cluster_config.yaml.
 
-    Its fields are the keys; ``site.own(Settings)`` has the values in llmb_setup and llmb_launch. Called when a
-    configuration is read, or a hook gets a site.
+    Its fields are the keys. ``site.own(Settings)`` has the values in llmb_setup and llmb_launch.
+    Called when a configuration is read, or a hook gets a site.
+    """
+
+
+@hookspec
+def llmb_failures() -> Sequence[api.Failure]:  # type: ignore[empty-body]
+    """Return causes of failures by the lines of logs that show them, each with its fix.
+
+    llmb looks for them after those that it knows, in the logs of all runs, so text must be of this
+    plugin's programs or machines alone. Causes for one workload can be ``failures`` of its
+    workload.yaml instead. What they found is kept with a result. Called once by each command that
+    reads logs.
+    """
+
+
+@hookspec
+def llmb_report(  # type: ignore[empty-body]
+    results: Sequence[Mapping[str, Any]],
+) -> Sequence[api.ReportSection]:
+    """Return sections of the report on ``results``, which are the objects of
+    ``llmb-run results --format json`` (docs/json.md).
+
+    A section is a heading, text and a table, as data. With ``page`` it is on a page of its own,
+    which ``llmb-run report --page NAME`` writes. Called once for each report. Pure, except that it
+    may read the files of the runs.
+    """
+
+
+@hookspec
+def llmb_nodes(name: str, runs: Sequence[api.RunRecord]) -> Sequence[str] | None:
+    """Return the nodes that ``@name`` means in ``--exclude`` and ``--nodelist`` of a
+    submission, and in the keys of job lists.
+
+    ``runs`` are all runs of the install directory. Called for each such name of a submission or
+    dry run. An empty list means none. Return None for a name that is not this plugin's.
+    """
+
+
+@hookspec
+def llmb_hint(program: str, word: str, words: Sequence[str]) -> str | None:
+    """Return the hint for ``word``, a command or option that ``program`` does not know.
+
+    ``words`` is the whole command line behind the program. The hint is the same in llmb's words,
+    such as ``write: llmb-run results``. Called only when a command line is refused. Return None
+    for a word that says nothing to this plugin.
+    """
+
+
+@hookspec
+def llmb_log_settings(log: Path) -> api.LogSettings | None:
+    """Return the settings of the run that wrote ``log``, from a file beside it.
+
+    Called for each log of ``llmb-run parse`` that belongs to no run of llmb. The options of the
+    command line override them, and they override the log's lines and its name. Pure, except that
+    it may read files. Return None without such a file.
     """

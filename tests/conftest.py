@@ -24,12 +24,12 @@ import pytest
 import yaml
 from hypothesis import settings
 
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app
+from llmb.contract import spec
+from llmb.contract.spec import Workload
+from llmb.core import yamlfile
 from llmb.plugins.loader import load_plugins
-from llmb.text import yamlfile
-from llmb.workload import spec
-from llmb.workload.spec import Workload
 from llmb_testing.fork_server import ForkServer
 
 # The duration of an example depends on the load of the machine.
@@ -66,7 +66,9 @@ def _workload(path: Path, changed: int) -> Workload:
 
 
 def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
-    """The document of a file of this project, unpickled afresh: no test sees what another did to it."""
+    """The document of a file of this project, unpickled afresh: no test sees what another did to
+    it.
+    """
     if not name.startswith(_PROJECT):
         return _parse(text, name, strict)
     document: yamlfile.Document = pickle.loads(_pickled(text, name, strict))
@@ -77,10 +79,15 @@ def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
 def _read_once(path: str | Path) -> Workload:
     """The workload, a frozen value, of a file of this project."""
     path = Path(path)
-    return _workload(path, path.stat().st_mtime_ns) if str(path).startswith(_PROJECT) else _read_workload(path)
+    return (
+        _workload(path, path.stat().st_mtime_ns)
+        if str(path).startswith(_PROJECT)
+        else _read_workload(path)
+    )
 
 
-# Hundreds of tests run a command within this process, and each command reads the tables of every workload.
+# Hundreds of tests run a command within this process, and each command reads the tables of every
+# workload.
 yamlfile._parse, spec.read_workload = _parse_once, _read_once
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
@@ -92,8 +99,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 _WORDING = _TESTS / "wording"
 
-# These take minutes, and have targets of their own: `make test-docs` runs the commands of the documentation and of the
-# examples, `make test-runs` trains and measures on each cluster type.
+# These take minutes, and have targets of their own: `make test-docs` runs the commands of the
+# documentation and of the examples, `make test-runs` trains and measures on each cluster type.
 _APART = {
     "LLMB_TEST_DOCS": [
         "integration/test_documented.py",
@@ -104,61 +111,69 @@ _APART = {
     "LLMB_TEST_RUNS": [
         "integration/test_inference_example.py",
         "integration/test_microbenchmarks.py",
-        "llmb/clusters/runai/test_collectives.py",
-        "llmb/clusters/runai/test_train.py",
+        "llmb/builtin/runai/test_collectives.py",
+        "llmb/builtin/runai/test_train.py",
         "slurm/test_microbenchmarks.py",
         "slurm/test_train.py",
     ],
 }
-collect_ignore = [name for variable, names in _APART.items() if not os.environ.get(variable) for name in names]
+collect_ignore = [
+    name for variable, names in _APART.items() if not os.environ.get(variable) for name in names
+]
 
-# The files that take longest, longest first: `make test` starts them first, so that none of them runs alone at the end.
-# `make test ARGS=--durations=50` shows what else takes long.
+# The files that take longest, longest first: `make test` starts them first, so that none of them
+# runs alone at the end. `make test ARGS=--durations=50` shows what else takes long.
 _LONGEST = [
     "slurm/test_trouble.py",
     "slurm/test_admin.py",
     "integration/test_main_job.py",
     "installer/applying/test_install.py",
     "workloads/test_torch_pretrain.py",
-    "llmb/clusters/local/test_queue.py",
-    "llmb/clusters/local/test_programs.py",
-    "llmb/clusters/runai/test_pods.py",
+    "llmb/builtin/local/test_queue.py",
+    "llmb/builtin/local/test_programs.py",
+    "llmb/builtin/local/test_kit_finds_mutants.py",
+    "llmb/builtin/runai/test_pods.py",
     "slurm/test_ends.py",
     "slurm/test_programs.py",
-    "llmb/system/test_console.py",
+    "llmb/core/test_console.py",
     "installer/wizard/test_terminal.py",
     "installer/planning/test_change.py",
     "slurm/test_exactly_once.py",
-    "llmb/clusters/runai/test_exactly_once.py",
+    "llmb/builtin/runai/test_exactly_once.py",
     "slurm/test_slurm_contract.py",
-    "llmb/clusters/runai/test_runai_contract.py",
+    "llmb/builtin/runai/test_runai_contract.py",
     "installer/applying/test_killed.py",
     "slurm/test_pyxis.py",
     "llmb/plugins/test_new_plugin.py",
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
-    "installer/images/test_build.py",
-    "llmb/submission/test_exactly_once.py",
+    "benchmarks/test_guard.py",
+    "sqshpull/test_build.py",
+    "llmb/run/test_exactly_once.py",
     "llmb/cli/completion/test_shells.py",
     "slurm/test_install_on_a_node.py",
     "plugins/test_contracts.py",
     "slurm/test_script.py",
-    "llmb/clusters/runai/test_commands.py",
-    "llmb/clusters/local/test_run.py",
-    "llmb/clusters/test_ssh_contract.py",
-    "llmb/clusters/local/test_local_contract.py",
+    "llmb/builtin/runai/test_commands.py",
+    "llmb/builtin/local/test_run.py",
+    "integration/test_telemetry_flow.py",
+    "llmb/kit/test_ssh_contract.py",
+    "llmb/builtin/local/test_local_contract.py",
     "installer/wizard/test_terminal_back.py",
     "workloads/test_models.py",
-    "llmb/report/test_page.py",
+    "llmb/show/report/test_page.py",
 ]
 
 
-_PROOF = os.environ.get("LLMB_TEST_PROOF")  # a file: a line of JSON for each test of a fault, for docs/reliability.py
+# a file: a line of JSON for each test of a fault, for docs/reliability.py
+_PROOF = os.environ.get("LLMB_TEST_PROOF")
 _SEEN = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The workers of ``-n auto``: two more than cores, as half of the time of the tests is waiting."""
+    """The workers of ``-n auto``: two more than cores, as half of the time of the tests is
+    waiting.
+    """
     return (os.cpu_count() or 1) + 2
 
 
@@ -178,7 +193,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Counts what a fault test observed, before its assertions: tried, lost, doubled, tracebacks, wrong_ends."""
+    """Counts what a fault test observed, before its assertions: tried, lost, doubled, tracebacks,
+    wrong_ends.
+    """
     counts = request.node.stash.setdefault(_SEEN, Counter[str]())
 
     def count(**more: int) -> None:
@@ -189,7 +206,9 @@ def seen(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Record the outcome and the counts of each test with the mark `fault`."""
     report = yield
     mark = item.get_closest_marker("fault")
@@ -221,18 +240,25 @@ def no_leaked_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def new_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders beside each other: pytest reads the whole parent folder for the next number of a name."""
+    """Folders beside each other: pytest reads the whole parent folder for the next number of a
+    name.
+    """
     folder = tmp_path_factory.mktemp("homes")
     return (folder / str(number) for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
-def home(no_leaked_environment: None, new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(
+    no_leaked_environment: None, new_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """An empty home folder, without any variable that llmb reads: no test sees the user's files."""
     folder = next(new_homes)
     folder.mkdir(mode=0o700)
     for name in [*os.environ]:
-        if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in ("STAGE_PATH", "COLUMNS"):
+        if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in (
+            "STAGE_PATH",
+            "COLUMNS",
+        ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     return folder
@@ -242,8 +268,9 @@ def home(no_leaked_environment: None, new_homes: Iterator[Path], monkeypatch: py
 def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Callable[..., None]:
     """Compares a text for users with the golden file of its command, tests/wording/COMMAND.txt.
 
-    ``wording("submit-all", text)``. ``hidden`` maps parts that differ between runs to placeholders. Tests assert codes,
-    keys and places; only these files have the sentences. LLMB_TEST_ACCEPT=1 with ``-n 0`` writes them.
+    ``wording("submit-all", text)``. ``hidden`` maps parts that differ between runs to placeholders.
+    Tests assert codes, keys and places; only these files have the sentences. LLMB_TEST_ACCEPT=1
+    with ``-n 0`` writes them.
     """
     calls = itertools.count(1)
     fixed = {str(tmp_path): "<tmp>", str(home): "<home>"}
@@ -251,11 +278,17 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
     checkout = re.compile(rf"(?<![\w.-]){re.escape(str(_ROOT))}(?![\w-])")
 
     def check(command: str, text: str, hidden: Mapping[str, str] | None = None) -> None:
-        for value, placeholder in sorted({**fixed, **(hidden or {})}.items(), key=lambda pair: -len(pair[0])):
+        for value, placeholder in sorted(
+            {**fixed, **(hidden or {})}.items(), key=lambda pair: -len(pair[0])
+        ):
             text = text.replace(value, placeholder)
         text = checkout.sub("<checkout>", text)
+        text = re.sub(r"\b\d{4}-\d\d-\d\d[a-z]{1,2}\b", "<session>", text)
         number = next(calls)
-        name = f"{Path(request.node.path).stem} {request.node.name}{f' #{number}' if number > 1 else ''}"
+        name = (
+            f"{Path(request.node.path).stem}"
+            f" {request.node.name}{f' #{number}' if number > 1 else ''}"
+        )
         path = _WORDING / f"{command.replace(' ', '-')}.txt"
         texts = golden_texts(path)
         text = text.strip("\n")
@@ -265,7 +298,9 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
             )
             texts[name] = text
             path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8")
+            path.write_text(
+                "".join(f"=== {key}\n{texts[key]}\n\n" for key in sorted(texts)), encoding="utf-8"
+            )
         how = f"LLMB_TEST_ACCEPT=1 make test ARGS='-n 0 {request.node.nodeid}' accepts it"
         assert texts.get(name) == text, f"tests/wording/{path.name} differs for '{name}'; {how}"
 
@@ -273,21 +308,31 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> Calla
 
 
 def golden_texts(path: Path) -> dict[str, str]:
-    """The texts of a file of tests/wording by the names of their tests; none of a file that does not exist."""
+    """The texts of a file of tests/wording by the names of their tests; none of a file that does
+    not exist.
+    """
     content = path.read_text(encoding="utf-8") if path.exists() else ""
-    sections = (section.partition("\n") for section in re.split(r"^=== ", content, flags=re.MULTILINE)[1:])
+    sections = (
+        section.partition("\n") for section in re.split(r"^=== ", content, flags=re.MULTILINE)[1:]
+    )
     return {name: text.strip("\n") for name, _, text in sections}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a cluster_config.yaml, without installing anything, and returns its folder. Keywords are more keys."""
+    """Writes a cluster_config.yaml, without installing anything, and returns its folder. Keywords
+    are more keys.
+    """
 
-    def make(cluster_type: str = "slurm", gpu_type: str = "h100", *, name: str = "install", **keys: Any) -> Path:
+    def make(
+        cluster_type: str = "slurm", gpu_type: str = "h100", *, name: str = "install", **keys: Any
+    ) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         config = {"schema_version": 2, "cluster_type": cluster_type, "gpu_type": gpu_type, **keys}
-        (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        (folder / "cluster_config.yaml").write_text(
+            yaml.safe_dump(config, sort_keys=False), encoding="utf-8"
+        )
         return folder
 
     return make
@@ -295,7 +340,9 @@ def cluster(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def pyxis_mock(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Gives srun of a SlurmKit the options of pyxis, ``known`` of them or all, by a plugin that starts no container."""
+    """Gives srun of a SlurmKit the options of pyxis, ``known`` of them or all, by a plugin that
+    starts no container.
+    """
     written: list[Path] = []
 
     def install(kit: Any, known: str | None = None) -> None:
@@ -333,7 +380,9 @@ def llmb_program() -> str:
 
 @pytest.fixture(scope="session")
 def new_fork_server() -> Iterator[Callable[[Mapping[str, str]], ForkServer]]:
-    """Runs llmb-run and llmb-install in processes that need not import them: the tests start a thousand."""
+    """Runs llmb-run and llmb-install in processes that need not import them: the tests start a
+    thousand.
+    """
     with contextlib.ExitStack() as servers:
         yield lambda environ: servers.enter_context(ForkServer(_IMPORTED, environ))
 
@@ -346,10 +395,15 @@ def fork_server(new_fork_server: Callable[[Mapping[str, str]], ForkServer]) -> F
 
 @pytest.fixture
 def llmb_run(tmp_path: Path, llmb_program: str, fork_server: ForkServer) -> Command:
-    """Runs the real llmb-run without a terminal. Keywords other than ``cwd`` and ``stdin`` are variables."""
+    """Runs the real llmb-run without a terminal. Keywords other than ``cwd`` and ``stdin`` are
+    variables.
+    """
 
     def run(
-        *arguments: object, cwd: Path = tmp_path, stdin: IO[bytes] | int = subprocess.DEVNULL, **variables: str
+        *arguments: object,
+        cwd: Path = tmp_path,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
         argv = [llmb_program, *map(str, arguments)]
         return fork_server.run(argv, env={**os.environ, **variables}, cwd=cwd, stdin=stdin)
@@ -359,7 +413,9 @@ def llmb_run(tmp_path: Path, llmb_program: str, fork_server: ForkServer) -> Comm
 
 @pytest.fixture
 def llmb_start(llmb_program: str) -> Iterator[Start]:
-    """Starts the real llmb-run in the background; keywords are variables. Kills it after the test."""
+    """Starts the real llmb-run in the background; keywords are variables. Kills it after the
+    test.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object, **variables: str) -> subprocess.Popen[str]:
@@ -398,7 +454,9 @@ def llmb_here(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def documented_plugins(tmp_path: Path) -> Path:
-    """The plugins of docs/write-a-plugin.md as installed distributions: code blocks that begin with a file's name."""
+    """The plugins of docs/write-a-plugin.md as installed distributions: code blocks that begin with
+    a file's name.
+    """
     folder = tmp_path / "documented"
     text = (_ROOT / "docs/write-a-plugin.md").read_text(encoding="utf-8")
     for name, content in re.findall(
@@ -409,20 +467,37 @@ def documented_plugins(tmp_path: Path) -> Path:
         path.write_text(content, encoding="utf-8")
         info = folder / f"{path.parent.name}-1.dist-info"
         info.mkdir(exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {path.parent.name}\nVersion: 1\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {path.parent.name}\nVersion: 1\n"
+        )
         (info / "entry_points.txt").write_text(f"[llmb]\nentry = {path.parent.name}\n")
     return folder
 
 
 @pytest.fixture(scope="session")
 def torch_install() -> Path:
-    """An install directory with torch, created by the real llmb-install (a minute, 1.2 GB) and kept for later runs."""
+    """An install directory with torch, created by the real llmb-install (a minute, 1.2 GB) and kept
+    for later runs.
+    """
     folder = _CACHE / "local"
     program = Path(sys.executable).with_name("llmb-install")
-    argv = [str(program), "--config", str(_ROOT / "examples" / "local.yaml"), "--install", str(folder), "--yes"]
+    argv = [
+        str(program),
+        "--config",
+        str(_ROOT / "examples" / "local.yaml"),
+        "--install",
+        str(folder),
+        "--yes",
+    ]
     while True:
         done = subprocess.run(
-            argv, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1200
+            argv,
+            env=_ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1200,
         )
         if done.returncode == 0:
             return folder
@@ -434,13 +509,13 @@ def torch_install() -> Path:
 _TRAIN = """\
 import sys, time, types
 from llmb_workloads import torch_pretrain
-from llmb_workloads.steplog import StepRecord, end_line, step_line
+from llmb_workloads.steplog import LoggedStep, end_line, step_line
 
 def train(recipe, place, plan):
     for step in range(recipe.max_steps if place.rank == 0 else 0):
         figures = {"loss": 7.0, "seconds": 0.05, "tflops": None, "peak_memory": 1, "memory": 1}
         rest = {"learning_rate": recipe.learning_rate, "global_batch": recipe.global_batch}
-        print(step_line(StepRecord(step=step, max_steps=recipe.max_steps, **rest, **figures)), flush=True)
+        print(step_line(LoggedStep(step=step, max_steps=recipe.max_steps, **rest, **figures)), flush=True)
         time.sleep(0.05)
     if place.rank == 0:
         print(end_line(recipe.max_steps))
@@ -455,11 +530,14 @@ sys.exit(torch_pretrain.main(sys.argv[3:]))
 
 @pytest.fixture
 def torchless_venv(tmp_path: Path) -> Path:
-    """An environment whose torch_pretrain logs steps and trains nothing: a rank need not import torch for seconds."""
+    """An environment whose torch_pretrain logs steps and trains nothing: a rank need not import
+    torch for seconds.
+    """
     folder = tmp_path / "torchless"
     (folder / "bin").mkdir(parents=True)
     (folder / "train.py").write_text(_TRAIN)
-    (folder / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
+    # complete: nothing is missing
+    (folder / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
     python = folder / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/train.py "$@"\n')
     python.chmod(0o755)
@@ -468,7 +546,9 @@ def torchless_venv(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def mpi_venv() -> Path:
-    """A Python environment with MPICH and mpi4py (70 MB), made once and kept. Skips where the index has no wheels."""
+    """A Python environment with MPICH and mpi4py (70 MB), made once and kept. Skips where the index
+    has no wheels.
+    """
     folder = _CACHE / "mpi"
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / "mpi.lock").open("w") as lock:
@@ -477,8 +557,13 @@ def mpi_venv() -> Path:
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
-        for argv in ([sys.executable, "-m", "venv", str(folder)], [*pip, "mpich>=5,<6", "mpi4py>=4.1,<5"]):
-            done = subprocess.run(argv, env=_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600)
+        for argv in (
+            [sys.executable, "-m", "venv", str(folder)],
+            [*pip, "mpich>=5,<6", "mpi4py>=4.1,<5"],
+        ):
+            done = subprocess.run(
+                argv, env=_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600
+            )
             if done.returncode != 0:
                 pytest.skip(f"no real MPI here: {' '.join(argv)}: {done.stderr.strip()}")
         (folder / "complete").touch()
@@ -489,4 +574,6 @@ def mpi_venv() -> Path:
 def workloads() -> dict[str, Workload]:
     """The workloads of llmb, by key."""
     found = load_plugins(builtin_plugins()).workloads()
-    return {key: found[key] for key in ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")}
+    return {
+        key: found[key] for key in ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
+    }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that every command of the documentation exists with its options, and is run by a test or says why not."""
+"""Tests that every command of the documentation exists with its options, and is run by a test or
+says why not.
+"""
 
 import re
 import shlex
@@ -8,9 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app
-from llmb.cli.context import Context
+from llmb.cli.context import CliContext
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
 from llmb_testing.documented import Block, blocks
@@ -29,7 +31,9 @@ _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)"
 
 def commands(block: Block) -> list[list[str]]:
     """The command lines of llmb in a block, split into words."""
-    lines = [found for line in block.commands for found in _COMMAND.findall(re.sub(r"\s#\s.*", "", line))]
+    lines = [
+        found for line in block.commands for found in _COMMAND.findall(re.sub(r"\s#\s.*", "", line))
+    ]
     return [shlex.split(line) for line in lines]
 
 
@@ -37,7 +41,10 @@ def parse(command: click.Command, name: str, words: list[str]) -> None:
     """Parse the words of a command line without calling the command. Errors: click.UsageError."""
     context = command.make_context(name, [], resilient_parsing=True)
     if isinstance(command, click.Group):
-        at = next((index for index, word in enumerate(words) if word in command.list_commands(context)), len(words))
+        at = next(
+            (index for index, word in enumerate(words) if word in command.list_commands(context)),
+            len(words),
+        )
         if rest := words[at:]:
             below = command.get_command(context, rest[0])
             assert below is not None
@@ -45,7 +52,7 @@ def parse(command: click.Command, name: str, words: list[str]) -> None:
         words = words[:at]
         if not words:
             return
-    command.make_context(name, words, obj=Context(load_plugins(builtin_plugins(), entries=())))
+    command.make_context(name, words, obj=CliContext(load_plugins(builtin_plugins(), entries=())))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -64,8 +71,12 @@ def test_every_command_exists_and_says_where_it_is_run(page: Path) -> None:
 
 def test_a_block_says_where_it_is_run(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- run: local, may end with 3: busy -->\n```console\n$ a \\\n  b\nout\n$ c\n```\n")
-    assert blocks(page) == [Block(place="page.md:2", commands=("a    b", "c"), scene="local", code=3, why="busy")]
+    page.write_text(
+        "<!-- run: local, may end with 3: busy -->\n```console\n$ a \\\n  b\nout\n$ c\n```\n"
+    )
+    assert blocks(page) == [
+        Block(place="page.md:2", commands=("a    b", "c"), scene="local", code=3, why="busy")
+    ]
     page.write_text("text\n\n```console\n$ a\n```\n")
     with pytest.raises(ValueError, match=r"page\.md:3"):
         blocks(page)

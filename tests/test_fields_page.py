@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from llmb.results.columns import from_json, report
-from llmb.results.description import Configuration
-from llmb.results.result import SUCCESS, Reference, Verdict
-from llmb.stats.measure import Window
-from llmb.text.tables import to_json
-from llmb.verdict.compare import to_data, with_published
+from llmb.contract.window import Window
+from llmb.core.tables import to_json
+from llmb.judge.compare import to_data, with_published
+from llmb.measure.columns import report
+from llmb.measure.description import Configuration
+from llmb.measure.result import SUCCESS, ReferenceValue, Verdict
+from llmb_testing.results import result_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -32,14 +33,24 @@ def script() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def tables() -> list[dict[str, str]]:
-    """The tables of the page in their order: the type of each field."""
+def tables() -> dict[str, dict[str, str]]:
+    """The type of each field, by the line above its table."""
     text = (DOCS / "json.md").read_text("utf-8")
-    blocks = re.findall(r"\| field \| type \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", text)
-    return [dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", block, re.MULTILINE)) for block in blocks]
+    blocks = re.findall(
+        r"([^\n]+)\n\n\| field \| type \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", text
+    )
+    return {
+        title: dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", block, re.MULTILINE))
+        for title, block in blocks
+    }
 
 
-KINDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "text": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -62,26 +73,38 @@ def test_a_field_without_a_meaning_is_an_error(script: ModuleType) -> None:
         script.table([], {"gone": "removed"})
 
 
-def test_what_is_printed_is_on_the_page(tables: list[dict[str, str]]) -> None:
+def test_what_is_printed_is_on_the_page(tables: dict[str, dict[str, str]]) -> None:
     own = Configuration(workload="w", model_size="s", dtype="bf16", gpu_type=None, scale=8)
-    value = {"experiment": "e", "path": "p", "status": SUCCESS, "window": Window(11, 44), "time_mean_seconds": 2.0}
-    reference = Reference(
-        release="1", window="11-44", step_time_s=2.0, source="s", metric="step_time", value=2.0, unit="s"
+    value = {
+        "experiment": "e",
+        "path": "p",
+        "status": SUCCESS,
+        "window": Window(11, 44),
+        "time_mean_seconds": 2.0,
+    }
+    reference = ReferenceValue(
+        release="1",
+        window="11-44",
+        step_time_s=2.0,
+        source="s",
+        metric="step_time",
+        value=2.0,
+        unit="s",
     )
-    result = from_json({**value, "configuration": own, "steps": 50, "reference": reference})
+    result = result_of({**value, "configuration": own, "steps": 50, "reference": reference})
     assert result.verdict == Verdict(reference=reference)
     printed = json.loads(to_json(report([result])))
     (row,) = printed["results"]
     compared = json.loads(to_json(to_data(with_published([result]), "published")))
     pairs = [
-        (row, tables[0]),
-        (row["metrics"]["step_time"], tables[1]),
-        (row["reference"], tables[3]),
-        (row["configuration"], tables[4]),
-        (printed["analysis"], tables[13]),
-        (printed["summary"], tables[14]),
-        (compared, tables[22]),
-        (compared["comparisons"][0], tables[23]),
+        (row, tables["and judges. Each of `results` has:"]),
+        (row["metrics"]["step_time"], tables["Each of `metrics`:"]),
+        (row["reference"], tables["`reference`:"]),
+        (row["configuration"], tables["`configuration`:"]),
+        (printed["analysis"], tables["`analysis`:"]),
+        (printed["summary"], tables["`summary`:"]),
+        (compared, tables["`llmb-run compare --format json` prints:"]),
+        (compared["comparisons"][0], tables["Each of `comparisons` has:"]),
     ]
     for found, known in pairs:
         assert list(found) == list(known)

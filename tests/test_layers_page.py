@@ -37,23 +37,39 @@ def test_every_package_and_module_has_its_layer(layers: ModuleType) -> None:
         there = {path.stem for path in folder.glob("*.py")} | {
             path.parent.name for path in folder.glob("*/__init__.py")
         }
-        assert {package for layer in layers.contracts()[name] for package in layer} == there - {"__init__"}
+        assert {package for layer in layers.contracts()[name] for package in layer} == there - {
+            "__init__"
+        }
 
 
 def test_what_a_plugin_imports_is_loaded_from_layers_below(layers: ModuleType) -> None:
     """import-linter does not see these imports, so it would not see a circle with api either."""
     stack = layers.contracts()["llmb"]
     below = {package for layer in stack[stack.index(["api"]) + 1 :] for package in layer}
-    values = {name: getattr(api, name) for name in api.__all__ if name not in ("hookimpl", "CONTRACT")}
+    values = {
+        name: getattr(api, name) for name in api.__all__ if name not in ("hookimpl", "CONTRACT")
+    }
     assert {inspect.getmodule(value).__name__.split(".")[1] for value in values.values()} <= below  # type: ignore[union-attr]
 
 
-def test_a_layer_that_moves_and_a_package_without_a_row_are_reported(layers: ModuleType) -> None:
-    page, found = layers.PAGE.read_text("utf-8"), layers.contracts()
-    moved = {**found, "llmb": [*found["llmb"][1:], found["llmb"][0]]}
+def test_a_layer_that_moves_is_reported(layers: ModuleType) -> None:
+    page, stacks = layers.PAGE.read_text("utf-8"), layers.contracts()
+    moved = {**stacks, "llmb": [*stacks["llmb"][1:], stacks["llmb"][0]]}
     (fault,) = layers.faults(page, moved)
     assert "docs/layers.py" in fault
     assert layers.faults(layers.drawn(page, moved), moved) == []
-    grown = {**found, "llmb": [["gui"], *found["llmb"]]}
-    (fault,) = layers.faults(layers.drawn(page, grown), grown)
-    assert "gui of llmb" in fault
+
+
+def test_a_package_that_says_something_else_is_reported(layers: ModuleType, tmp_path: Path) -> None:
+    page, stacks = layers.PAGE.read_text("utf-8"), layers.contracts()
+    for name in (name for layer in stacks["llmb"] for name in layer):
+        (tmp_path / f"{name}.py").write_text(f'"""All of\n``{name}``.\n\nMore."""\n')
+    folders = {**layers.FOLDERS, "llmb": tmp_path}
+    (fault,) = layers.faults(page, stacks, folders)
+    assert "docs/layers.py" in fault
+    assert "| `cli.py` | All of `cli`. |\n" in layers.drawn(page, stacks, folders)
+
+
+def test_a_missing_table_is_reported(layers: ModuleType) -> None:
+    page = layers.PAGE.read_text("utf-8").replace("<!-- packages of llmb ", "<!-- no longer ")
+    assert "no packages of llmb" in layers.faults(page, layers.contracts())

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the distributions fit together: versions, commands, plugins, requirements, what is in their wheels."""
+"""Tests that the distributions fit together: versions, commands, plugins, requirements, what is in
+their wheels.
+"""
 
 import importlib
 import sys
@@ -15,7 +17,7 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
-PLUGINS = ["llama31", "microbench", "nemotron4", "nemotronh"]
+PLUGINS = ["llama31", "microbench", "nemotron4", "nemotronh", "runai"]
 
 
 def project(folder: str) -> dict[str, Any]:
@@ -33,17 +35,27 @@ def requirements() -> list[str]:
 
 def wheel(folder: str, out: Path) -> zipfile.ZipFile:
     """The wheel that is built from a folder of the checkout."""
-    return zipfile.ZipFile(next(WheelBuilder(str(ROOT / folder)).build(directory=str(out), versions=["standard"])))
+    return zipfile.ZipFile(
+        next(WheelBuilder(str(ROOT / folder)).build(directory=str(out), versions=["standard"]))
+    )
 
 
 @pytest.mark.parametrize(("name", "folder"), ALL.items())
 def test_a_member_has_the_version_of_llmb(name: str, folder: str) -> None:
     assert project(folder)["project"]["name"] == name
-    assert project(folder)["project"]["version"] == project(".")["project"]["version"] == distribution(name).version
+    assert (
+        project(folder)["project"]["version"]
+        == project(".")["project"]["version"]
+        == distribution(name).version
+    )
 
 
 def test_every_folder_with_a_pyproject_is_a_member() -> None:
-    folders = [path.parent for pattern in ("*", "plugins/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")]
+    folders = [
+        path.parent
+        for pattern in ("*", "plugins/*")
+        for path in ROOT.glob(f"{pattern}/pyproject.toml")
+    ]
     assert sorted(ALL.values()) == sorted(str(folder.relative_to(ROOT)) for folder in folders)
 
 
@@ -51,7 +63,9 @@ def test_the_plugins_are_found_by_entry_point() -> None:
     assert set(PLUGINS) <= {point.name for point in entry_points(group="llmb")}
 
 
-@pytest.mark.parametrize(("command", "owner"), [("llmb-run", "llmb"), ("llmb-install", "llmb-installer")])
+@pytest.mark.parametrize(
+    ("command", "owner"), [("llmb-run", "llmb"), ("llmb-install", "llmb-installer")]
+)
 def test_a_command_belongs_to_its_distribution(command: str, owner: str) -> None:
     (script,) = entry_points(group="console_scripts", name=command)
     assert script.dist is not None
@@ -80,17 +94,22 @@ def test_the_wheel_has_the_documentation_and_the_man_page(tmp_path: Path) -> Non
     assert {f"llmb/docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= files
     assert [name for name in files if name.endswith("/share/man/man1/llmb-run.1")]
     with wheel("installer", tmp_path) as installer:
-        assert [name for name in installer.namelist() if name.endswith("/share/man/man1/llmb-install.1")]
+        assert [
+            name for name in installer.namelist() if name.endswith("/share/man/man1/llmb-install.1")
+        ]
 
 
 def test_the_kits_are_in_the_wheel_of_llmb_testing(tmp_path: Path) -> None:
     with wheel("testing", tmp_path) as kits:
-        assert {f"llmb_testing/{name}" for name in ("workload.yaml", "slurm/kit.py", "runai/server.py", "hub.py")} <= {
-            *kits.namelist()
-        }
+        assert {
+            f"llmb_testing/{name}"
+            for name in ("workload.yaml", "slurm/kit.py", "runai/server.py", "hub.py")
+        } <= {*kits.namelist()}
 
 
-def test_only_the_extra_testing_requires_the_kits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_the_extra_testing_requires_the_kits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("LLMB_RELEASE", "1")
     with wheel(".", tmp_path) as built:
         (name,) = [name for name in built.namelist() if name.endswith("/METADATA")]
@@ -103,7 +122,9 @@ def test_only_the_extra_testing_requires_the_kits(monkeypatch: pytest.MonkeyPatc
 def test_llmb_testing_names_the_same_modules() -> None:
     """Not second copies, whose classes would be others."""
     for name in ("scheduler", "slurm.kit", "plugin"):
-        assert importlib.import_module(f"llmb.testing.{name}") is importlib.import_module(f"llmb_testing.{name}")
+        assert importlib.import_module(f"llmb.testing.{name}") is importlib.import_module(
+            f"llmb_testing.{name}"
+        )
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("llmb.testing.nothing")
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a release has one version, and that its wheels and sdists have all that an index shows."""
+"""Tests that a release has one version, and that its wheels and sdists have all that an index
+shows.
+"""
 
 import importlib.util
 import re
@@ -34,7 +36,9 @@ def tree(tmp_path: Path) -> Path:
     kept = shutil.ignore_patterns(".*", "tests", "__pycache__", "dist", "benchmarks")
     shutil.copytree(ROOT, tree, ignore=kept)
     changes = tree / "CHANGELOG.md"
-    changes.write_text(re.sub(r"^## (\S+) \(.*\)", r"## \1 (2030-01-02)", changes.read_text(), flags=re.MULTILINE))
+    changes.write_text(
+        re.sub(r"^## (\S+) \(.*\)", r"## \1 (2030-01-02)", changes.read_text(), flags=re.MULTILINE)
+    )
     return tree
 
 
@@ -52,7 +56,9 @@ def test_a_release_needs_a_version_and_an_address(tree: Path) -> None:
 
 def test_a_release_has_one_version(tree: Path) -> None:
     project = tree / "plugins/llama31/pyproject.toml"
-    project.write_text(re.sub(r'^version = ".*"', 'version = "9.9.9"', project.read_text(), flags=re.MULTILINE))
+    project.write_text(
+        re.sub(r'^version = ".*"', 'version = "9.9.9"', project.read_text(), flags=re.MULTILINE)
+    )
     (fault,) = release.refusals(tree, version(tree), URL)
     assert fault.startswith("plugins/llama31/pyproject.toml:")
 
@@ -65,7 +71,9 @@ def test_a_release_has_a_dated_section_of_the_changelog(tree: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_built_is_complete_and_installs_without_the_checkout(tree: Path, tmp_path: Path) -> None:
+def test_what_is_built_is_complete_and_installs_without_the_checkout(
+    tree: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "dist"
     wrong = release.build(tree, out, version(tree), URL)
     assert wrong == []
@@ -81,10 +89,14 @@ def test_what_is_built_is_complete_and_installs_without_the_checkout(tree: Path,
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(venv)], check=True)
     target = ["--python", str(venv / "bin/python")]
     wheels = [str(path) for path in out.glob("*.whl")]
-    subprocess.run([*uv, "pip", "install", "--quiet", "--no-deps", "--offline", *target, *wheels], check=True)
+    subprocess.run(
+        [*uv, "pip", "install", "--quiet", "--no-deps", "--offline", *target, *wheels], check=True
+    )
     site = next(Path(sys.executable).parents[1].glob("lib/python3*/site-packages"))
     (next(venv.glob("lib/python3*/site-packages")) / "here.pth").write_text(f"{site}\n")
-    done = subprocess.run([venv / "bin/llmb-run", "docs", "--path"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [venv / "bin/llmb-run", "docs", "--path"], capture_output=True, text=True, check=True
+    )
     assert Path(done.stdout.strip()).is_relative_to(venv)
     assert (venv / "share/man/man1/llmb-run.1").exists()
     assert (venv / "share/man/man1/llmb-install.1").exists()

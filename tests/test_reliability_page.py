@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the page of what was broken how often: its counts are a run's own, and every fault of a test has a row."""
+"""Tests of the page of what was broken how often: its counts are a run's own, and every fault of a
+test has a row.
+"""
 
 import importlib.util
 import json
@@ -42,9 +44,17 @@ def test_counts_add_up_and_a_zero_is_not_the_same_as_nothing(reliability: Module
     assert "own-files: not tried" in wrong
 
 
-def test_the_marks_of_the_tests_and_the_rows_of_the_page_are_the_same(reliability: ModuleType) -> None:
-    tests = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
-    marks = {name for text in tests for name in re.findall(r'pytest\.mark\.fault\("([^"]+)"\)', text)}
+def test_the_marks_of_the_tests_and_the_rows_of_the_page_are_the_same(
+    reliability: ModuleType,
+) -> None:
+    tests = [
+        path.read_text("utf-8")
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path != Path(__file__)
+    ]
+    marks = {
+        name for text in tests for name in re.findall(r'pytest\.mark\.fault\("([^"]+)"\)', text)
+    }
     assert marks == set(reliability.FAULTS)
 
 

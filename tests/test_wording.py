@@ -17,4 +17,6 @@ def test_each_text_belongs_to_a_test(path: Path) -> None:
         sources[file.stem] = sources.get(file.stem, "") + file.read_text(encoding="utf-8")
     names = re.findall(r"^=== (\S+) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert names
-    assert [f"{file} {test}" for file, test in names if f"def {test}(" not in sources.get(file, "")] == []
+    assert [
+        f"{file} {test}" for file, test in names if f"def {test}(" not in sources.get(file, "")
+    ] == []

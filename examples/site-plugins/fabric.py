@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of one file for a whole cluster: every job uses the fabric that cluster_config.yaml describes.
+"""A plugin of one file for a whole cluster: every job uses the fabric that cluster_config.yaml
+describes.
 
 Set LLMB_PLUGINS to this folder, and add to cluster_config.yaml:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command llmb-install: the installation itself, and its sub-commands, each imported when it is called."""
+"""The command llmb-install. Its sub-commands are imported when they are called."""
 
 import os
 import signal
@@ -9,13 +9,14 @@ from types import FrameType
 
 import click
 
-from llmb.config.exemplar import CODE as EXEMPLAR
+from llmb.core import console
 from llmb.errors import LlmbError, UsageError, describe
-from llmb.system import console
-from llmb.system.guard import DEBUG_OPTION, take_debug
-from llmb_installer.commands import COMMANDS, INSTALL_OPTIONS
+from llmb.plan.exemplar import CODE as EXEMPLAR
+from llmb.plugins.guard import DEBUG_OPTION, take_debug
+from llmb_installer.commands.options import COMMANDS, INSTALL_OPTIONS
 
-_COMPLETING = "_LLMB_INSTALL_COMPLETE"  # llmb.cli.completion.engine.variable_of("llmb-install"), without its import
+# llmb.cli.completion.engine.variable_of("llmb-install"), without its import
+_COMPLETING = "_LLMB_INSTALL_COMPLETE"
 
 
 class _Commands(click.Group):
@@ -32,7 +33,9 @@ class _Commands(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.option(DEBUG_OPTION, is_flag=True, expose_value=False, help="Show the traceback of a failing plugin.")
+@click.option(
+    DEBUG_OPTION, is_flag=True, expose_value=False, help="Show the traceback of a failing plugin."
+)
 @click.version_option(package_name="llmb-installer", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -45,25 +48,28 @@ def cli(
     fmt: str,
     record_file: Path | None,
 ) -> None:
-    """Build the install directory of a cluster: environments, programs, images and its configuration.
+    """Build the install directory of a cluster: environments, programs, images and its
+    configuration.
 
     \b
     llmb-install                                    ask, show the plan, install
     llmb-install --config answers.yaml --dry-run    show the plan
     llmb-install --config answers.yaml --yes        install; again: continue
-    llmb-install --yes                              in an install directory: use its recorded answers
+    llmb-install --yes                              in an install directory: use its answers
     """
     console.require_home()
     if context.invoked_subcommand is not None:
         return
-    from llmb.system import files
+    from llmb.core import files
     from llmb_installer import gather
     from llmb_installer.answers.schema import to_yaml
     from llmb_installer.applying.install import carry_out
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and not yes
     try:
-        wanted = gather.gather(answers_file, install, settings, terminal=terminal, dry_run=dry_run)
+        gathered = gather.gather(
+            answers_file, install, settings, terminal=terminal, dry_run=dry_run
+        )
     except UsageError as error:
         if error.code != EXEMPLAR or not terminal:
             raise
@@ -71,25 +77,28 @@ def cli(
 
         import_.offer(error, dry_run=dry_run)
         return
-    if isinstance(wanted, gather.Change):
+    if isinstance(gathered, gather.InstallationChange):
         from llmb_installer.commands import remove, verify
 
-        if wanted.action == "remove":
-            remove.run(wanted.workloads, unused=False, install=wanted.install, yes=False, dry_run=False)
+        if gathered.action == "remove":
+            remove.run(
+                gathered.workloads, unused=False, install=gathered.install, yes=False, dry_run=False
+            )
         else:
-            verify.run(wanted.install, deep=False, repair=True, yes=False, fmt="table")
+            verify.run(gathered.install, deep=False, repair=True, yes=False, fmt="table")
         return
-    for note in () if wanted.agreed else wanted.notes:
+    for note in () if gathered.agreed else gathered.notes:
         console.echo(f"note: {note}", err=True)
     if record_file is not None:
-        files.write_text(record_file, to_yaml(wanted.intent.asked))
-    carry_out(wanted.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=wanted.agreed)
+        files.write_text(record_file, to_yaml(gathered.intent.asked))
+    carry_out(gathered.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=gathered.agreed)
 
 
 def end_in_order() -> None:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does: end the running steps, record the finished ones.
+    """Let SIGTERM and SIGHUP end the running steps and record the finished ones, as Ctrl-C does.
 
-    A batch system or a lost connection sends them. An ignored signal, as under nohup, stays ignored.
+    A batch system or a lost connection sends them. An ignored signal, as under nohup, stays
+    ignored.
     """
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
@@ -104,7 +113,7 @@ def end_in_order() -> None:
 
 
 def main() -> None:
-    """Run the command and end the process with its exit code; the one place that prints errors."""
+    """Run the command, print its error, and end the process with its exit code."""
     console.prepare()
     if _COMPLETING in os.environ:
         from llmb_installer.commands import completion
@@ -113,7 +122,9 @@ def main() -> None:
     end_in_order()
     try:
         take_debug(sys.argv[1:])
-        code = cli.main([word for word in sys.argv[1:] if word != DEBUG_OPTION], standalone_mode=False)
+        code = cli.main(
+            [word for word in sys.argv[1:] if word != DEBUG_OPTION], standalone_mode=False
+        )
         console.flush()
     except LlmbError as error:
         console.echo(describe(error), err=True)
@@ -125,7 +136,10 @@ def main() -> None:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort
-        console.echo(text or "interrupted; finished steps are kept: run the same command again to continue", err=True)
+        console.echo(
+            text or "interrupted; finished steps are kept: run the same command again to continue",
+            err=True,
+        )
         code = 130
     except BrokenPipeError:  # nothing reads our output any more
         code = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entry point of llmb-install: Ctrl-C ends it at once, without a traceback, while it is loading."""
+"""The entry point of llmb-install. Ctrl-C ends it without a traceback, also while it loads."""
 
 from llmb.cli import entry  # first: from here on Ctrl-C prints no traceback
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The install directory: where it is, its record of finished steps, whether it is finished, and what was left."""
+"""The install directory: its place, its record of finished steps, marks and leftovers."""
 
 import contextlib
 import os
@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from llmb.clusters.local.queue import state_folder
-from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
-from llmb.config.exemplar import CODE as EXEMPLAR, refuse_exemplar
-from llmb.config.reading import NEWER, read_config
+from llmb.builtin.local.queue import state_folder
+from llmb.contract.schema import ClusterConfig
+from llmb.core import console, files, locks, process, typed, yamlfile
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
-from llmb.system import console, files, locks, process
-from llmb.text import typed, yamlfile
+from llmb.plan.config_layers import load_config
+from llmb.plan.exemplar import CODE as EXEMPLAR, refuse_exemplar
+from llmb.plan.locate import CONFIG_FILE, find_install
+from llmb.plan.read_config import NEWER, read_config
 from llmb_installer.cluster_types import all_types
 
 FOLDER = ".llmb"
@@ -26,8 +27,8 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """A finished step: the digest of its content, the facts that its kind records, and the workloads that need it.
+class FinishedStep:
+    """A finished step: the digest of its content, the facts of its kind, and its workloads.
 
     ``damaged`` is set while a repair has begun and not succeeded.
     """
@@ -40,12 +41,12 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRecord:
-    """Finished steps by key, and ``config``: what the installer last wrote into cluster_config.yaml."""
+    """Finished steps by key, and the ``config`` that the installer last wrote."""
 
-    steps: dict[str, StepRecord] = field(default_factory=dict)
+    steps: dict[str, FinishedStep] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
 
-    def finished(self, key: str, step: StepRecord) -> Self:
+    def finished(self, key: str, step: FinishedStep) -> Self:
         """The record with one more step."""
         return replace(self, steps={**self.steps, key: step})
 
@@ -53,7 +54,7 @@ class InstallRecord:
         return self.finished(key, replace(self.steps[key], damaged=True))
 
     def without(self, key: str) -> Self:
-        return replace(self, steps={other: step for other, step in self.steps.items() if other != key})
+        return replace(self, steps={name: step for name, step in self.steps.items() if name != key})
 
 
 def record_path(install: Path) -> Path:
@@ -66,7 +67,10 @@ def answers_path(install: Path) -> Path:
 
 
 def load(install: Path) -> InstallRecord:
-    """The record of ``install``, empty where nothing is installed. Raises LlmbError when it is damaged."""
+    """The record of ``install``, empty if nothing is installed.
+
+    Raises LlmbError when it is damaged.
+    """
     path = record_path(install)
     data = files.read_json(path)
     if data is None:
@@ -81,9 +85,11 @@ def load(install: Path) -> InstallRecord:
 
 
 def save(install: Path, record: InstallRecord) -> None:
-    """Write the record; what a newer release added to it is kept."""
+    """Write the record. What a newer release added to it is kept."""
     path = record_path(install)
-    files.write_json(path, {"schema_version": SCHEMA_VERSION, **typed.keeping(record, files.read_json(path))})
+    files.write_json(
+        path, {"schema_version": SCHEMA_VERSION, **typed.keeping(record, files.read_json(path))}
+    )
 
 
 def save_answers(install: Path, text: str) -> None:
@@ -94,37 +100,53 @@ def save_answers(install: Path, text: str) -> None:
 
 
 def find_folder(option: Path | None) -> Path:
-    """The install directory by ``find_install``, or one with only the installer's own files left. Raises UsageError."""
+    """Return ``find_install``'s directory, or one with only the installer's own files left.
+
+    Raises UsageError.
+    """
     environ = os.environ
     try:
         return find_install(option, environ)
     except UsageError as error:
         if "STAGE_PATH" in environ or error.code in (EXEMPLAR, "folder-unusable"):  # always refused
             raise
-        named = option or (files.expand(environ["LLMB_INSTALL"]) if environ.get("LLMB_INSTALL") else None)
-        here = (named or console.current_folder()).absolute()
-        for folder in (here, *(here.parents if named is None else ())):
+        named = option or (
+            files.expand(environ["LLMB_INSTALL"]) if environ.get("LLMB_INSTALL") else None
+        )
+        start = (named or console.current_folder()).absolute()
+        for folder in (start, *(start.parents if named is None else ())):
             if record_path(folder).is_file() or answers_path(folder).is_file():
                 return folder.resolve()
         raise
 
 
-def config_of(folder: Path) -> ClusterConfig:
-    """The configuration of ``folder`` with every layer. Raises InputFaults with the command that repairs it."""
+def load_layered_config(folder: Path) -> ClusterConfig:
+    """The configuration of ``folder`` with every layer.
+
+    Raises InputFaults with the command that repairs it.
+    """
     if not (folder / CONFIG_FILE).is_file():
-        message = f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was removed"
+        message = (
+            f"{folder} has no {CONFIG_FILE}: the installation is not finished, or the file was"
+            " removed"
+        )
         raise UsageError(message, hint=unfinished_hint(folder))
-    own_config(folder)
+    read_own_config(folder)
     return load_config(folder, os.environ, cluster_types=all_types)[0]
 
 
-def own_config(folder: Path) -> ClusterConfig:
-    """cluster_config.yaml without the layers above it. Raises UsageError with the command that fixes it."""
+def read_own_config(folder: Path) -> ClusterConfig:
+    """cluster_config.yaml without the layers above it.
+
+    Raises UsageError with the command that fixes it.
+    """
     refuse_exemplar(folder / CONFIG_FILE)
     try:
         return read_config(yamlfile.load(folder / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:
-        raise InputFaults(error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}") from error
+        raise InputFaults(
+            error.faults, hint=error.hint or f"correct it, or run: {repair_hint(folder)}"
+        ) from error
     except UsageError as error:
         if error.code == NEWER:  # a repair would replace it by an older one
             raise
@@ -134,19 +156,19 @@ def own_config(folder: Path) -> ClusterConfig:
         raise InputFaults([as_fault(error)], hint=fix) from error
 
 
-def option_of(folder: Path | None) -> str:
-    """The option of follow-up commands: `` --install DIR``, or nothing where none was given."""
+def format_option(folder: Path | None) -> str:
+    """The option of follow-up commands: `` --install DIR``, or nothing if none was given."""
     return f" --install {shlex.quote(str(folder))}" if folder is not None else ""
 
 
 def repair_hint(folder: Path) -> str:
     """The command that replaces a missing or invalid configuration."""
-    return f"llmb-install verify --repair{option_of(folder)} --yes"
+    return f"llmb-install verify --repair{format_option(folder)} --yes"
 
 
 def replace_hint(folder: Path) -> str:
     """The fix of recorded answers that cannot be read."""
-    return f"to replace it, run: llmb-install --config answers.yaml{option_of(folder)}"
+    return f"to replace it, run: llmb-install --config answers.yaml{format_option(folder)}"
 
 
 def readable_hint(folder: Path) -> str:
@@ -157,28 +179,34 @@ def readable_hint(folder: Path) -> str:
 def unfinished_hint(folder: Path) -> str:
     """The fix of a missing configuration: wait for the running installer, or repair."""
     wait = running_installer(folder)
-    return f"{wait}: wait until it has finished" if wait is not None else f"run: {repair_hint(folder)}"
+    return (
+        f"{wait}: wait until it has finished" if wait is not None else f"run: {repair_hint(folder)}"
+    )
 
 
 def running_installer(folder: Path) -> str | None:
-    """Which llmb-install is changing ``folder`` now, for a message; None where none is."""
+    """Describe the llmb-install that is changing ``folder`` now. None without one."""
     owner = locks.holder(folder / FOLDER, LOCK)
     if owner is None:
         return None
-    return "llmb-install is running there" + (f", process {owner.pid} on {owner.host}" if owner.pid else "")
+    return "llmb-install is running there" + (
+        f", process {owner.pid} on {owner.host}" if owner.pid else ""
+    )
 
 
 _UNFINISHED, _POINTER = "unfinished", "unfinished-install"
 
 
 def mark_unfinished(install: Path, environ: Mapping[str, str]) -> None:
-    """Mark ``install``, whose folder exists, from the first step to the last: the mark stays after a kill.
+    """Mark ``install``, whose folder exists, until its last step is done, also after a kill.
 
-    A file of this user on this machine names the folder, so that it is found from anywhere after a lost connection.
+    A file of this user on this machine names the folder, so that it is found from anywhere after a
+    lost connection.
     """
     text = "llmb-install has not finished here: 'llmb-install' in this folder continues.\n"
     files.write_text(install / FOLDER / _UNFINISHED, text)
-    with contextlib.suppress(LlmbError, OSError):  # a convenience: the mark alone is enough in the folder
+    # a convenience: the mark alone is enough in the folder
+    with contextlib.suppress(LlmbError, OSError):
         files.write_text(state_folder(environ) / _POINTER, f"{install}\n")
 
 
@@ -191,14 +219,17 @@ def mark_finished(install: Path, environ: Mapping[str, str]) -> None:
 
 
 def is_unfinished(install: Path) -> bool:
-    """Whether an installation began in ``install`` and did not come to its end; its answers are recorded."""
+    """Return True if an installation began in ``install`` and did not come to its end.
+
+    Its answers are recorded.
+    """
     if not answers_path(install).is_file():
         return False
     return (install / FOLDER / _UNFINISHED).exists() or not (install / CONFIG_FILE).exists()
 
 
 def last_unfinished(environ: Mapping[str, str]) -> Path | None:
-    """The unfinished installation that this user began last on this machine; None without one."""
+    """The unfinished installation that this user began last on this machine. None without one."""
     install = _pointed(environ)
     return install if install is not None and is_unfinished(install) else None
 
@@ -216,23 +247,30 @@ _OTHERS = 60.0  # seconds after which a file that another program may be writing
 
 
 def mark(install: Path) -> dict[str, str]:
-    """The variable that marks programs of an installation into ``install``, to find them when their parent is gone."""
+    """Return the variable that marks programs of an installation, to find them without a parent."""
     return {_MARK: str(install.resolve())}
 
 
 def end_leftover_programs(install: Path) -> None:
-    """End programs of a killed installer, such as pip, which would write into what is built next."""
+    """End programs of a killed installer, such as pip, which would write into the next build."""
     for name, value in mark(install).items():
         process.kill_marked(name, value)
 
 
 def remove_leftovers(install: Path) -> None:
-    """Remove half-written files; those that llmb-run may be writing only when they are old."""
-    own = install / ".llmb"
-    ours = [*install.glob(".cluster_config.yaml*.part"), *own.glob(".install.json.*.part")]
-    ours += [*own.glob(".answers.yaml.*.part"), *own.glob("locks/.*.part"), *own.glob("logs/.*.part")]
-    _remove(ours)
-    shared = [*own.glob(".install.lock.*.part"), *own.glob("programs/.*.part")]
+    """Remove half-written files.
+
+    A file that llmb-run may be writing is removed only when it is old.
+    """
+    folder = install / ".llmb"
+    leftovers = [*install.glob(".cluster_config.yaml*.part"), *folder.glob(".install.json.*.part")]
+    leftovers += [
+        *folder.glob(".answers.yaml.*.part"),
+        *folder.glob("locks/.*.part"),
+        *folder.glob("logs/.*.part"),
+    ]
+    _remove(leftovers)
+    shared = [*folder.glob(".install.lock.*.part"), *folder.glob("programs/.*.part")]
     _remove(path for path in shared if _age(path) > _OTHERS)
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from llmb.core import console, files, shell, typed
 from llmb.errors import Fault, LlmbError
-from llmb.system import console, files, shell
-from llmb.text import typed
 from llmb_installer.execution.runner import Runner, end_of, fix_for, full_disk
 
 Facts = dict[str, Any]
@@ -47,10 +46,10 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """Where and how a step is built; nothing in it changes the result.
+class BuildContext:
+    """The place and means of a build. Nothing in it changes the result.
 
-    ``log`` is the step's own file; ``stop`` is set when the user interrupted.
+    ``log`` is the step's own file. ``stop`` is set when the user interrupted.
     """
 
     install: Path
@@ -66,20 +65,21 @@ class Context:
 class Commands:
     """Runs the programs of one step, all with the same environment."""
 
-    context: Context
+    context: BuildContext
     environ: Mapping[str, str] = field(repr=False)
 
     def run(
         self,
-        what: str,
+        name: str,
         argv: Sequence[str],
         *,
         cwd: Path | None = None,
         on_output: Callable[[bytes], None] | None = None,
     ) -> None:
-        """Run one program. Raises LlmbError with ``what`` failed, the end of its output, and the fix.
+        """Run one program.
 
-        ``on_output`` gets its output, while it runs, in parts.
+        ``on_output`` gets its output, while it runs, in parts. Raises LlmbError with ``name``
+        failed, the end of its output, and the fix.
         """
         log = self.context.log
         files.create_text(log, "")  # with the mode of the install directory
@@ -91,7 +91,9 @@ class Commands:
                 if on_output is not None and (part := printed_now.read()):
                     on_output(part)
 
-            code = self.context.runner.run(argv, log, env=self.environ, cwd=cwd, stop=self.context.stop, tick=tick)
+            code = self.context.runner.run(
+                argv, log, env=self.environ, cwd=cwd, stop=self.context.stop, tick=tick
+            )
             tick()
         if code == 0:
             return
@@ -102,7 +104,10 @@ class Commands:
         ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
         fix = full_disk(log.parent, self.environ) or fix_for(printed)
         raise LlmbError(
-            f"{what} {ended}:\n{printed}", hint=f"{fix}; full output: {log}", code="program-failed", key=what
+            f"{name} {ended}:\n{printed}",
+            hint=f"{fix}; full output: {log}",
+            code="program-failed",
+            key=name,
         )
 
     def read(self, argv: Sequence[str]) -> shell.Completed:
@@ -111,8 +116,8 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Bytes to fetch and bytes on disk; None where unknown, ``rough`` where they are a guess.
+class StepCost:
+    """Bytes to fetch and bytes on disk. None if unknown, ``rough`` for guesses.
 
     A guess is a lower bound: with less space the step is sure to fail.
     """
@@ -123,7 +128,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step(abc.ABC):
+class InstallStep(abc.ABC):
     """One thing to install for ``workloads``, built after the steps with the keys ``after``."""
 
     kind: ClassVar[str]
@@ -156,38 +161,41 @@ class Step(abc.ABC):
         return digest_of(self)
 
     def is_whole(self, facts: Facts) -> bool:
-        """Whether no file that it made is missing; starts no process."""
+        """Return True if no file that it made is missing. Starts no process."""
         return True
 
     @abc.abstractmethod
-    def check(self, context: Context) -> Estimate:
-        """Estimate its cost; changes nothing. Raises LlmbError for what is known to prevent it."""
+    def check(self, context: BuildContext) -> StepCost:
+        """Estimate its cost. Changes nothing. Raises LlmbError for what is known to prevent it."""
 
     @abc.abstractmethod
-    def build(self, context: Context) -> Facts:
-        """Build it, also over the remains of an earlier attempt; its facts for the record. Raises LlmbError."""
+    def build(self, context: BuildContext) -> Facts:
+        """Build it, also over the remains of an earlier attempt.
+
+        Its facts for the record. Raises LlmbError.
+        """
 
 
-def content_of(step: Step) -> dict[str, Any]:
+def content_of(step: InstallStep) -> dict[str, Any]:
     """A step's fields except ``workloads`` and ``after`` as plain data."""
-    found: dict[str, Any] = typed.to_data(replace(step, workloads=(), after=()))
-    return found
+    content: dict[str, Any] = typed.to_data(replace(step, workloads=(), after=()))
+    return content
 
 
-def digest_of(step: Step, content: Mapping[str, Any] | None = None) -> str:
+def digest_of(step: InstallStep, content: Mapping[str, Any] | None = None) -> str:
     """The sha256 of the ``content`` of a step (default: ``content_of``)."""
     text = json.dumps(content_of(step) if content is None else content, sort_keys=True)
     return hashlib.sha256(f"{step.kind} {text}".encode()).hexdigest()
 
 
-class Kind(Protocol):
+class StepKind(Protocol):
     """The functions of a module of a kind of step, on the name and facts that the record holds."""
 
     def is_there(self, name: str, facts: Facts, install: Path) -> bool:
-        """Whether its result exists, by a quick look: no process, no reading of contents."""
+        """Return True if its result exists, by a quick look: no process, no reading of contents."""
 
     def verify(self, name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-        """What is missing or changed; ``deep`` reads all contents. Raises LlmbError."""
+        """Return what is missing or changed. ``deep`` reads all contents. Raises LlmbError."""
 
     def remove(self, name: str, facts: Facts, install: Path) -> None:
         """Delete its result. Raises LlmbError."""

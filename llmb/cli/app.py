@@ -12,15 +12,16 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from llmb import __version__
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import commands, options
-from llmb.cli.context import Context, with_install
+from llmb.cli.context import CliContext, with_install
+from llmb.core import console
 from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describe
+from llmb.plugins import guard
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.system import console, guard
 
-# Allocations between two garbage collections: a command ends before it has made many objects, and with Python's default
-# of 700 the collections take a twelfth of a short command.
+# Allocations between two garbage collections: a command ends before it has made many objects, and
+# with Python's default of 700 the collections take a twelfth of a short command.
 _COLLECT_AFTER = 200_000
 _COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 
@@ -37,11 +38,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def _complete() -> int:
-    """Print what the line of a shell may continue with; the exit code."""
+    """Print what the line of a shell may continue with and return the exit code."""
     from llmb.cli.completion import engine, values
 
     plugins = cache(load)
-    return engine.answer(lambda: build(plugins()), "llmb-run", values.COMPLETERS, lambda: Context(plugins()))
+    return engine.answer(
+        lambda: build(plugins()), "llmb-run", values.COMPLETERS, lambda: CliContext(plugins())
+    )
 
 
 def load() -> Plugins:
@@ -51,12 +54,19 @@ def load() -> Plugins:
 
 def build(plugins: Plugins) -> click.Group:
     """The group ``llmb-run`` with every command of llmb and of its plugins."""
-    by_name = {command.name: _with_install(command) for command in plugins.commands() if command.name is not None}
-    group = options.Group(
+    by_name = {
+        command.name: _with_install(command)
+        for command in plugins.commands()
+        if command.name is not None
+    }
+    group = options.CommandGroup(
         "llmb-run",
         commands=by_name,
         params=[options.debug_option],
-        help="Run LLM training benchmarks on a cluster and compare the results with published figures.",
+        help=(
+            "Run LLM training benchmarks on a cluster and compare the results with published"
+            " figures."
+        ),
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
     return options.verbose_option(click.version_option(__version__, prog_name="llmb-run")(group))
@@ -64,13 +74,18 @@ def build(plugins: Plugins) -> click.Group:
 
 def _with_install(command: click.Command) -> click.Command:
     """``command`` with the option ``--install``, which a plugin's command need not declare."""
-    if not isinstance(command, commands.Deferred) and not any("--install" in own.opts for own in command.params):
+    if not isinstance(command, commands.Deferred) and not any(
+        "--install" in option.opts for option in command.params
+    ):
         options.install_option(command)
     return command
 
 
 def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> int:
-    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all) and return its exit code."""
+    """Run one command line (default: ``sys.argv``) with ``plugins`` (None: all).
+
+    Returns the exit code.
+    """
     console.forget_warnings()
     words = list(sys.argv[1:] if args is None else args)
     guard.take_debug(words)
@@ -80,9 +95,12 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     except UsageError as error:
         console.echo(describe(error), err=True)
         return error.exit_code
-    group, context = build(plugins), Context(plugins)
+    group, context = build(plugins), CliContext(plugins)
+    context.words = tuple(words)
     try:
-        code = group.main(_without_debug(words, group), prog_name="llmb-run", standalone_mode=False, obj=context)
+        code = group.main(
+            _without_debug(words, group), prog_name="llmb-run", standalone_mode=False, obj=context
+        )
         console.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
@@ -95,8 +113,11 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        given = sys.argv[1:] if args is None else args
-        console.echo(describe(as_error(error, given, plugins.skipped_commands)), err=True)
+        arguments = sys.argv[1:] if args is None else args
+        console.echo(
+            describe(as_error(error, arguments, plugins.skipped_commands, plugins.hint_for)),
+            err=True,
+        )
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         console.echo("interrupted", err=True)
@@ -124,21 +145,23 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
 
 
 def _without_debug(words: list[str], group: click.Command) -> list[str]:
-    """A command line without ``--debug`` behind a command of llmb, which need not have that option itself."""
+    """Remove ``--debug`` after a command of llmb, which need not have that option itself."""
     name = _name_in(words)
-    if not (isinstance(group, click.Group) and isinstance(group.commands.get(name), commands.Deferred)):
+    if not (
+        isinstance(group, click.Group) and isinstance(group.commands.get(name), commands.Deferred)
+    ):
         return words
     end = words.index("--") if "--" in words else len(words)
     return [word for word in words[:end] if word != guard.DEBUG_OPTION] + words[end:]
 
 
 def _name_in(words: list[str]) -> str:
-    """The name of the command in a command line; empty without one."""
+    """The name of the command in a command line, or empty without one."""
     return next((word for word in words if not word.startswith("-")), "")
 
 
 def _of_plugin(error: Exception, plugins: Plugins, name: str) -> PluginError | None:
-    """The error that names the plugin in whose code the command ``name`` raised ``error``; None for a bug of llmb."""
+    """The error of the plugin in whose code ``error`` was raised, or None for a bug of llmb."""
     source = plugins.source_of(error)
     if source is None:
         return None

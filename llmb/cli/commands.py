@@ -14,13 +14,33 @@ _COMMANDS = {
     "single": ("submit.single", "command", "Submit one workload at one or more scales and dtypes."),
     "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
     "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
-    "jobs": ("jobs", "group", "List, follow, cancel and retry runs (default: list)."),
-    "results": ("results", "command", "Show results of RUNS (default: all runs), with verdicts."),
+    "jobs": ("jobs.command", "group", "List, follow, cancel and retry runs (default: list)."),
+    "results": (
+        "results",
+        "command",
+        "Show results of RUNS (default: the newest session), with verdicts.",
+    ),
     "parse": ("parse", "command", "Read logs and show what they measured."),
-    "compare": ("compare", "command", "Compare A (default: all runs) with B (default: published)."),
-    "explain": ("explain", "command", "Explain the figures of RUN, or why it failed and how to fix it."),
-    "report": ("report", "command", "Write a report on RUNS (default: all runs)."),
-    "archive": ("archive", "command", "Write RUNS (default: all runs) to one file, without secrets."),
+    "compare": (
+        "compare",
+        "command",
+        "Compare A with B (default: the newest session with the one before it).",
+    ),
+    "explain": (
+        "explain",
+        "command",
+        "Explain the figures of RUN, or why it failed and how to fix it.",
+    ),
+    "report": (
+        "report",
+        "command",
+        "Write a report on RUNS (default: the newest session; with `--history`, all).",
+    ),
+    "archive": (
+        "archive",
+        "command",
+        "Write RUNS (default: all runs) to one file, without secrets.",
+    ),
     "baseline": ("baseline", "group", "Keep accepted results to compare later runs with."),
     "plugins": ("plugins", "group", "List, check and create plugins."),
     "completion": ("completion.command", "command", "Print the completion script for SHELL."),
@@ -33,7 +53,7 @@ class Deferred(click.Command):
     """A command of which only name and summary are known until it is called."""
 
     def loaded(self) -> click.Command:
-        """The command itself; imports its module."""
+        """Import the command's module and return the command itself."""
         module, name, _ = _COMMANDS[str(self.name)]
         command: click.Command = getattr(import_module(f"llmb.cli.{module}"), name)
         return command

@@ -5,17 +5,17 @@ import click
 import yaml
 
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context
-from llmb.system import console
-from llmb.text.typed import to_data
+from llmb.cli.context import CliContext, pass_context
+from llmb.core import console
+from llmb.core.typed import to_data
 
 
 @click.command("config")
 @options.read_option
 @pass_context
-def command(context: Context) -> None:
+def command(context: CliContext) -> None:
     """Show the configuration in effect, as YAML."""
     context.need_type()
     config = context.config
-    own = {} if config.own_section is None else {config.of_type.key: to_data(config.own_section)}
-    console.echo(yaml.safe_dump({**to_data(config), **own}, sort_keys=False), nl=False)
+    sections = {key: to_data(section) for key, section in config.sections.items()}
+    console.echo(yaml.safe_dump({**to_data(config), **sections}, sort_keys=False), nl=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command works with: the plugins, the install directory and its cluster, each loaded on first use."""
+"""The plugins, the install directory and the cluster of a command, each loaded on first use."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,102 +15,120 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb import config as configuration
-from llmb.config.locate import is_archive
-from llmb.errors import InputFaults, UsageError, describe
-from llmb.system import console, files
+from llmb.contract import schema
+from llmb.core import console, files
+from llmb.errors import InputFaults, LlmbError, UsageError, describe
+from llmb.plan import config_layers, locate
+from llmb.plan.locate import is_archive
 
 if TYPE_CHECKING:
-    from llmb.clusters.base import Cluster
+    from llmb.contract.cluster import Cluster
+    from llmb.contract.record import RunRecord
+    from llmb.contract.spec import Workload
+    from llmb.measure.run_result import LogReader
+    from llmb.plan.published import Figure
     from llmb.plugins.loaded import Plugins
-    from llmb.results.run_result import LogReader
-    from llmb.runs.record import RunRecord
-    from llmb.runs.state import JobState
-    from llmb.runs.store import Unreadable
-    from llmb.workload.published import Figure
-    from llmb.workload.spec import Workload
+    from llmb.run.store import Unreadable
 
 _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
 
 def say(text: str) -> None:
-    """Print a message on stderr; stdout is for data."""
-    console.echo(completed(text), err=True)
+    """Print a message on stderr, since stdout is for data."""
+    console.echo(completed(text), err=True, prose=True)
 
 
 def completed(text: str) -> str:
-    """``text`` with ``--install`` in its commands where it was given to the present one."""
+    """Add the ``--install`` of the present command to the commands in ``text``."""
     current = click.get_current_context(silent=True)
-    context = current.find_object(Context) if current is not None else None
+    context = current.find_object(CliContext) if current is not None else None
     if current is None or context is None:
         return text
     return with_install(text, current.find_root().command, context.install_option)
 
 
 def with_install(text: str, group: click.Command, install: Path | None) -> str:
-    """``text`` with ``--install`` in each command of ``group`` that takes it, so that it can be pasted."""
+    """Add ``--install`` to each command of ``group`` in ``text`` that takes it, for pasting."""
     if install is None or "llmb-run " not in text:
         return text
 
     def with_option(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
-        taken = 0
-        while taken < len(words) and isinstance(command, click.Group):
-            if (found := command.get_command(click.Context(command), words[taken])) is None:
+        depth = 0
+        while depth < len(words) and isinstance(command, click.Group):
+            if (subcommand := command.get_command(click.Context(command), words[depth])) is None:
                 break
-            command, taken = found, taken + 1
+            command, depth = subcommand, depth + 1
         metavars = [option.metavar or "" for option in command.params if "--install" in option.opts]
-        if not taken or not metavars or (is_archive(str(install)) and "ARCHIVE" not in metavars[0]):
+        if not depth or not metavars or (is_archive(str(install)) and "ARCHIVE" not in metavars[0]):
             return match[0]
-        return " ".join(["llmb-run", *words[:taken], "--install", shlex.quote(str(install)), *words[taken:]])
+        return " ".join(
+            ["llmb-run", *words[:depth], "--install", shlex.quote(str(install)), *words[depth:]]
+        )
 
     return _COMMAND.sub(with_option, text)
 
 
-class Context:
-    """The state of one command. ``install_option`` is set by ``--install``, ``slurm_args`` by ``--slurm-arg``
-    and the options of sbatch with names of their own, ``verbose`` by ``-v``.
-
-    ``install_option`` may be an archive where the command ``reads_archives``: then ``config`` is that of the archive.
-    ``faulty_figures``: workloads whose published figures could not be read; ``unreadable``: runs that could not;
-    ``every``: the runs that were read last, None before; ``states``: those of runs that were asked for, by their ids.
-    """
+class CliContext:
+    """The common options of a command, and what it loads of plugins and install directory."""
 
     def __init__(self, plugins: Plugins) -> None:
-        self.plugins = plugins
+        self._plugins = plugins
+        self._searched: set[Path | None] = set()  # installs whose benchmarks are among the plugins
+        #: The folder of ``--install``, or an archive if the command ``reads_archives``.
         self.install_option: Path | None = None
+        #: Options of sbatch: those of ``--slurm-arg`` and those with names of their own.
         self.slurm_args: dict[str, str | bool] = {}
         self.reads_archives = False
+        self.words: tuple[str, ...] = ()  # of the command line
         self.verbose = False
-        self.faulty_figures: list[str] = []
-        self.unreadable: list[Unreadable] = []
-        self.every: list[RunRecord] | None = None
-        self.states: dict[str, JobState] = {}
-        self._figures: dict[str, tuple[Figure, ...]] = {}
+
+        self._figures: dict[str, tuple[Figure, ...] | None] = {}  # None: faulty
         self._readers: dict[tuple[str, str], LogReader] = {}
 
-    def of_archive(self, path: Path) -> Context:
+    @property
+    def plugins(self) -> Plugins:
+        """The plugins, with the benchmarks in YAML that the install directory has."""
+        from llmb.plugins.loader import add_benchmarks
+
+        if (option := self.install_option) not in self._searched:
+            self._searched.add(option)
+            with suppress(LlmbError):  # without an install directory there are none
+                add_benchmarks(self._plugins, locate.find_install(option, os.environ))
+        return self._plugins
+
+    def of_archive(self, path: Path) -> CliContext:
         """A context whose install directory is an archive."""
-        other = Context(self.plugins)
-        other.install_option, other.reads_archives = path, True
-        return other
+        context = CliContext(self._plugins)
+        context.install_option, context.reads_archives = path, True
+        return context
+
+    def with_plugins(self, plugins: Plugins) -> CliContext:
+        """A context of the same install directory with ``plugins`` alone."""
+        context = CliContext(plugins)
+        context.install_option, context._searched = self.install_option, {self.install_option}
+        return context
 
     @cached_property
     def archive(self) -> Path | None:
-        """The archive that a command which reads uses in the place of an install directory; None for a directory."""
-        given = self.install_option or files.expand(os.environ.get("LLMB_INSTALL") or ".")
-        return given if self.reads_archives and is_archive(str(given)) else None
+        """The archive in the place of an install directory, or None for a directory."""
+        path = self.install_option or files.expand(os.environ.get("LLMB_INSTALL") or ".")
+        return path if self.reads_archives and is_archive(str(path)) else None
 
     def shown(self, path: Path) -> str:
-        """A path for people and programs; of a file in an archive, ``night.tar.zst:workloads/...``."""
+        """Return a path for people and programs, in an archive ``night.tar.zst:workloads/...``."""
         install = self.config.llmb_install if self.archive is not None else None
         if install is None or not path.is_relative_to(install):
             return str(path)
         return f"{self.archive}:{path.relative_to(install)}"
 
     def advice(self, fix: str) -> str:
-        """``fix`` as the reader can follow it: a run of an archive is retried where it ran."""
-        return f"where it ran: {fix}" if self.archive is not None and "llmb-run jobs retry" in fix else fix
+        """Adapt ``fix`` to an archive, whose runs are retried where they ran."""
+        return (
+            f"where it ran: {fix}"
+            if self.archive is not None and "llmb-run jobs retry" in fix
+            else fix
+        )
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
@@ -124,65 +143,93 @@ class Context:
             console.warn_once(str(problem))
 
     def _warn_of_settings(self, install: Path) -> None:
-        """Print a warning for each wrong setting of a plugin: it costs the launches of that plugin alone."""
-        from llmb.text import yamlfile
+        """Print a warning for each wrong setting of a plugin, whose launches are refused."""
+        from llmb.core import yamlfile
 
-        found = self.plugins.faults_of_settings(yamlfile.load(install / configuration.CONFIG_FILE))
-        for source, faults in found.items():
+        faults_by_plugin = self.plugins.faults_of_settings(
+            yamlfile.load(install / locate.CONFIG_FILE)
+        )
+        for source, faults in faults_by_plugin.items():
             for fault in faults:
                 hint = f" ({fault.hint})" if fault.hint else ""
-                console.warn_once(f"{fault}{hint}: llmb refuses jobs that plugin {source} launches or changes")
+                console.warn_once(
+                    f"{fault}{hint}: llmb refuses jobs that plugin {source} launches or changes"
+                )
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters that workloads declare."""
-        return tuple(dict.fromkeys(name for own in self.workloads.values() for name in own.parameters))
+        return tuple(
+            dict.fromkeys(
+                name for workload in self.workloads.values() for name in workload.parameters
+            )
+        )
 
     def figures(self, keys: Iterable[str] | None = None) -> list[Figure]:
-        """The published figures of the workloads ``keys`` (default: all). Prints a faulty file once."""
-        from llmb.workload.published_tables import read_published
+        """The published figures of the workloads ``keys`` (default: all).
 
+        Prints the faults of a file once.
+        """
         workloads = self.plugins.workloads()
-        wanted = [key for key in (workloads if keys is None else sorted(set(keys))) if key in workloads]
-        for key in wanted:
-            if key not in self._figures:
-                try:
-                    self._figures[key] = read_published(workloads[key])
-                except UsageError as error:
-                    self._figures[key] = ()
-                    self.faulty_figures.append(key)
-                    say(f"warning: the published figures of {key} are not used\n{describe(error)}")
-        return [figure for key in wanted for figure in self._figures[key]]
+        requested = workloads if keys is None else sorted(set(keys) & workloads.keys())
+        return [figure for key in requested for figure in self._figures_of(key) or ()]
+
+    def faulty_figures(self, keys: Iterable[str]) -> list[str]:
+        """The workloads among ``keys`` whose published figures cannot be read."""
+        known = sorted(set(keys) & self.plugins.workloads().keys())
+        return [key for key in known if self._figures_of(key) is None]
+
+    def _figures_of(self, key: str) -> tuple[Figure, ...] | None:
+        from llmb.plan.published_tables import read_published
+
+        if key not in self._figures:
+            try:
+                self._figures[key] = read_published(self.plugins.workloads()[key])
+            except UsageError as error:
+                self._figures[key] = None
+                say(f"warning: the published figures of {key} are not used\n{describe(error)}")
+        return self._figures[key]
 
     def log_reader(self, workload: Workload, run: RunRecord) -> LogReader:
-        """How the log of ``run`` is read; asks a plugin without an ``llmb_parse`` once. Raises LlmbError."""
-        from llmb.results.run_result import reader_of
+        """The reader of the log of ``run``. Raises LlmbError.
+
+        A plugin without ``llmb_parse`` is asked once for each workload and size.
+        """
+        from llmb.measure.run_result import reader_of
 
         key = workload.key, run.job.model_size
         if key not in self._readers:
-            reader = reader_of(workload, run.job.model_size, self.plugins.parse(workload, run))
+            spec = self.plugins.parse(workload, run)
+            reader = reader_of(workload, run.job.model_size, spec, self.plugins.failures)
             if self.plugins.reads_logs(workload):
                 return reader
             self._readers[key] = reader
         return self._readers[key]
 
     @cached_property
-    def config(self) -> configuration.ClusterConfig:
-        """The configuration of the install directory with all layers. Prints a note for each layer above the file.
+    def config(self) -> schema.ClusterConfig:
+        """The configuration of the install directory with all layers.
 
-        ``kind`` is None for a cluster type that is not known here: runs can be shown, and ``need_type`` raises.
+        Prints a note for each layer above the file. ``kind`` is None for an unknown cluster type:
+        runs can be shown, and ``need_type`` raises.
         """
         environ: Mapping[str, str] = os.environ
-        given = self.install_option
+        start = self.install_option
         if self.archive is not None:
-            from llmb.archive.tar_file import unpacked
+            from llmb.show.archive.tar_file import unpacked
 
-            given = unpacked(self.archive)
-            environ = {"XDG_CONFIG_HOME": str(given)}  # not the settings of this user
-        install = configuration.find_install(given, environ)
-        kinds = self.plugins.cluster_types()  # always, so that a plugin whose types are wrong is reported
-        config, notes = configuration.load_config(
-            install, environ, self.slurm_args, lambda: self.plugins.gpu_types, lambda: kinds, any_type=True
+            start = unpacked(self.archive)
+            environ = {"XDG_CONFIG_HOME": str(start)}  # not the settings of this user
+        install = locate.find_install(start, environ)
+        # always, so that a plugin whose types are wrong is reported
+        kinds = self.plugins.cluster_types()
+        config, notes = config_layers.load_config(
+            install,
+            environ,
+            self.slurm_args,
+            lambda: self.plugins.gpu_types,
+            cluster_types=lambda: kinds,
+            any_type=True,
         )
         if self.archive is not None:
             return replace(config, experiments_root=None)
@@ -191,12 +238,12 @@ class Context:
         if config.plugins:
             self._warn_of_settings(install)
         self._warn_of_plugins()
-        return configuration.with_slurm_args(config, self.slurm_args)
+        return config_layers.with_slurm_args(config, self.slurm_args)
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster; None for a type that is not known here, and for an archive. Raises PluginError."""
-        from llmb.clusters.guarded import create
+        """The cluster, or None for an unknown type, and for an archive. Raises PluginError."""
+        from llmb.plugins.guarded_cluster import create
 
         if self.archive is not None:
             return None
@@ -204,31 +251,47 @@ class Context:
         return create(kind, self.config) if kind is not None else None
 
     def need_type(self) -> None:
-        """Raise InputFaults for a cluster type that is not known here, with what failed where its plugin is skipped."""
+        """Raise InputFaults for an unknown cluster type, with the fault of its skipped plugin."""
         if self.config.kind is None:
-            from llmb.config.reading import unknown_type
-            from llmb.text import yamlfile
+            from llmb.core import yamlfile
+            from llmb.plan.read_config import unknown_type
 
-            document = yamlfile.load(self.config.llmb_install / configuration.CONFIG_FILE)
-            raise InputFaults([unknown_type(document, self.config.cluster_type, self.plugins.cluster_types())])
+            document = yamlfile.load(self.config.llmb_install / locate.CONFIG_FILE)
+            raise InputFaults(
+                [unknown_type(document, self.config.cluster_type, self.plugins.cluster_types())]
+            )
 
     def need_cluster(self) -> Cluster:
-        """The cluster. Raises UsageError for a type that is not known here, and for an archive."""
+        """The cluster. Raises UsageError for an unknown type, and for an archive."""
         self.need_type()
         if self.cluster is None:
-            message, hint = "an archive has no cluster", "run the command in the install directory"
-            raise UsageError(message, hint=hint, code="cluster-missing", key="cluster_type")
+            raise UsageError(
+                "an archive has no cluster",
+                hint="run the command in the install directory",
+                code="cluster-missing",
+                key="cluster_type",
+            )
         return self.cluster
 
+    def read_runs(self) -> tuple[list[RunRecord], list[Unreadable]]:
+        """Read every run of this install directory and print a warning for each damaged record."""
+        from llmb.run import store
+
+        runs, damaged = store.all_runs(self.config)
+        for folder in damaged:
+            console.warn_once(folder.reason)
+        return runs, damaged
+
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
-        """The runs of this install that ``names`` name, each once (default: all). Warns of unreadable runs."""
-        from llmb.runs import store
-
-        runs, self.unreadable = store.all_runs(self.config)
-        self.every = runs
-        for one in self.unreadable:
-            console.warn_once(one.reason)
-        return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
+        """The runs of this install directory that ``names`` name, each once (default: all)."""
+        return select_runs(self.read_runs()[0], names)
 
 
-pass_context = click.make_pass_decorator(Context)
+def select_runs(runs: list[RunRecord], names: tuple[str, ...]) -> list[RunRecord]:
+    """Return the ``runs`` with these ``names``, each once, or all of them without names."""
+    from llmb.run import store
+
+    return list({run.id: run for run in store.find_runs(names, runs)}.values()) if names else runs
+
+
+pass_context = click.make_pass_decorator(CliContext)

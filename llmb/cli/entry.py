@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of a command: before the command is loaded and after it ends, Ctrl-C ends the process silently."""
+"""Entry point of a command: Ctrl-C before it is loaded and after it ends is silent.
 
-# The C module below `signal`: importing `signal` takes milliseconds, in which Ctrl-C would print a traceback.
+The PYTHONPATH of the caller's shell replaces no module of llmb's own.
+"""
+
+# The C module below `signal`: importing `signal` takes milliseconds, in which Ctrl-C would print a
+# traceback.
 import _signal  # type: ignore[import-not-found]
 
 # Before any other import. A signal that is ignored, as under nohup, stays ignored.
@@ -9,11 +13,20 @@ _HANDLES = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
 if _HANDLES:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import os  # noqa: E402
+import sys  # noqa: E402
+
+# Before Python's and llmb's own modules are imported. Modules for another Python, as environment
+# modules put them into PYTHONPATH, then come last. A plugin there is still found.
+if _NAMED := os.environ.get("PYTHONPATH"):
+    _FOLDERS = {os.path.abspath(name) for name in _NAMED.split(os.pathsep)}  # noqa: PTH100
+    sys.path.sort(key=_FOLDERS.__contains__)
+
 from collections.abc import Callable  # noqa: E402
 
 
 def begin(main: Callable[[], object]) -> None:
-    """Call ``main``, the function of a loaded command, which handles Ctrl-C itself while it runs."""
+    """Call ``main`` of a loaded command, which handles Ctrl-C itself while it runs."""
     try:
         if _HANDLES:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)

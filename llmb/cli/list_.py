@@ -10,29 +10,35 @@ from typing import Any
 
 import click
 
-from llmb import config as configuration
 from llmb.cli import options
-from llmb.cli.context import Context, pass_context, say
+from llmb.cli.context import CliContext, pass_context, say
+from llmb.contract import schema
+from llmb.core.names import find_workload_and_size, listed, squash_workload, suggest
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
-from llmb.text.names import find_workload_and_size, listed, squash_workload, suggest
-from llmb.workload.published import Figure
+from llmb.plan import config_layers, locate
+from llmb.plan.published import Figure
 
-HERE = ("runs", "dtypes", "scales", "all_scales", "most_gpus", "why", "code", "reason", "hint")  # the fields of `here`
+# the fields of `here`
+HERE = ("runs", "dtypes", "scales", "all_scales", "most_gpus", "why", "code", "reason", "hint")
 _NAMED = 4  # sizes in a note
 
 
 @click.command("list")
-@click.option("-w", "--workload", metavar="W", help="Show all rows of one workload, or of one size: W_SIZE.")
+@click.option(
+    "-w", "--workload", metavar="W", help="Show all rows of one workload, or of one size: W_SIZE."
+)
 @click.option("--framework", metavar="NAME", help="Only rows of one framework: nemo or bridge.")
 @click.option("--gpu-type", metavar="TYPE", help="Only rows of one GPU type.")
-@click.option("--release", metavar="RELEASE", help="Only rows of one image release of Megatron-Bridge.")
+@click.option(
+    "--release", metavar="RELEASE", help="Only rows of one image release of Megatron-Bridge."
+)
 @click.option("--published", is_flag=True, help="Show the published figures.")
 @click.option("--check", is_flag=True, help="Check published figures against their step times.")
 @options.format_option
 @options.install_option
 @pass_context
 def command(
-    context: Context,
+    context: CliContext,
     workload: str | None,
     framework: str | None,
     gpu_type: str | None,
@@ -43,8 +49,8 @@ def command(
 ) -> None:
     """Show the workloads, and which of them run here."""
     from llmb.cli.output import print_all
-    from llmb.planning import framework as frameworks, listing
-    from llmb.workload.bridge import check_release
+    from llmb.plan import framework as frameworks, listing
+    from llmb.plan.bridge_rows import check_release
 
     if framework is not None:
         frameworks.check_framework(framework)
@@ -52,114 +58,154 @@ def command(
         try:
             check_release(release)
         except KeyFaultError as error:
-            raise UsageError(str(error), hint=error.hint, code=error.code, key="--release", value=release) from error
+            raise UsageError(
+                str(error), hint=error.hint, code=error.code, key="--release", value=release
+            ) from error
     if gpu_type is not None:
-        every = (row for own in context.workloads.values() for row in listing.configurations(own))
-        known_types = sorted({name for row in every for name in row["gpu"]})
-        if gpu_type not in known_types:
-            message, hint = f"--gpu-type: no row has '{gpu_type}'", suggest(gpu_type, known_types)
-            raise UsageError(message, hint=hint, code="gpu-type-unknown", key="--gpu-type", value=gpu_type)
+        specs = context.workloads.values()
+        gpu_types = sorted(
+            {name for spec in specs for row in listing.configurations(spec) for name in row["gpu"]}
+        )
+        if gpu_type not in gpu_types:
+            raise UsageError(
+                f"--gpu-type: no row has '{gpu_type}'",
+                hint=suggest(gpu_type, gpu_types),
+                code="gpu-type-unknown",
+                key="--gpu-type",
+                value=gpu_type,
+            )
     installed = _find_installed(context.install_option)
-    sizes = {name: list(known.sizes) for name, known in context.workloads.items()}
+    sizes = {name: list(spec.sizes) for name, spec in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     keys = [key] if key else list(context.workloads)
     if published or check:
         figures = {name: _figures(context, name, size, framework, gpu_type) for name in keys}
         _print_published(context, figures, check, fmt)
         return
-    here = _here(context, keys, size, framework, release, gpu_type) if installed is not None else None
+    runs_here = (
+        _jobs_here(context, keys, size, framework, release, gpu_type)
+        if installed is not None
+        else None
+    )
     if key is not None:
         if installed is not None and not _are_among([key], installed)[0]:
             say(f"note: {key} is not installed here: llmb-install add {key}")
-        one = context.workloads[key]
-        rows = [row for row in listing.configurations(one, framework, release, gpu_type) if size in (None, row["size"])]
-        print_all(listing.rows_of(one, framework), rows, fmt)
-        for text in listing.declared(one) if fmt in ("table", "md") else ():
+        chosen = context.workloads[key]
+        rows = [
+            row
+            for row in listing.configurations(chosen, framework, release, gpu_type)
+            if size in (None, row["size"])
+        ]
+        print_all(listing.rows_of(chosen, framework), rows, fmt)
+        for text in listing.declared(chosen) if fmt in ("table", "md") else ():
             say(text)
         return
-    known = context.workloads.values()
-    rows, columns = listing.sizes(known, framework, release, gpu_type), listing.sizes_of(known, fmt)
+    workloads = context.workloads.values()
+    rows = listing.sizes(workloads, framework, release, gpu_type)
+    columns = listing.sizes_of(workloads, fmt)
     if installed is not None:
         rows, columns = _mark(context, rows, installed), (*columns, listing.INSTALLED)
-    if here is not None:
-        rows = [{**row, "here": here[row["workload"], row["size"]]} for row in rows]
+    if runs_here is not None:
+        rows = [{**row, "here": runs_here[row["workload"], row["size"]]} for row in rows]
         columns = (*columns, listing.HERE)
-    if here is not None and fmt in ("table", "md"):  # which GPU types a size has elsewhere is in `list -w`
+    # which GPU types a size has elsewhere is in `list -w`
+    if runs_here is not None and fmt in ("table", "md"):
         rows = listing.on_this_cluster(rows)
-        columns = tuple(one for one in columns if one.key not in ("gpu_types", "installed"))
+        columns = tuple(
+            chosen for chosen in columns if chosen.key not in ("gpu_types", "installed")
+        )
     print_all(columns, rows, fmt)
 
 
-def _here(
-    context: Context,
+def _jobs_here(
+    context: CliContext,
     keys: Sequence[str],
     size: str | None,
     framework: str | None,
     release: str | None,
     gpu_type: str | None,
 ) -> dict[tuple[str, str], dict[str, Any]] | None:
-    """Whether each size of the workloads ``keys`` runs here, as data by key and size; None if that is unknown.
+    """For each size of the workloads ``keys``, by key and size, the jobs that can run here.
 
-    With ``framework``, ``release`` and ``gpu_type`` as a job would ask for them. Prints why installed sizes (only
-    ``size`` if given) cannot run, and the fix.
+    None if that is unknown. ``framework``, ``release`` and ``gpu_type`` restrict the jobs. Prints
+    why installed sizes (only ``size`` if given) cannot run, and the fix.
     """
-    from llmb.submission.prepare import NO_ROW, NOT_INSTALLED, runnable
+    from llmb.run.prepare import NO_ROW, NOT_INSTALLED, runnable
 
     try:
-        install = configuration.find_install(context.install_option, os.environ)
-        config, _ = configuration.load_config(
-            install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=context.plugins.cluster_types
+        install = locate.find_install(context.install_option, os.environ)
+        config, _ = config_layers.load_config(
+            install,
+            os.environ,
+            types=lambda: context.plugins.gpu_types,
+            cluster_types=context.plugins.cluster_types,
         )
     except LlmbError as error:
         say(f"warning: it is unknown which of them run here\n{describe(error)}")
         return None
     if config.kind is None or gpu_type not in (None, config.gpu_type, *config.gpu_types):
         return None
-    most = _most_gpus(config) if gpu_type in (None, config.gpu_type) else None
+    most_gpus = _most_gpus(config) if gpu_type in (None, config.gpu_type) else None
     config = replace(config, gpu_type=gpu_type or config.gpu_type)
-    asked = (context.workloads[key] for key in keys)
-    found = list(runnable(asked, context.plugins, config, most, framework=framework, release=release))
+    workloads = (context.workloads[key] for key in keys)
+    sizes = list(
+        runnable(
+            workloads, context.plugins, config, most_gpus, framework=framework, release=release
+        )
+    )
     notes: dict[tuple[str, str | None], list[str]] = {}
-    for one in found:
-        if one.fault is not None and one.fault.code not in (NO_ROW, NOT_INSTALLED) and size in (None, one.size):
-            reason = one.fault.message.partition(": ")[2] or one.fault.message  # without the experiment's name
-            notes.setdefault((reason, one.fault.hint), []).append(f"{one.workload} {one.size}")
+    for entry in sizes:
+        if (
+            entry.fault is not None
+            and entry.fault.code not in (NO_ROW, NOT_INSTALLED)
+            and size in (None, entry.size)
+        ):
+            # without the experiment's name
+            reason = entry.fault.message.partition(": ")[2] or entry.fault.message
+            notes.setdefault((reason, entry.fault.hint), []).append(
+                f"{entry.workload} {entry.size}"
+            )
     for (reason, hint), names in notes.items():
-        say(f"note: {listed(names, _NAMED)} cannot run here: {reason}" + (f"\nhint: {hint}" if hint else ""))
+        say(
+            f"note: {listed(names, _NAMED)} cannot run here: {reason}"
+            + (f"\nhint: {hint}" if hint else "")
+        )
     return {
-        (one.workload, one.size): {
-            "runs": one.runs,
-            "dtypes": list(one.dtypes),
-            "scales": list(one.scales),
-            "all_scales": list(one.all_scales),
-            "most_gpus": one.scales[-1] if one.scales and one.scales != one.all_scales else None,
-            "why": one.why or None,
-            "code": one.fault and one.fault.code,
-            "reason": one.fault and one.fault.message,
-            "hint": one.fault and one.fault.hint,
+        (entry.workload, entry.size): {
+            "runs": entry.runs,
+            "dtypes": list(entry.dtypes),
+            "scales": list(entry.scales),
+            "all_scales": list(entry.all_scales),
+            "most_gpus": entry.scales[-1]
+            if entry.scales and entry.scales != entry.all_scales
+            else None,
+            "why": entry.reason or None,
+            "code": entry.fault and entry.fault.code,
+            "reason": entry.fault and entry.fault.message,
+            "hint": entry.fault and entry.fault.hint,
         }
-        for one in found
+        for entry in sizes
     }
 
 
-def _most_gpus(config: configuration.ClusterConfig) -> int | None:
-    """The GPUs that one job can have, as far as Slurm says so at once; None where it is unknown."""
+def _most_gpus(config: schema.ClusterConfig) -> int | None:
+    """The GPUs that one job can have, if Slurm answers at once, or None if that is unknown."""
     if not config.traits.sbatch_options or config.slurm is None:
         return None
     from llmb.cli.completion import lookups
 
     partition = config.slurm.gpu.given.get("partition", config.slurm.partition)
-    return lookups.most_gpus(str(partition) if partition else None)
+    return lookups.most_gpus(str(partition) if partition else None, config.slurm.clusters)
 
 
 def _find_installed(option: Path | None) -> tuple[str, ...] | None:
-    """The installed workloads; None without an install directory, or with one that cannot be read.
+    """The installed workloads, or None without an install directory, or with an unreadable one.
 
-    A warning is printed for one that cannot be read, and for an LLMB_INSTALL that is not an install directory. Raises
-    UsageError for an ``option`` that is not one.
+    Prints a warning for an unreadable one, and for an LLMB_INSTALL that is not an install
+    directory. Raises UsageError for an ``option`` that is not one.
     """
-    from llmb.config.exemplar import CODE as EXEMPLAR
-    from llmb.config.locate import find_install, installed_in
+    from llmb.plan.exemplar import CODE as EXEMPLAR
+    from llmb.plan.locate import find_install, installed_in
 
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
@@ -168,7 +214,10 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
         if option is not None:
             raise
         if named["LLMB_INSTALL"] or error.code == EXEMPLAR:
-            say(f"warning: {error.message}" + (f"\nhint: {error.hint}" if error.code == EXEMPLAR else ""))
+            say(
+                f"warning: {error.message}"
+                + (f"\nhint: {error.hint}" if error.code == EXEMPLAR else "")
+            )
         return None
     try:
         return installed_in(install)
@@ -177,36 +226,48 @@ def _find_installed(option: Path | None) -> tuple[str, ...] | None:
         return None
 
 
-def _mark(context: Context, rows: Sequence[Mapping[str, Any]], installed: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows with a field ``installed``. Prints a note for installed workloads that no plugin offers."""
+def _mark(
+    context: CliContext, rows: Sequence[Mapping[str, Any]], installed: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Add ``installed`` to the rows and print a note for installed workloads without a plugin."""
     offered = _are_among(installed, list(context.workloads))
-    if orphans := [name for name, is_offered in zip(installed, offered, strict=True) if not is_offered]:
+    if orphans := [
+        name for name, is_offered in zip(installed, offered, strict=True) if not is_offered
+    ]:
         say(f"note: installed, but no plugin offers it: {', '.join(orphans)}")
     marks = _are_among([row["workload"] for row in rows], installed)
     return [{**row, "installed": mark} for row, mark in zip(rows, marks, strict=True)]
 
 
-def _are_among(names: Sequence[str], others: Sequence[str]) -> list[bool]:
-    """For each name of a workload, whether it is one of the ``others`` in any spelling."""
-    forms = {squash_workload(name) for name in others}
+def _are_among(names: Sequence[str], group: Sequence[str]) -> list[bool]:
+    """For each name of a workload, True if ``group`` has it in any spelling."""
+    forms = {squash_workload(name) for name in group}
     return [squash_workload(name) in forms for name in names]
 
 
-def _figures(context: Context, key: str, size: str | None, framework: str | None, gpu_type: str | None) -> list[Figure]:
-    """The published figures of the workload ``key`` with these values; None is any."""
-    wanted = {"model_size": size, "framework": framework, "gpu_type": gpu_type}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    return [one for one in context.figures([key]) if all(getattr(one, name) == own for name, own in given.items())]
+def _figures(
+    context: CliContext, key: str, size: str | None, framework: str | None, gpu_type: str | None
+) -> list[Figure]:
+    """The published figures of the workload ``key`` with these values (None: any)."""
+    conditions = {"model_size": size, "framework": framework, "gpu_type": gpu_type}
+    filters = {name: value for name, value in conditions.items() if value is not None}
+    return [
+        figure
+        for figure in context.figures([key])
+        if all(getattr(figure, name) == condition for name, condition in filters.items())
+    ]
 
 
-def _print_published(context: Context, found: Mapping[str, Sequence[Figure]], check: bool, fmt: str) -> None:
+def _print_published(
+    context: CliContext, figures_by_key: Mapping[str, Sequence[Figure]], check: bool, fmt: str
+) -> None:
     from llmb.cli.output import print_all, print_runs
     from llmb.cli.reading import own_flops
-    from llmb.planning import listing, recompute
+    from llmb.plan import listing, recompute
 
-    count = sum(map(len, found.values()))
+    count = sum(map(len, figures_by_key.values()))
     if not check:
-        figures = listing.figures(figure for own in found.values() for figure in own)
+        figures = listing.figures(figure for group in figures_by_key.values() for figure in group)
         columns = listing.figure_columns(figures) if fmt in ("table", "md") else listing.FIGURES
         if fmt == "table":
             print_runs(columns, figures, fmt, name="workload")
@@ -214,11 +275,22 @@ def _print_published(context: Context, found: Mapping[str, Sequence[Figure]], ch
             print_all(columns, figures, fmt)
         say(f"{count} published figures" if count else "no published figures")
         return
-    wrong = []
-    for key in found:
-        wrong += recompute.disagreements(found[key], context.workloads[key], partial(own_flops, context, key))
-    print_all(listing.CHECKED, listing.checked(wrong), fmt)
-    rows = len({one.figure for one in wrong})
-    what = f"{len(wrong)} printed values in {rows} of them disagree" if wrong else "all printed values agree"
-    count = sum(one.step_time_s is not None for own in found.values() for one in own)
-    say(f"{count} published figures checked: {what} with the step times (tolerance: {recompute.TOLERANCE})")
+    disagreements = []
+    for key in figures_by_key:
+        disagreements += recompute.disagreements(
+            figures_by_key[key], context.workloads[key], partial(own_flops, context, key)
+        )
+    print_all(listing.CHECKED, listing.checked(disagreements), fmt)
+    rows = len({disagreement.figure for disagreement in disagreements})
+    verdict = (
+        f"{len(disagreements)} printed values in {rows} of them disagree"
+        if disagreements
+        else "all printed values agree"
+    )
+    count = sum(
+        figure.step_time_s is not None for group in figures_by_key.values() for figure in group
+    )
+    say(
+        f"{count} published figures checked: {verdict} with the step times (tolerance:"
+        f" {recompute.TOLERANCE})"
+    )

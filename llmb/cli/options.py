@@ -9,67 +9,90 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli.commands import Deferred
-from llmb.cli.context import Context
-from llmb.config.slurm import OWN_OPTIONS, long_name
+from llmb.cli.context import CliContext
+from llmb.contract.sbatch import OWN_OPTIONS, long_name
 from llmb.errors import UsageError
-from llmb.system.guard import DEBUG_OPTION
+from llmb.plugins.guard import DEBUG_OPTION
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Group(click.Group):
-    """A command group whose help shows the whole summary of each command, wrapped, where click would cut it."""
+class CommandGroup(click.Group):
+    """A command group whose help shows the whole summary of each command, wrapped.
+
+    click would cut it.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, imported now if it is one of llmb's own."""
-        found = super().get_command(ctx, cmd_name)
-        return found.loaded() if isinstance(found, Deferred) else found
+        command = super().get_command(ctx, cmd_name)
+        return command.loaded() if isinstance(command, Deferred) else command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command that is not hidden: its name and its summary."""
-        commands = {name: found for name, found in sorted(self.commands.items()) if not found.hidden}
+        commands = {
+            name: command for name, command in sorted(self.commands.items()) if not command.hidden
+        }
         if commands:
             with formatter.section("Commands"):
-                formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands.items()])
+                formatter.write_dl(
+                    [(name, shown.get_short_help_str(_WHOLE)) for name, shown in commands.items()]
+                )
 
 
 _WHOLE = 1000  # characters of a summary, which none has
 
 
 def _keep_install(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
-    own = context.ensure_object(Context)
-    own.reads_archives = parameter.metavar == _OR_ARCHIVE
+    cli = context.ensure_object(CliContext)
+    cli.reads_archives = parameter.metavar == _OR_ARCHIVE
     if value is not None:
-        own.install_option = value
+        cli.install_option = value
 
 
 _WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in cluster_config.yaml
 
 
-def _keep_slurm_args(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> None:
+def _keep_slurm_args(
+    context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> None:
     pairs = (item.partition("=") for item in value)
-    own = {long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs}
-    _keep(context, own)
+    sbatch_options = {
+        long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs
+    }
+    _keep(context, sbatch_options)
 
 
-def _keep_slurm_option(context: click.Context, parameter: click.Parameter, value: str | int | None) -> None:
+def _keep_slurm_option(
+    context: click.Context, parameter: click.Parameter, value: str | int | None
+) -> None:
     if value is None:
         return
     name = str(parameter.name)
     if str(value).strip() == "":
-        hint, code = "omit it, or name a value", "value-not-allowed"
-        raise UsageError(f"--{name} is empty", hint=hint, code=code, key=f"--{name}", value=value)
+        raise UsageError(
+            f"--{name} is empty",
+            hint="omit it, or name a value",
+            code="value-not-allowed",
+            key=f"--{name}",
+            value=value,
+        )
     _keep(context, {name: str(value).strip()})
 
 
-def _keep(context: click.Context, own: dict[str, str | bool]) -> None:
-    """Keep these options of sbatch for the command. Raises UsageError for one that is given with two values."""
-    kept = context.ensure_object(Context).slurm_args
-    for name, value in own.items():
-        if name in OWN_OPTIONS and kept.get(name, value) != value:
-            message = f"--{name} and --slurm-arg {name}= have different values"
-            raise UsageError(message, hint="give one of them", code="option-conflict", key=f"--{name}", value=value)
-    kept |= own
+def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None:
+    """Keep these options of sbatch for the command. Raises UsageError for two different values."""
+    slurm_args = context.ensure_object(CliContext).slurm_args
+    for name, value in sbatch_options.items():
+        if name in OWN_OPTIONS and slurm_args.get(name, value) != value:
+            raise UsageError(
+                f"--{name} and --slurm-arg {name}= have different values",
+                hint="give one of them",
+                code="option-conflict",
+                key=f"--{name}",
+                value=value,
+            )
+    slurm_args |= sbatch_options
 
 
 def slurm_arg_in_words(name: str, value: str | bool) -> str:
@@ -102,17 +125,23 @@ _SLURM_OPTIONS: dict[str, tuple[str, click.ParamType[Any], str]] = {
 
 
 def slurm_options(command: Callable[..., int]) -> Callable[..., int]:
-    """``command`` with the options of sbatch that have a name of their own, and ``--slurm-arg`` for all others."""
+    """Add the options of sbatch with names of their own, and ``--slurm-arg`` for the others."""
     command = slurm_arg_option(command)
     for name, (metavar, kind, text) in reversed(_SLURM_OPTIONS.items()):
         command = click.option(
-            f"--{name}", name, metavar=metavar, type=kind, expose_value=False, callback=_keep_slurm_option, help=text
+            f"--{name}",
+            name,
+            metavar=metavar,
+            type=kind,
+            expose_value=False,
+            callback=_keep_slurm_option,
+            help=text,
         )(command)
     return command
 
 
 def _keep_verbose(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    context.ensure_object(Context).verbose |= value
+    context.ensure_object(CliContext).verbose |= value
 
 
 # Also before the command, as NVIDIA's llmb-run has it
@@ -146,12 +175,20 @@ debug_option = click.Option(
     [DEBUG_OPTION], is_flag=True, expose_value=False, help="Show the traceback of a failing plugin."
 )
 FORMATS = ("table", "json", "csv", "md")
-format_option = click.option("--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format.")
+format_option = click.option(
+    "--format", "fmt", type=click.Choice(FORMATS), default="table", help="Output format."
+)
 # For results that pass or fail
 format_or_junit_option = click.option(
-    "--format", "fmt", type=click.Choice([*FORMATS, "junit"]), default="table", help="Output format."
+    "--format",
+    "fmt",
+    type=click.Choice([*FORMATS, "junit"]),
+    default="table",
+    help="Output format.",
 )
-window_option = click.option("--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'.")
+window_option = click.option(
+    "--window", metavar="A-B", help="Iterations to measure, from 0, or 'last'."
+)
 reference_option = click.option(
     "--reference", metavar="RELEASE", help="Compare with this release (default: the newest)."
 )
@@ -167,18 +204,35 @@ retries_option = click.option(
 )
 
 
-def numbers(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+max_in_queue_option = click.option(
+    "--max-in-queue",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Keep at most N of your runs in the queue; --wait submits the rest as runs end.",
+)
+
+
+def numbers(
+    _context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
     """Parse an option of comma-separated whole numbers, ``8,16``."""
     if value is None:
         return ()
     parts = [part.strip() for part in value.split(",")]
     if any(not part.isdecimal() or int(part) < 1 for part in parts):
         option = parameter.opts[0]
-        message, hint = f"{option}: '{value}' is not a list of whole numbers from 1", f"{option} 128,256"
-        raise UsageError(message, hint=hint, code="value-not-allowed", key=option, value=value)
+        raise UsageError(
+            f"{option}: '{value}' is not a list of whole numbers from 1",
+            hint=f"{option} 128,256",
+            code="value-not-allowed",
+            key=option,
+            value=value,
+        )
     return tuple(int(part) for part in parts)
 
 
-def words(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def words(
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
     """Parse words given in several options or separated by commas."""
     return tuple(word.strip() for item in value for word in item.split(",") if word.strip())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints rows in the format that the user chose, tables narrowed to the terminal; stdout has only data."""
+"""Prints rows in the chosen format, and tables in the width of the terminal."""
 
 import itertools
 import textwrap
@@ -7,61 +7,89 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llmb.cli.context import say
-from llmb.system import console
-from llmb.text.names import apart
-from llmb.text.tables import ANY_WIDTH, GAPS, Column, Row, output_width, plain_table, render, shorten, to_json
+from llmb.core import console
+from llmb.core.names import apart
+from llmb.core.tables import (
+    ANY_WIDTH,
+    GAPS,
+    Column,
+    Row,
+    output_width,
+    plain_table,
+    render,
+    shorten,
+    to_json,
+)
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
 
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """Print a table, JSON, CSV or Markdown. Without rows, JSON and CSV print their empty form, the others nothing."""
+    """Print a table, JSON, CSV or Markdown. Without rows, only JSON and CSV print something."""
     if rows or fmt in ("json", "csv"):
         console.echo(render(columns, rows, fmt), nl=False)
 
 
 def print_all(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
-    """As ``print_rows``; JSON and CSV have all fields, CSV with lists and mappings as people read them."""
+    """Print as ``print_rows`` does, but JSON and CSV with all fields.
+
+    CSV has lists and mappings as people read them.
+    """
     shown = {column.key: column.show for column in columns}
     if fmt == "csv":
         rows = [
             {
-                key: shown[key](value) if isinstance(value, (list, dict)) and key in shown else value
+                key: (
+                    shown[key](value) if isinstance(value, (list, dict)) and key in shown else value
+                )
                 for key, value in row.items()
                 if not isinstance(value, dict) or key in shown
             }
             for row in rows
         ]
     if fmt in ("json", "csv"):
-        columns = [*columns, *(Column(key=key) for key in dict.fromkeys(itertools.chain(*rows)) if key not in shown)]
+        columns = [
+            *columns,
+            *(Column(key=key) for key in dict.fromkeys(itertools.chain(*rows)) if key not in shown),
+        ]
     print_rows(columns, rows, fmt)
 
 
 def print_runs(
-    columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, full_names: bool = False, **how: str
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    fmt: str,
+    *,
+    full_names: bool = False,
+    **layout: str,
 ) -> None:
-    """Print a table that fits the terminal, and name the columns that it omits; every other format has them all.
+    """Print a table that fits the terminal, and name the columns that it omits.
 
-    ``how``: the keys ``name`` and ``below`` of ``tables.fit``.
+    Other formats have all columns. ``layout``: the keywords ``name`` and ``below`` of ``fit``.
     """
     if fmt != "table" or not rows:
         print_rows(columns, rows, fmt)
         return
     width = output_width()
-    text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **how)
+    text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **layout)
     console.echo(text, nl=False)
     if omitted:
-        say(f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv shows them")
+        say(
+            f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv"
+            " shows them"
+        )
 
 
-def print_json_list(key: str, items: Iterable[Mapping[str, Any]], more: Mapping[str, Any] | None = None) -> None:
-    """Print ``{key: [...], **more}`` like ``to_json``, but item by item, to hold few of 10,000 scripts in memory."""
+def print_json_list(
+    key: str, items: Iterable[Mapping[str, Any]], extra: Mapping[str, Any] | None = None
+) -> None:
+    """Print ``{key: [...], **extra}`` item by item, since 10,000 scripts need much memory."""
     before = f'{{\n  "{key}": ['
     for item in items:
         console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
         before = ","
     console.echo(before + "]" if before != "," else "\n  ]", nl=False)
-    for name, value in (more or {}).items():
+    for name, value in (extra or {}).items():
         text = textwrap.indent(to_json(value).rstrip("\n"), "  ").lstrip()
         console.echo(f",\n  {to_json(name).rstrip()}: {text}", nl=False)
     console.echo("\n}")
@@ -82,10 +110,11 @@ def fit(
 ) -> tuple[str, tuple[str, ...]]:
     """The table of ``rows`` in ``width`` characters, and the titles of the columns that it omits.
 
-    Optional columns are omitted from the right until each row fits on one line; the text of column ``below`` may go
-    on lines of its own. Names of experiments (column ``name``) have at most ``longest`` characters, and different ones
-    stay different (``names.apart``). Where even that is too wide, names are shortened in the middle, and without space
-    for them cells are folded. Where ``longest`` is None, names stay whole, and rows may be wider than ``width``.
+    Optional columns are omitted from the right until each row fits on one line. The text of column
+    ``below`` may go on lines of its own. Names of experiments (column ``name``) have at most
+    ``longest`` characters, and different ones stay different (``names.apart``). If even that is too
+    wide, names are shortened in the middle, and without space for them cells are folded. If
+    ``longest`` is None, names stay whole, and rows may be wider than ``width``.
     """
     optional = [column for column in columns if column.optional]
     for count in range(len(optional), -1, -1):
@@ -99,40 +128,66 @@ def fit(
 
 
 def _squeezed(
-    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    width: int,
+    name: str,
+    below: str,
+    longest: int | None,
 ) -> str:
-    """The table where no choice of columns fits: names lose their middle, or the rows go beyond ``width``."""
+    """The table if no choice of columns fits: names lose their middle, or rows are too wide."""
     if longest is None:
-        return _drawn(columns, rows, width, below, beyond=True) or render(columns, rows, "table", width=width)
+        return _drawn(columns, rows, width, below, beyond=True) or render(
+            columns, rows, "table", width=width
+        )
     space = min(longest, _space_for_names(columns, rows, width, name, below))
-    rows = [{**row, name: shorten(row[name], max(space, min(_LEAST_NAME, longest)))} for row in rows]
+    rows = [
+        {**row, name: shorten(row[name], max(space, min(_LEAST_NAME, longest)))} for row in rows
+    ]
     text = _drawn(columns, rows, width, below) if space >= _LEAST_NAME else None
     return text or render(columns, rows, "table", width=width)
 
 
 def _named(
-    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str, longest: int | None
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    width: int,
+    name: str,
+    below: str,
+    longest: int | None,
 ) -> Sequence[Row] | None:
-    """The rows with names that fit next to the other columns, different ones still different; None without space."""
+    """The rows with names that fit and stay different, or None without space for such names."""
     if longest is None:
         return rows
-    names = apart([row[name] for row in rows], min(longest, _space_for_names(columns, rows, width, name, below)))
-    return None if names is None else [{**row, name: shown} for row, shown in zip(rows, names, strict=True)]
+    names = apart(
+        [row[name] for row in rows],
+        min(longest, _space_for_names(columns, rows, width, name, below)),
+    )
+    return (
+        None
+        if names is None
+        else [{**row, name: shown} for row, shown in zip(rows, names, strict=True)]
+    )
 
 
-def _space_for_names(columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str) -> int:
+def _space_for_names(
+    columns: Sequence[Column], rows: Sequence[Row], width: int, name: str, below: str
+) -> int:
     """The characters that the other columns leave for names."""
-    others = [column for column in columns if column.key not in (name, below)]
-    wide = [max([len(column.title()), *(len(column.cell(row)) for row in rows)]) for column in others]
+    other_columns = [column for column in columns if column.key not in (name, below)]
+    wide = [
+        max([len(column.title()), *(len(column.cell(row)) for row in rows)])
+        for column in other_columns
+    ]
     return width - 2 - sum(wide) - GAPS[-1] * len(wide)
 
 
 def _drawn(
     columns: Sequence[Column], rows: Sequence[Row], width: int, below: str, *, beyond: bool = False
 ) -> str | None:
-    """The table with each row on one line; where needed, the text of ``below`` on lines of its own.
+    """Return the table with a row on each line, and ``below`` on lines of its own if needed.
 
-    None where the rows are wider than ``width``, unless they may go ``beyond``.
+    None if the rows are wider than ``width``, unless they may go ``beyond``.
     """
     for gap in GAPS:
         if (text := plain_table(columns, rows, width, gap)) is not None:
@@ -140,15 +195,21 @@ def _drawn(
     under = next((column for column in columns if column.key == below), None)
     head = [column for column in columns if column is not under]
     widths = [(width, gap) for gap in GAPS] + [(ANY_WIDTH, GAPS[-1])] * beyond
-    text = next((text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None), None)
+    text = next(
+        (text for wide, gap in widths if (text := plain_table(head, rows, wide, gap)) is not None),
+        None,
+    )
     if text is None or under is None:
         return text
     title, rule, *lines = text.splitlines()
     indent = " " * _INDENT
     wrapper = textwrap.TextWrapper(
-        max(width - 1, _LEAST_BELOW), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        max(width - 1, _LEAST_BELOW),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
     )
-    found = [title, rule]
+    drawn = [title, rule]
     for line, row in zip(lines, rows, strict=True):
-        found += [line, *wrapper.wrap(under.cell(row))]
-    return "\n".join(found) + "\n"
+        drawn += [line, *wrapper.wrap(under.cell(row))]
+    return "\n".join(drawn) + "\n"

@@ -7,26 +7,29 @@ from pathlib import Path
 
 import click
 
-from llmb import config as configuration
+from llmb.builtin.nemo import nemo_needs, recipe_checks
+from llmb.builtin.plugins import builtin_plugins
+from llmb.check import cluster_trial, scaffold, workload_trial
+from llmb.check.log_trial import lines_of_trial, result_of_trial, sample_faults, undeclared
 from llmb.cli import options, output
-from llmb.cli.context import Context, pass_context, say
-from llmb.config import ClusterConfig
+from llmb.cli.context import CliContext, pass_context, say
+from llmb.contract.schema import ClusterConfig
+from llmb.core import console, files, yamlfile
+from llmb.core.names import squash_workload
+from llmb.core.tables import Column, escape
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
-from llmb.frameworks.nemo import needs, recipe_checks
-from llmb.planning.select import split_name
-from llmb.plugins import checkup, cluster_trial, scaffold
+from llmb.plan import config_layers, locate
+from llmb.plan.select import split_name
 from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import add_file, load_plugins
 from llmb.plugins.owners import Problem
 from llmb.plugins.settings import Sections, key_of
-from llmb.plugins.trial import lines_of_trial, result_of_trial, sample_faults, undeclared
-from llmb.system import console, files
-from llmb.text import yamlfile
-from llmb.text.names import squash_workload
-from llmb.text.tables import Column, escape
 
 
-@click.group("plugins", cls=options.Group, invoke_without_command=True)
-@click.option("--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list.")
+@click.group("plugins", cls=options.CommandGroup, invoke_without_command=True)
+@click.option(
+    "--format", "fmt", type=click.Choice(options.FORMATS), help="Output format of the list."
+)
 @click.pass_context
 def group(click_context: click.Context, fmt: str | None) -> None:
     """List, check and create plugins."""
@@ -34,17 +37,24 @@ def group(click_context: click.Context, fmt: str | None) -> None:
     if command is None:
         click_context.invoke(list_, fmt=fmt or "table")
     elif fmt is not None:
-        message, hint = "--format is for the list", f"llmb-run plugins list --format {fmt}"
-        raise UsageError(message, hint=hint, code="format-misplaced", key="format", value=command)
+        raise UsageError(
+            "--format is for the list",
+            hint=f"llmb-run plugins list --format {fmt}",
+            code="format-misplaced",
+            key="format",
+            value=command,
+        )
 
 
 @group.command("list")
 @options.format_option
 @pass_context
-def list_(context: Context, fmt: str) -> None:
-    """Show the plugins and the workload of each."""
+def list_(context: CliContext, fmt: str) -> None:
+    """Show the plugins and the workloads of each."""
     plugins = context.plugins
-    by_source = {plugins.offers[key].source: key for key in plugins.workloads()}
+    by_source: dict[str, list[str]] = {}
+    for key in plugins.workloads():
+        by_source.setdefault(plugins.offers[key].source, []).append(key)
     plugins.cluster_types()
     refused: dict[str, list[Problem]] = {}
     for problem in plugins.problems:
@@ -53,9 +63,9 @@ def list_(context: Context, fmt: str) -> None:
         {
             "plugin": source,
             "status": _status(refused.get(source, [])),
-            "workload": by_source.get(source, ""),
+            "workload": ", ".join(by_source.get(source, [])),
             "contract": plugins.contract(source),
-            "reason": "; ".join(one.summary for one in refused.get(source, [])),
+            "reason": "; ".join(refusal.summary for refusal in refused.get(source, [])),
         }
         for source in sorted({*plugins.sources, *refused})
     ]
@@ -64,26 +74,41 @@ def list_(context: Context, fmt: str) -> None:
 
 
 def _status(problems: list[Problem]) -> str:
-    """Whether a plugin is used, in part or not at all."""
+    """The status of a plugin with these problems: ok, in part, or skipped."""
     if not problems:
         return "ok"
     return "in part" if all(problem.part for problem in problems) else "skipped"
 
 
 @group.command("check")
-@click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Show what llmb reads from this log.")
-@click.option("-w", "--workload", metavar="W", help="Only this workload or plugin; with --log, its W_SIZE too.")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Show what llmb reads from this log.",
+)
+@click.option(
+    "-w",
+    "--workload",
+    metavar="W",
+    help="Only this workload or plugin; with --log, its W_SIZE too.",
+)
 @options.install_option
 @pass_context
-def check(context: Context, log: Path | None, workload: str | None) -> int:
-    """Check all plugins, or that of -w; exit code 1 on a fault.
+def check(context: CliContext, file: Path | None, log: Path | None, workload: str | None) -> int:
+    """Check all plugins, or that of -w. Exit code 1 on a fault.
 
-    A plugin must load, its published figures must be readable, each of its rows must be a valid configuration, its
-    hooks must answer, its sample log must measure the headline metric, and its cluster types must render a script. NeMo
-    must have its recipes: the installed NeMo, otherwise NeMo 2.3.1. Plugins for a whole cluster are tried on every
-    workload. In an install directory, or with --install, plugins get the settings of its configuration. With --log,
-    show what the plugin of a workload reads from a log instead; exit code 1 if the headline metric is missing.
+    FILE is a benchmark in YAML, or a module, that need not be installed. Only this one is checked.
+    A plugin must load, its published figures must be readable, each of its rows must be a valid
+    configuration, its hooks must answer, its sample log must measure the headline metric, and its
+    cluster types must render a script. NeMo must have its recipes: the installed NeMo, otherwise
+    NeMo 2.3.1. Plugins for a whole cluster are tried on every workload. In an install directory, or
+    with --install, plugins get the settings of its configuration. With --log, show what the plugin
+    of a workload reads from a log instead, with exit code 1 if the headline metric is missing.
     """
+    if file is not None:
+        context = context.with_plugins(_plugins_of_file(file))
     if log is not None:
         return _try_log(context, log, workload)
     plugins = context.plugins
@@ -92,78 +117,113 @@ def check(context: Context, log: Path | None, workload: str | None) -> int:
     problems = plugins.problems
     if workload is not None:
         chosen = _source_named(plugins, workload)
-        workloads = {key: own for key, own in workloads.items() if plugins.offers[key].source == chosen}
+        workloads = {
+            key: workload_spec
+            for key, workload_spec in workloads.items()
+            if plugins.offers[key].source == chosen
+        }
         kinds = [kind for kind in kinds if kind.source == chosen]
         problems = [problem for problem in problems if problem.source == chosen]
     for problem in problems:
         until = f"plugin {problem.source} is skipped until this is fixed"
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
         say(describe(InputFaults(faults, hint=until if problem.faults else None)))
-    context.figures(workloads)
+    faulty_figures = context.faulty_figures(workloads)
     config, faults = _config(context), list[Fault]()
     sections = _settings(context, config, faults)
     venvs = _nemo_venvs(config, workloads)
     installed = {venv: recipe_checks.installed_names(venv) for venv in set(venvs.values())}
-    for key, own in workloads.items():
-        faults += checkup.faults_of(own, plugins, installed[venvs[key]], sections)
-    faults += [fault for own in workloads.values() for fault in sample_faults(own, plugins)]
+    for key, workload_spec in workloads.items():
+        faults += workload_trial.faults_of(workload_spec, plugins, installed[venvs[key]], sections)
+    faults += [
+        fault
+        for workload_spec in workloads.values()
+        for fault in sample_faults(workload_spec, plugins)
+    ]
     faults += cluster_trial.cluster_faults(kinds)
     if faults:
         say(describe(InputFaults(list(dict.fromkeys(faults)))))
-    if problems or context.faulty_figures or faults:
+    if problems or faulty_figures or faults:
         return 1
     count = len(plugins.sources) if workload is None else 1
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
 
 
+def _plugins_of_file(file: Path) -> Plugins:
+    """Return llmb's frameworks and the plugin in ``file``. Raises UsageError."""
+    if file.suffix not in (".yaml", ".py") or not file.is_file():
+        problem = "does not exist" if not file.exists() else "is no benchmark in YAML and no module"
+        raise UsageError(
+            f"{file} {problem}",
+            hint="name a file such as stream.yaml or fabric.py",
+            code="path-missing" if not file.exists() else "file-kind",
+            key="FILE",
+            value=file,
+        )
+    plugins = load_plugins(builtin_plugins(), entries=())
+    add_file(plugins, file)
+    return plugins
+
+
 def _source_named(plugins: Plugins, name: str) -> str:
-    """The plugin called ``name``, as ``plugins list`` shows it or by its workload. Raises UsageError."""
+    """The plugin called ``name``, or with a workload of that name. Raises UsageError."""
     if name in plugins.sources or any(name == problem.source for problem in plugins.problems):
         return name
     return plugins.offers[split_name(name, plugins.workloads())[0]].source
 
 
-def _try_log(context: Context, log: Path, name: str | None) -> int:
-    """Print what the plugin of the workload called ``name`` reads of ``log``; without a name, what each one reads.
+def _try_log(context: CliContext, log: Path, name: str | None) -> int:
+    """Print what the plugin of the workload ``name`` (None: each plugin) reads in ``log``.
 
-    The exit code is 1 where no headline metric is measured.
+    The exit code is 1 if no headline metric is measured.
     """
     if not log.is_file():
-        raise UsageError(f"{log} does not exist", hint="check the path", code="path-missing", key="--log", value=log)
+        raise UsageError(
+            f"{log} does not exist",
+            hint="check the path",
+            code="path-missing",
+            key="--log",
+            value=log,
+        )
     workloads = context.workloads
     if name is not None:
         key, size = split_name(name, workloads)
-        wanted = [(key, size or workloads[key].default_size)]
+        targets = [(key, size or workloads[key].default_size)]
     else:
-        wanted = [(key, own.default_size) for key, own in workloads.items()]
-    found = [(key, size, result_of_trial(workloads[key], size, log, context.plugins)) for key, size in wanted]
-    read = [one for one in found if one[2].metrics.max_iteration is not None]
-    for key, size, result in read if name is None else found:
+        targets = [(key, workload.default_size) for key, workload in workloads.items()]
+    trials = [
+        (key, size, result_of_trial(workloads[key], size, log, context.plugins))
+        for key, size in targets
+    ]
+    read = [trial for trial in trials if trial[2].metrics.max_iteration is not None]
+    for key, size, result in read if name is None else trials:
         console.echo(f"{key}_{size}")
         for line in lines_of_trial(result):
             console.echo(f"  {escape(line)}")
-        for unknown, meant in undeclared(workloads[key], log).items() if workloads[key].metrics else ():
-            say(f"warning: {key} declares no metric '{unknown}', which the log has\nhint: {meant}")
+        for metric, advice in (
+            undeclared(workloads[key], log).items() if workloads[key].metrics else ()
+        ):
+            say(f"warning: {key} declares no metric '{metric}', which the log has\nhint: {advice}")
     if not read and name is None:
         say("no plugin finds a step in it; -w W shows why for one workload")
     return 0 if any(result.metrics.has_figures for _, _, result in read) else 1
 
 
-def _config(context: Context) -> ClusterConfig | None:
-    """The configuration whose settings and environments the check uses; None without a valid one.
+def _config(context: CliContext) -> ClusterConfig | None:
+    """The configuration whose settings and environments the check uses, or None without one.
 
-    Raises LlmbError for one that ``--install`` names.
+    Raises LlmbError for an invalid one that ``--install`` names.
     """
     try:
-        install = configuration.find_install(context.install_option, os.environ)
+        install = locate.find_install(context.install_option, os.environ)
     except LlmbError:
         if context.install_option is not None:
             raise
         return None
     try:
         types = context.plugins.cluster_types
-        return configuration.load_config(
+        return config_layers.load_config(
             install, os.environ, types=lambda: context.plugins.gpu_types, cluster_types=types
         )[0]
     except LlmbError as error:
@@ -173,53 +233,72 @@ def _config(context: Context) -> ClusterConfig | None:
         return None
 
 
-def _settings(context: Context, config: ClusterConfig | None, faults: list[Fault]) -> Sections:
-    """The settings that plugins are checked with, which are printed; wrong ones go to ``faults``, and are not used."""
+def _settings(context: CliContext, config: ClusterConfig | None, faults: list[Fault]) -> Sections:
+    """The settings that plugins are checked with. Wrong ones go to ``faults`` and are not used.
+
+    Prints which settings are used.
+    """
     plugins = context.plugins
-    able = [source for source in plugins.sources if plugins.calls.implementation(source, "llmb_settings")]
+    able = [
+        source
+        for source in plugins.sources
+        if plugins.calls.implementation(source, "llmb_settings")
+    ]
     able = list(dict.fromkeys([*able, *cluster_trial.site_wide(plugins)]))
     if config is None:
         if able:
-            how = "--install DIR uses those of a cluster_config.yaml"
-            say(f"note: default settings of {', '.join(able)}; {how}")
+            advice = "--install DIR uses those of a cluster_config.yaml"
+            say(f"note: default settings of {', '.join(able)}; {advice}")
         return {}
-    file = config.llmb_install / configuration.CONFIG_FILE
+    file = config.llmb_install / locate.CONFIG_FILE
     document = yamlfile.load(file)
-    wrong = plugins.faults_of_settings(document)
-    faults += dict.fromkeys(fault for own in wrong.values() for fault in own)
+    faults_by_plugin = plugins.faults_of_settings(document)
+    faults += dict.fromkeys(
+        fault for plugin_faults in faults_by_plugin.values() for fault in plugin_faults
+    )
     with collected(faults):
         plugins.require_named(document, config.plugins)
-    refused = [key_of(config.plugins, source) for source in wrong]
-    used = {key: own for key, own in config.plugins.items() if key not in refused}
+    refused = [key_of(config.plugins, source) for source in faults_by_plugin]
+    used = {
+        key: plugin_faults for key, plugin_faults in config.plugins.items() if key not in refused
+    }
     if used:
         say(f"note: settings of {', '.join(used)} from {file}")
-    if others := [source for source in able if key_of(config.plugins, source) is None]:
-        say(f"note: default settings of {', '.join(others)}: {file} has none")
+    if unset := [source for source in able if key_of(config.plugins, source) is None]:
+        say(f"note: default settings of {', '.join(unset)}: {file} has none")
     return used
 
 
 def _nemo_venvs(config: ClusterConfig | None, keys: Iterable[str]) -> dict[str, Path | None]:
-    """The installed environment of NeMo of each workload; None without one, or without an install directory."""
+    """The installed environment of NeMo of each workload, or None without one."""
     if config is None:
         return dict.fromkeys(keys)
-    found = {key: config.workloads.of(key) for key in keys}
-    return {key: own.venvs.get(needs.VENV, own.venv_path) for key, own in found.items()}
+    settings = {key: config.workloads.of(key) for key in keys}
+    return {
+        key: installed.venvs.get(nemo_needs.VENV, installed.venv_path)
+        for key, installed in settings.items()
+    }
 
 
 @group.command("new")
 @click.argument("name")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--kind", type=click.Choice(scaffold.KINDS), default=scaffold.WORKLOAD, help="What the plugin adds to llmb."
+    "--kind",
+    type=click.Choice(scaffold.KINDS),
+    default=scaffold.WORKLOAD,
+    help="What the plugin adds to llmb.",
 )
 @pass_context
-def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
+def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     """Write a new plugin called NAME.
 
-    The plugin is written to FOLDER (default: ./NAME). It is complete, with tests, and runs on this machine. KIND:
+    The plugin is written to FOLDER (default: ./NAME). It is complete, with tests, and runs on this
+    machine. KIND:
 
     \b
     workload   a model that NeMo trains, as a table
+    yaml       a benchmark with a program, in YAML alone
     program    a benchmark with its own program
     metric     an existing program, and how to read its log
     cluster    a cluster type
@@ -230,38 +309,64 @@ def new(context: Context, name: str, folder: Path | None, kind: str) -> None:
     names = scaffold.Names(plain=plain, kind=kind)
     key = names.key
     _check_free(context, name, key, kind)
-    scaffold.check_new(names)
+    if kind != scaffold.YAML:
+        scaffold.check_new(names)
     if folder.exists():
-        hint = f"choose another folder: llmb-run plugins new {name} FOLDER"
-        raise UsageError(f"{folder} already exists", hint=hint, code="folder-exists", value=folder)
+        raise UsageError(
+            f"{folder} already exists",
+            hint=f"choose another folder: llmb-run plugins new {name} FOLDER",
+            code="folder-exists",
+            value=folder,
+        )
     texts = scaffold.scaffold(plain, kind)
     files.write_folder(folder, texts)
     for path in texts:
         console.echo(f"{folder / path}")
-    where = folder if folder.is_absolute() else f"./{folder}"
-    say(f"install the plugin:       pip install -e {where}")
-    say("check it:                 llmb-run plugins check")
+    path_text = folder if folder.is_absolute() else f"./{folder}"
+    if kind == scaffold.YAML:
+        say(f"check it:                 llmb-run plugins check {path_text}/benchmark.yaml")
+        say(f"add it to an install:     mv {path_text} INSTALL/benchmarks/")
+    else:
+        say(f"install the plugin:       pip install -e {path_text}")
+        say("check it:                 llmb-run plugins check")
     if kind in scaffold.WITH_WORKLOAD:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
         say(f"preview a job:            llmb-run single -w {plain}{size} --scale 1 -d")
         say(f"install what jobs need:   llmb-install add {plain} --yes")
     elif kind == scaffold.CLUSTER:
-        say(f"install for it:           llmb-install --set cluster_type={key} --set gpu_type=cpu --install bench")
+        say(
+            f"install for it:           llmb-install --set cluster_type={key} --set gpu_type=cpu"
+            " --install bench"
+        )
     elif kind == scaffold.COMMAND:
         say(f"run it:                   llmb-run {plain}")
 
 
-def _check_free(context: Context, name: str, wanted: str, kind: str) -> None:
-    """Raise UsageError if a workload or command of this name exists, where the new plugin would add one."""
+def _check_free(context: CliContext, name: str, new_key: str, kind: str) -> None:
+    """Raise UsageError if a workload, cluster type or command of this name exists."""
     plugins = context.plugins
-    if kind == scaffold.COMMAND and wanted in [command.name for command in plugins.commands()]:
-        message, hint = f"llmb-run already has a command '{wanted}'", "choose another name"
-        raise UsageError(message, hint=hint, code="name-duplicate", value=name)
-    if kind == scaffold.CLUSTER and wanted in plugins.cluster_types():
-        message, hint = f"llmb already has the cluster type '{wanted}'", "choose another name"
-        raise UsageError(message, hint=hint, code="name-duplicate", value=name)
+    if kind == scaffold.COMMAND and new_key in [command.name for command in plugins.commands()]:
+        raise UsageError(
+            f"llmb-run already has a command '{new_key}'",
+            hint="choose another name",
+            code="name-duplicate",
+            value=name,
+        )
+    if kind == scaffold.CLUSTER and new_key in plugins.cluster_types():
+        raise UsageError(
+            f"llmb already has the cluster type '{new_key}'",
+            hint="choose another name",
+            code="name-duplicate",
+            value=name,
+        )
     for key in context.workloads if kind in scaffold.WITH_WORKLOAD else ():
-        if squash_workload(key) == squash_workload(wanted):
-            message = f"plugin {plugins.offers[key].source} already offers {key}"
-            hint = "choose another name: llmb uses neither of two plugins that offer the same workload"
-            raise UsageError(message, hint=hint, code="workload-duplicate", value=name)
+        if squash_workload(key) == squash_workload(new_key):
+            raise UsageError(
+                f"plugin {plugins.offers[key].source} already offers {key}",
+                hint=(
+                    "choose another name: llmb uses neither of two plugins"
+                    " that offer the same workload"
+                ),
+                code="workload-duplicate",
+                value=name,
+            )

@@ -9,25 +9,36 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmb.cli.context import Context, completed, say
-from llmb.config.own_types import own_types
+from llmb.builtin.own_types import own_types
+from llmb.cli.context import CliContext, completed, say
+from llmb.contract.record import RunRecord
+from llmb.contract.state import (
+    ELSEWHERE_CODE,
+    NEXT_CODE,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    WAITING,
+    JobState,
+)
+from llmb.core import console
+from llmb.core.names import apart
+from llmb.core.tables import shorten
 from llmb.errors import INTERRUPTED, LlmbError
-from llmb.logs.collector import ReadState
-from llmb.logs.reader import progress
-from llmb.runs.record import RunRecord
-from llmb.runs.state import ELSEWHERE_CODE, NEXT_CODE, PENDING, RUNNING, UNKNOWN, WAITING, JobState
-from llmb.submission.follow import Watcher, wait
-from llmb.submission.submit import SubmitResult
-from llmb.text.names import apart
-from llmb.text.tables import shorten
+from llmb.measure.log_reader import progress
+from llmb.measure.step_collector import ReadState
+from llmb.run.follow import Watcher, wait
+from llmb.run.submit import SubmitResult
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+    from llmb.run.backlog import Backlog
 
 _NAMED = 4  # runs that fit in a line
 _WIDE = 100  # characters of a terminal from which on bars are wider and have a word after them
@@ -36,59 +47,80 @@ _LEAST_NAME = 12  # characters: shorter names are omitted
 
 
 def follow(
-    context: Context, runs: Sequence[RunRecord], retries: int = 0
+    context: CliContext,
+    runs: Sequence[RunRecord],
+    retries: int = 0,
+    backlog: Backlog[Any] | None = None,
 ) -> tuple[list[RunRecord], dict[str, JobState]]:
-    """Wait until all ``runs`` have ended, and show their steps; the runs (with retries the last attempts) and states.
+    """Show the steps of ``runs`` until all have ended and return runs and states.
 
-    Ctrl-C stops waiting and keeps the jobs running.
+    With retries, the returned runs are the last attempts. The jobs of ``backlog`` are submitted as
+    others end. Ctrl-C stops watching and keeps the jobs running.
     """
     cluster = context.need_cluster()
+    count = len(runs) + (backlog.count if backlog is not None else 0)
     try:
-        with _display(runs) as show:
-            watcher = Watcher(on_round=show, on_retry=show.retried, on_trouble=show.trouble)
-            return wait(cluster, runs, watcher, retries=retries)
+        with _display(count) as show:
+            watcher = Watcher(
+                on_round=show,
+                on_retry=show.retried,
+                on_trouble=show.trouble,
+                on_submit=show.submitted,
+            )
+            return wait(cluster, runs, watcher, retries=retries, source=backlog)
     except KeyboardInterrupt:
         names = "".join(f" {run.id}" for run in runs) if len(runs) <= _NAMED else ""
-        again, end = f"llmb-run jobs wait{names}", f"llmb-run jobs cancel{names or ' --all'}"
-        say(f"stopped waiting; the jobs keep running; to wait again: {again}; to cancel them: {end}")
+        cancel = f"llmb-run jobs cancel{names or ' --all'}"
+        say("Stopped watching. The jobs keep running.")
+        if backlog is not None and backlog.count:
+            jobs = "1 job is" if backlog.count == 1 else f"{backlog.count} jobs are"
+            say(f"{jobs} not submitted. Submit the rest: {backlog.command}")
+        say(f"Watch again: llmb-run jobs wait{names}")
+        say(f"Cancel: {cancel}")
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @contextmanager
-def _display(runs: Sequence[RunRecord]) -> Iterator[_Follower]:
+def _display(count: int) -> Iterator[_Follower]:
     if not sys.stderr.isatty():
         yield _Lines()
         return
     from rich.console import Console
 
     with _progress(Console(stderr=True)) as bars:
-        yield _Bars(runs, bars)
+        yield _Bars(count, bars)
 
 
-def _progress(console: Console) -> Progress:
+def _progress(terminal: Console) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
-    wide = console.width >= _WIDE
+    wide = terminal.width >= _WIDE
     columns = [
         # In a narrow terminal the name is shortened, and never the figures.
-        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+        ),
         BarColumn(bar_width=_WIDE_BAR if wide else _BAR),
         MofNCompleteColumn(),
         *([TextColumn("{task.fields[word]}")] if wide else []),
         TimeElapsedColumn(),
     ]
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=terminal, transient=True)
 
 
 def labels(runs: Sequence[RunRecord], width: int) -> dict[str, str]:
     """The id and name before the bar of each run, in a terminal of ``width`` characters.
 
-    Different names stay different where possible; without enough space for a name, only the id remains.
+    Different names stay different if possible. Without enough space for a name, only the id
+    remains.
     """
     count = 2 * len(str(max((run.job.max_steps for run in runs), default=0))) + len("/")
     figures = _WIDE_BAR + len(" starting") if width >= _WIDE else _BAR
-    figures += count + len("0:00:00") + len("    ")  # the blanks are between columns, and after the id
+    # the blanks are between columns, and after the id
+    figures += count + len("0:00:00") + len("    ")
     names = [run.job.experiment_name for run in runs]
     space = width - figures - max((len(run.id) for run in runs), default=0)
     if space < _LEAST_NAME:
@@ -98,15 +130,21 @@ def labels(runs: Sequence[RunRecord], width: int) -> dict[str, str]:
 
 
 def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
-    """The first of this machine's runs, as long as none of them has started and other jobs are before them.
+    """The first of this machine's runs, if none has started and other jobs are before them.
 
     That runs of one list wait for each other is not worth a line.
     """
-    return states[:1] if all(one.state == PENDING and one.reason and one.code != NEXT_CODE for one in states) else []
+    return (
+        states[:1]
+        if all(
+            state.state == PENDING and state.reason and state.code != NEXT_CODE for state in states
+        )
+        else []
+    )
 
 
 def _waits_for_others(run: RunRecord) -> bool:
-    """Whether one job runs after another where the run is."""
+    """Return True if the run's cluster runs one job after another."""
     kind = own_types().get(run.cluster_type)
     return kind is not None and kind.traits_of(None).one_machine
 
@@ -124,8 +162,13 @@ class _Follower:
             if self.printed.get(run.id, PENDING) != state.state:
                 self.changed(run, state)
             self.printed[run.id] = state.state
-        here = [states[run.id] for run in runs if _waits_for_others(run)]
-        self.waiting([*(states[run.id] for run in runs if not _waits_for_others(run)), *_behind_others(here)])
+        queued_here = [states[run.id] for run in runs if _waits_for_others(run)]
+        self.waiting(
+            [
+                *(states[run.id] for run in runs if not _waits_for_others(run)),
+                *_behind_others(queued_here),
+            ]
+        )
         self.round(runs, states)
 
     def changed(self, run: RunRecord, state: JobState) -> None:
@@ -136,24 +179,45 @@ class _Follower:
     def retried(self, outcome: SubmitResult, end: JobState) -> None:
         run, error = outcome.run, outcome.error
         self.printed.pop(run.id, None)
-        what = f"retried after {end.state}: attempt {run.attempt}"
-        why = "" if error is None else f", which was refused: {error.message}"
-        self.line(f"{_now()} {run.id} {run.job.experiment_name} {what}{why}")
+        event = f"retried after {end.state}: attempt {run.attempt}"
+        refusal = "" if error is None else f", which was refused: {error.message}"
+        self.line(f"{_now()} {run.id} {run.job.experiment_name} {event}{refusal}")
+
+    def submitted(self, result: SubmitResult) -> None:
+        run, error = result.run, result.error
+        if result.is_turned_away:
+            return
+        event = "submitted" if error is None else f"was not submitted: {error.message}"
+        self.line(f"{_now()} {run.id} {run.job.experiment_name} {event}")
 
     def trouble(self, error: LlmbError) -> None:
         is_elsewhere = error.code == ELSEWHERE_CODE
-        what = f"{error.value} is elsewhere" if is_elsewhere else "the cluster does not answer, retrying"
-        self.line(f"{_now()} {what}: {error.message}")
+        problem = (
+            f"{error.value} is elsewhere"
+            if is_elsewhere
+            else "the cluster does not answer, retrying"
+        )
+        self.line(f"{_now()} {problem}: {error.message}")
 
     def waiting(self, states: Sequence[JobState]) -> None:
         """Print why runs wait: one line for all of them, when a reason is new."""
-        held = [one for one in states if one.reason and not one.is_over and one.state not in (RUNNING, UNKNOWN)]
-        counts = Counter(f"{one.state}, {one.reason}" for one in held)
+        held = [
+            state
+            for state in states
+            if state.reason and not state.is_over and state.state not in (RUNNING, UNKNOWN)
+        ]
+        counts = Counter(f"{state.state}, {state.reason}" for state in held)
         if self.reasons.issuperset(counts):
             return
-        reasons = "; ".join(f"{number} {why}" for why, number in counts.most_common())
+        reasons = "; ".join(
+            f"{number} {reason_text}" for reason_text, number in counts.most_common()
+        )
         self.line(f"{_now()} waiting: {reasons}")
-        fixes = {one.reason: one.fix for one in held if one.fix and f"{one.state}, {one.reason}" not in self.reasons}
+        fixes = {
+            state.reason: state.fix
+            for state in held
+            if state.fix and f"{state.state}, {state.reason}" not in self.reasons
+        }
         for reason, fix in fixes.items():
             self.line(f"note: {reason}: {fix}")
         self.reasons |= set(counts)
@@ -185,18 +249,22 @@ class _Lines(_Follower):
 
     def step(self, run: RunRecord) -> None:
         at, self.read[run.log] = progress(run.log, self.read.get(run.log))
-        if at is not None and (tenth := 10 * (at[0] + 1) // (at[1] + 1)) > self.tenths.get(run.log, 0):
+        if at is not None and (tenth := 10 * (at[0] + 1) // (at[1] + 1)) > self.tenths.get(
+            run.log, 0
+        ):
             self.tenths[run.log] = tenth
-            self.line(f"{_now()} {run.id} {run.job.experiment_name} step {at[0] + 1} of {at[1] + 1}")
+            self.line(
+                f"{_now()} {run.id} {run.job.experiment_name} step {at[0] + 1} of {at[1] + 1}"
+            )
 
 
 class _Bars(_Follower):
     """Shows one bar for all jobs, and one for each running job."""
 
-    def __init__(self, runs: Sequence[RunRecord], bars: Progress) -> None:
+    def __init__(self, count: int, bars: Progress) -> None:
         super().__init__()
-        self.bars = bars
-        self.all = bars.add_task("jobs", total=len(runs), word="")
+        self.bars, self.count = bars, count
+        self.all = bars.add_task("jobs", total=count, word="")
         self.tasks: dict[str, TaskID] = {}
         self.read: dict[Path, ReadState] = {}
         self.width, self.labels = 0, dict[str, str]()
@@ -206,16 +274,19 @@ class _Bars(_Follower):
             super().changed(run, state)
 
     def line(self, text: str) -> None:
-        self.bars.console.print(completed(text), markup=False, highlight=False, soft_wrap=True)
+        text = console.wrap(completed(text), self.bars.console.width, prose=True)
+        self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         over = sum(state.is_over for state in states.values())
-        self.bars.update(self.all, completed=over, word=f"{len(states) - over} to go")
+        self.bars.update(self.all, completed=over, word=f"{self.count - over} to go")
         if self.width != self.bars.console.width or not all(run.id in self.labels for run in runs):
             self.width = self.bars.console.width
             self.labels = labels(runs, self.width)
             # The bars use all of the width only where names are shortened.
-            self.bars.expand = any(run.job.experiment_name not in self.labels[run.id] for run in runs)
+            self.bars.expand = any(
+                run.job.experiment_name not in self.labels[run.id] for run in runs
+            )
             for id_, task in self.tasks.items():
                 self.bars.update(task, description=self.labels[id_])
         for run in runs:
@@ -226,7 +297,9 @@ class _Bars(_Follower):
 
     def step(self, run: RunRecord) -> None:
         if run.id not in self.tasks:
-            self.tasks[run.id] = self.bars.add_task(self.labels[run.id], total=run.job.max_steps, word="starting")
+            self.tasks[run.id] = self.bars.add_task(
+                self.labels[run.id], total=run.job.max_steps, word="starting"
+            )
         at, self.read[run.log] = progress(run.log, self.read.get(run.log))
         if at is not None:
             self.bars.update(self.tasks[run.id], completed=at[0] + 1, total=at[1] + 1, word="steps")

@@ -1,175 +1,273 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading commands share: archives, results from kept summaries or logs, the peers of a run."""
+"""Results of recorded runs from kept summaries or logs, and runs named on a command line."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from llmb.cli.context import Context
-from llmb.config.locate import is_archive
+from llmb.cli.context import CliContext
+from llmb.contract.flops import Flops
+from llmb.contract.formats import ParseSpec
+from llmb.contract.gpus import peak_dtype
+from llmb.contract.job import Job
+from llmb.contract.model import ModelShape
+from llmb.contract.record import RunRecord
+from llmb.contract.samples import Samples
+from llmb.contract.state import COMPLETED, JobState
+from llmb.contract.window import Window
+from llmb.core import console
 from llmb.errors import LlmbError, UsageError
-from llmb.logs.formats import ParseSpec
-from llmb.logs.lines import PatternError
-from llmb.results import find, summary
-from llmb.results.result import FAILED, SUCCESS, UNKNOWN, Result
-from llmb.results.run_result import LogReader, result_of_run
-from llmb.runs import store
-from llmb.runs.job import Job
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, JobState
-from llmb.stats.measure import Window
-from llmb.system import console
-from llmb.workload.flops import Flops
-from llmb.workload.gpus import peak_dtype
-from llmb.workload.model import ModelShape
+from llmb.measure import find_logs, summary
+from llmb.measure.log_lines import PatternError
+from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Result
+from llmb.measure.run_result import LogReader, as_submitted, reader_of, result_of_run
+from llmb.plan.locate import is_archive
 
 
-def peak_of(context: Context, job: Job) -> float | None:
-    """The peak TFLOPS of one GPU at the job's dtype, None where it is unknown."""
+def peak_of(context: CliContext, job: Job) -> float | None:
+    """The peak TFLOPS of one GPU at the job's dtype, or None if it is unknown."""
     return context.config.gpu(job.gpu_type).peak_tflops.get(peak_dtype(job.dtype))
 
 
-def peaks_of(context: Context, runs: Iterable[RunRecord]) -> dict[tuple[str, str], float | None]:
+def peaks_of(context: CliContext, runs: Iterable[RunRecord]) -> dict[tuple[str, str], float | None]:
     """As ``peak_of``, for each GPU type and dtype of ``runs``."""
     jobs = {(run.job.gpu_type, run.job.dtype): run.job for run in runs}
     return {kind: peak_of(context, job) for kind, job in jobs.items()}
 
 
-def flops_of(context: Context, job: Job) -> Flops | None:
-    """The operations of one sample of a job's model by the plugin's own formula; None for llmb's."""
-    return None if job.training is None else own_flops(context, job.workload, job.training.model)
+def flops_of(context: CliContext, job: Job, stored: summary.Summary | None = None) -> Flops | None:
+    """Return the operations of one sample by the plugin's own formula, or None for llmb's.
 
-
-def own_flops(context: Context, workload: str, shape: ModelShape) -> Flops | None:
-    """The operations of one sample by the plugin's own formula; None for llmb's, with a warning where it fails."""
-    own = context.workloads.get(workload)
-    if own is None:
+    A plugin that is gone or fails has the formula of ``stored``, so that no figure changes.
+    """
+    model = job.with_dotted.model
+    if model is None:
         return None
+    earlier = None if stored is None else stored.flops
+    return own_flops(context, job.workload, model, earlier)
+
+
+def own_flops(
+    context: CliContext, workload: str, shape: ModelShape, earlier: Flops | None = None
+) -> Flops | None:
+    """As ``flops_of``. If the plugin fails, warn and use ``earlier``."""
+    workload_spec = context.workloads.get(workload)
+    if workload_spec is None:
+        return earlier
     try:
-        return context.plugins.flops(own, shape)
+        return context.plugins.flops(workload_spec, shape)
     except LlmbError as error:
-        console.warn_once(f"{error.message}: the FLOPs of its runs follow llmb's formula")
-        return None
+        formula = "llmb's formula" if earlier is None else "the formula of an earlier reading"
+        console.warn_once(f"{error.message}: the FLOPs of its runs follow {formula}")
+        return earlier
 
 
 def result_of(
-    context: Context, run: RunRecord, state: JobState, peak_tflops: float | None, window: Window | None
+    context: CliContext,
+    run: RunRecord,
+    state: JobState,
+    peak_tflops: float | None,
+    window: Window | None,
 ) -> Result:
-    """The result of a recorded run; Unknown where it completed and only a missing plugin can read its log.
+    """Return the result of a recorded run, Unknown if only a missing plugin can read its log.
 
-    It is read from the run's summary where that is current, and kept there once the run has ended.
+    It is read from the run's summary if that is current, and kept there once the run has ended. A
+    reading that finds less than an earlier one neither hides nor replaces what was measured.
     """
-    kept = summary.load(run) if state.is_end else None
-    flops = flops_of(context, run.job)
-    current = kept is not None and window is None and state.is_final and kept.is_current(run, peak_tflops, flops)
-    if current and kept is not None and kept.log_reader.spec.samples is not None:
-        return kept.result_of(run)  # its plugin would read the log again to answer
-    reader, missing = _reader(context, run, kept)
-    if current and kept is not None and (kept.log_reader == reader or kept.is_log_gone(run)):
-        return kept.result_of(run)
-    log = find.log_of(run)
+    stored = summary.load(run) if state.is_end else None
+    if (
+        window is None
+        and stored is not None
+        and is_current(context, run, state, peak_tflops, stored)
+    ):
+        # a plugin that reads logs itself would read this one again, only to say how
+        is_read = stored.is_log_gone(run) or stored.log_reader.spec.samples is not None
+        if is_read or stored.log_reader == _reader(context, run, stored)[0]:
+            return stored.result_of(run)
+    log = find_logs.log_of(run)
+    # before the log is read: a line that comes meanwhile makes the summary outdated
     stamps = summary.stamps_of(run, log, state) if window is None else None
-    asked = reader
-    try:
-        result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
-    except PatternError as error:
-        console.warn_once(error.message)
-        reader, missing = LogReader(), error.message
-        result = result_of_run(run, state, reader, peak_tflops, window, flops=flops)
-    before = kept.log_reader if kept is not None else _earlier_reader(run)
-    if state.is_end and result.status != SUCCESS and before not in (None, reader, asked):
-        assert before is not None
-        earlier = None
-        with suppress(PatternError):  # of an earlier version of the plugin
-            earlier = result_of_run(run, state, before, peak_tflops, window, flops=flops)
-        if earlier is not None and earlier.status == SUCCESS:
-            note = "read with an earlier version of its plugin: the current one finds no step"
-            return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note))))
-    nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
-    if missing and nothing_read and state.state == COMPLETED:
-        why = f"its log cannot be read: {missing}"
-        return replace(result, status=UNKNOWN, cause=None, reason=why, unreadable=True)
-    if missing and run.job.workload in context.workloads:  # its plugin failed
-        return replace(result, unreadable=True)
-    if stamps is not None and not missing and not result.unreadable:
+    result, reader = _read(context, run, state, peak_tflops, window, stored)
+    if stored is not None and stored.is_better_than(result):
+        if window is None:
+            return stored.result_of(run, summary.EARLIER)
+        if stored.is_log_gone(run):
+            return stored.outside_of_window(run)
+    if stamps is not None and reader is not None and not result.unreadable:
         summary.keep(run, result, reader, peak_tflops, stamps)
     return result
 
 
-def spec_of(context: Context, run: RunRecord) -> ParseSpec:
-    """How the run's log is read: by its plugin, else as kept from an earlier reading, else as a known format.
+def is_current(
+    context: CliContext,
+    run: RunRecord,
+    state: JobState,
+    peak_tflops: float | None,
+    stored: summary.Summary,
+) -> bool:
+    """Return True if nothing that ``stored`` was made from has changed. Its plugin is not asked."""
+    if not state.is_final:
+        return False
+    flops = flops_of(context, run.job, stored)
+    return stored.is_current(run, peak_tflops or stored.peak_tflops, flops)
+
+
+def _read(
+    context: CliContext,
+    run: RunRecord,
+    state: JobState,
+    peak_tflops: float | None,
+    window: Window | None,
+    stored: summary.Summary | None,
+) -> tuple[Result, LogReader | None]:
+    """Read the logs of a run. The reader is None if its plugin did not read them."""
+    read = partial(
+        result_of_run,
+        run,
+        state,
+        peak_tflops=peak_tflops or (stored.peak_tflops if stored is not None else None),
+        window=window,
+        flops=flops_of(context, run.job, stored),
+    )
+    reader, missing = _reader(context, run, stored)
+    plugin_reader = reader
+    try:
+        result = read(reader)
+    except PatternError as error:
+        console.warn_once(error.message)
+        reader, missing = LogReader(failures=reader.failures), error.message
+        result = read(reader)
+    before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    if state.is_end and result.status != SUCCESS and before not in (None, reader, plugin_reader):
+        assert before is not None
+        earlier = None
+        with suppress(PatternError):  # of an earlier version of the plugin
+            earlier = read(before)
+        if earlier is not None and earlier.status == SUCCESS:
+            note = summary.EARLIER
+            if before.spec.samples is None:
+                note = "read with an earlier version of its plugin: the current one finds no step"
+            reason = "; ".join(filter(None, (earlier.reason, note)))
+            return replace(earlier, reason=reason), None
+    nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
+    if missing and nothing_read and state.state == COMPLETED:
+        fault = f"its log cannot be read: {missing}"
+        return replace(result, status=UNKNOWN, cause=None, reason=fault, unreadable=True), None
+    if missing and run.job.workload in context.workloads:  # its plugin failed
+        return replace(result, unreadable=True), None
+    return result, None if missing else reader
+
+
+def spec_of(context: CliContext, run: RunRecord) -> ParseSpec:
+    """The format of the run's log: by its plugin, an earlier reading, or a known format.
 
     A plugin may have been removed, or fail, since it read the run.
     """
     return reader_for(context, run).spec
 
 
-def reader_for(context: Context, run: RunRecord) -> LogReader:
+def reader_for(context: CliContext, run: RunRecord) -> LogReader:
     """As ``spec_of``, with the metrics of the run."""
     return _reader(context, run, summary.load(run))[0]
 
 
-def _earlier_reader(run: RunRecord) -> LogReader | None:
-    """The reader of the run when it was submitted; releases before 0.2 kept it in a file of its own."""
-    if (reader := summary.kept_reader(run)) is not None:
-        return reader
-    spec = store.saved_parse_spec(run)
-    return None if spec is None else LogReader(spec=spec)
+def keep_reader(context: CliContext, run: RunRecord) -> None:
+    """Keep the reader of the log of a new run.
 
-
-def keep_reader(context: Context, run: RunRecord) -> None:
-    """Keep how the log of a new run is read; a plugin that cannot say so yet is asked when there is a log."""
+    A plugin that cannot say yet is asked when there is a log, and only the metrics are kept.
+    """
     workload = context.workloads.get(run.job.workload)
-    if workload is not None:
-        with suppress(LlmbError):
-            summary.keep_reader(run, context.log_reader(workload, run))
+    if workload is None:
+        return
+    try:
+        reader = context.log_reader(workload, run)
+    except LlmbError:
+        reader = reader_of(
+            workload, run.job.model_size, ParseSpec(samples=Samples()), context.plugins.failures
+        )
+    summary.keep_reader(run, reader)
 
 
-def _reader(context: Context, run: RunRecord, kept: summary.Summary | None) -> tuple[LogReader, str]:
-    """How the run's log is read, and why its plugin cannot say so, where nothing is kept of an earlier reading."""
+def _reader(
+    context: CliContext, run: RunRecord, stored: summary.Summary | None
+) -> tuple[LogReader, str]:
+    """Return the reader of the run's log, or the reason why its plugin cannot name one."""
     workload = context.workloads.get(run.job.workload)
     missing = f"no installed plugin offers {run.job.workload}"
     if workload is not None:
         try:
-            return context.log_reader(workload, run), ""
+            reader = _as_submitted(context.log_reader(workload, run), run, stored)
+            return _with_failures(reader, run, stored), ""
         except LlmbError as error:
             missing = error.message
-            console.warn_once(f"{missing}: its logs are read as before, or as a format that llmb knows")
-    before = kept.log_reader if kept is not None else _earlier_reader(run)
-    return (before, "") if before is not None else (LogReader(), missing)
+            console.warn_once(
+                f"{missing}: its logs are read as before, or as a format that llmb knows"
+            )
+    before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    if before is not None:
+        return before, ""
+    return LogReader(failures=context.plugins.failures), missing
 
 
-def opened(context: Context, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The runs that ``names`` mean; an archive in the first place is used as the install directory."""
+def _with_failures(reader: LogReader, run: RunRecord, stored: summary.Summary | None) -> LogReader:
+    """Return ``reader`` with the causes of plugins that have been removed since."""
+    before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    kinds = {failure.kind for failure in reader.failures}
+    gone = [
+        failure
+        for failure in (before.failures if before is not None else ())
+        if failure.kind not in kinds
+    ]
+    return replace(reader, failures=(*reader.failures, *gone)) if gone else reader
+
+
+def _as_submitted(reader: LogReader, run: RunRecord, stored: summary.Summary | None) -> LogReader:
+    """Return ``reader`` with the metrics of the run's submission, else of its kept result."""
+    if not reader.metrics:
+        return reader
+    submitted = summary.submitted_metrics(run)
+    if submitted is None and stored is not None:
+        submitted = stored.log_reader
+    return reader if submitted is None else as_submitted(reader, submitted)
+
+
+def opened(context: CliContext, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of runs. An archive in the first place becomes the install directory."""
     if not names or not is_archive(names[0]):
         return names
     context.install_option, context.reads_archives = Path(names[0]), True
     return names[1:]
 
 
-def opened_run(context: Context, names: tuple[str, ...]) -> str:
-    """The one run of ``[ARCHIVE] RUN``; without RUN, the only one of the archive. Raises UsageError."""
+def opened_run(context: CliContext, names: tuple[str, ...]) -> str:
+    """Return the run of ``[ARCHIVE] RUN``, without RUN the only one. Raises UsageError."""
     runs = opened(context, names)
-    if not runs and len(found := context.runs()) == 1:
-        return found[0].id
+    if not runs and len(all_runs := context.runs()) == 1:
+        return all_runs[0].id
     if len(runs) != 1:
-        hint = "llmb-run jobs list shows the runs"
-        raise UsageError("name one run", hint=hint, code="run-missing", key="RUN", value=" ".join(runs))
+        raise UsageError(
+            "name one run",
+            hint="llmb-run jobs list shows the runs",
+            code="run-missing",
+            key="RUN",
+            value=" ".join(runs),
+        )
     return runs[0]
 
 
 MOST = 200  # the latest ones
 
 
-def kept_results(context: Context, own: Sequence[Result]) -> list[Result]:
-    """The kept results, not judged, of the latest runs of this install directory that are not among ``own``.
+def kept_results(runs: Sequence[RunRecord], results: Sequence[Result]) -> list[Result]:
+    """The kept results, not judged, of the latest ``runs`` that are not among ``results``.
 
-    Empty where ``own`` are logs or another cluster's runs. Only summaries are read, never a log.
+    Empty if none of ``results`` is of these runs. Only summaries are read, never a log.
     """
-    names = {result.identity.run for result in own}
-    runs = context.every or ()
-    if all(run.id not in names for run in runs):
+    ids = {result.identity.run for result in results}
+    newest = sorted((run for run in runs if run.id not in ids), key=lambda run: -run.created)
+    if len(newest) == len(runs):
         return []
-    others = sorted((run for run in runs if run.id not in names), key=lambda run: -run.created)[:MOST]
-    return [kept.result_of(run) for run in others if (kept := summary.load(run)) is not None]
+    summaries = ((run, summary.load(run)) for run in newest[:MOST])
+    return [stored.result_of(run) for run, stored in summaries if stored is not None]

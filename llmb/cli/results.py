@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run results`: what runs measured; how every command chooses runs, judges and prints their results."""
+"""`llmb-run results`, and the selection, verdicts and printing of results for every command."""
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -10,61 +11,107 @@ from typing import Any
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context, completed, pass_context, say
+from llmb.cli.context import CliContext, completed, pass_context, say, select_runs
 from llmb.cli.output import print_rows, print_runs
 from llmb.cli.reading import kept_results, opened, peaks_of, result_of
-from llmb.clusters.base import HINT_ELSEWHERE
+from llmb.contract.cluster import HINT_ELSEWHERE
+from llmb.contract.record import RunRecord, Session
+from llmb.contract.state import JobState
+from llmb.contract.window import Window, parse_window
+from llmb.core import console
+from llmb.core.names import find_workload_and_size, listed, suggest
+from llmb.core.node_lists import expand, is_list, short_name
+from llmb.core.tables import escape, to_json
+from llmb.core.times import since
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
-from llmb.report.markdown import digest
-from llmb.results import columns, table
-from llmb.results.result import CANCELLED, UNKNOWN, Identity, Result
-from llmb.runs.record import RunRecord
-from llmb.runs.state import JobState
-from llmb.runs.store import nodes_of
-from llmb.stats.measure import Window, parse_window
-from llmb.submission.follow import last_seen, look
-from llmb.system import console
-from llmb.text.names import find_workload_and_size
-from llmb.text.node_lists import expand, is_list, short_name
-from llmb.text.tables import escape, to_json
-from llmb.verdict import export
-from llmb.verdict.compare import judged_against
-from llmb.verdict.export import Baseline
-from llmb.verdict.judge import BAD, judge
-from llmb.verdict.suspects import EXPLAINED, with_causes
-from llmb.workload.published import check_release
+from llmb.judge import export
+from llmb.judge.compare import judged_against
+from llmb.judge.export import Baseline
+from llmb.judge.judge import judge
+from llmb.judge.per_metric import only_by
+from llmb.judge.suspects import EXPLAINED, with_causes
+from llmb.judge.value import BAD
+from llmb.measure import columns
+from llmb.measure.result import CANCELLED, UNKNOWN, Identity, Result
+from llmb.plan.published import check_release
+from llmb.run import sessions
+from llmb.run.follow import last_seen, try_poll
+from llmb.run.store import Unreadable, nodes_of
+from llmb.show import results_table
+from llmb.show.report.markdown import digest
+
+NO_RUN = "No runs yet. Submit some: llmb-run submit-all jobs.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which runs are selected: of ``workloads``, on ``nodes`` (empty: all), with cancelled ones or not; the window."""
+    """The selection of runs, and the window of their results."""
 
-    workloads: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()  # keys, or keys with a size; empty: all
+    nodes: tuple[str, ...] = ()  # runs that used one of these; empty: all
     exclude_cancelled: bool = False
     window: Window | None = None
+    sessions: tuple[str, ...] = ()  # ids, names, last or all; empty: the newest
+    earliest: float | None = None  # only sessions with a run since this moment
+    metric: str | None = None  # the one to show and judge; None: each run's headline, and all
 
 
-def _nodes(_context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def _nodes(
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
     """The names of --node, each without its domain. Raises UsageError."""
-    if (wrong := next((text for text in value if not is_list(text)), None)) is not None:
-        message, hint = f"--node: '{wrong}' is not a list of nodes", "--node n7, or --node 'n[1-4]'"
-        raise UsageError(message, hint=hint, code="value-not-allowed", key="--node", value=wrong)
+    if (invalid := next((text for text in value if not is_list(text)), None)) is not None:
+        raise UsageError(
+            f"--node: '{invalid}' is not a list of nodes",
+            hint="--node n7, or --node 'n[1-4]'",
+            code="value-not-allowed",
+            key="--node",
+            value=invalid,
+        )
     return tuple(short_name(name) for text in value for name in expand(text))
 
 
+def _earliest(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> float | None:
+    """The moment of --since. Raises UsageError."""
+    return None if value is None else moment_of(value)
+
+
+def moment_of(text: str) -> float:
+    """The moment of an age or a date, in seconds since the epoch. Raises UsageError."""
+    try:
+        return since(text, time.time())
+    except ValueError as error:
+        raise UsageError(
+            f"--since: '{text}' {error}",
+            hint="--since 2d",
+            code="value-not-allowed",
+            key="--since",
+            value=text,
+        ) from error
+
+
+session_option = click.option(
+    "--session",
+    "sessions",
+    multiple=True,
+    callback=options.words,
+    metavar="ID|NAME",
+    help="Only this session, last or all (default: last).",
+)
 node_option = click.option(
     "--node", "nodes", multiple=True, callback=_nodes, metavar="NODE", help="Ran on it: n7, n[1-4]."
 )
 
 
-def ran_on(wanted: Sequence[str], nodes: Iterable[str]) -> bool:
-    """Whether one of a run's ``nodes`` is among those ``wanted``, which have no domain."""
-    return not set(wanted).isdisjoint(map(short_name, nodes))
+def ran_on(selected: Sequence[str], nodes: Iterable[str]) -> bool:
+    """Return True if one of a run's ``nodes`` is among the ``selected``, which have no domain."""
+    return not set(selected).isdisjoint(map(short_name, nodes))
 
 
 def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-w``, ``--node``, ``--exclude-cancelled`` and ``--window``, which ``command`` takes as one ``choice``."""
+    """Add the options of Choice, which ``command`` takes as one ``choice``."""
 
     @wraps(command)
     def chosen(
@@ -73,18 +120,40 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
         nodes: tuple[str, ...],
         exclude_cancelled: bool,
         window: str | None,
-        **others: Any,
+        sessions: tuple[str, ...],
+        earliest: float | None,
+        metric: str | None,
+        **remaining: Any,
     ) -> Any:
         counted = parse_window(window) if window is not None else None
-        choice = Choice(workloads=workloads, nodes=nodes, exclude_cancelled=exclude_cancelled, window=counted)
-        return command(*args, choice=choice, **others)
+        choice = Choice(
+            workloads=workloads,
+            nodes=nodes,
+            exclude_cancelled=exclude_cancelled,
+            window=counted,
+            sessions=sessions,
+            earliest=earliest,
+            metric=metric,
+        )
+        return command(*args, choice=choice, **remaining)
 
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
+        click.option("--metric", metavar="NAME", help="Show and judge only this metric."),
+        click.option(
+            "--since",
+            "earliest",
+            callback=_earliest,
+            metavar="AGE",
+            help="Sessions of the last 12h, 3d, 1w, or since a date.",
+        ),
+        session_option,
         node_option,
         click.option("--exclude-cancelled", is_flag=True, help="Omit cancelled runs."),
-        click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text),
+        click.option(
+            "-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=text
+        ),
     ):
         chosen = option(chosen)
     return chosen
@@ -99,117 +168,224 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @options.read_option
 @pass_context
 def command(
-    context: Context, runs: tuple[str, ...], choice: Choice, reference: str | None, full_names: bool, fmt: str
+    context: CliContext,
+    runs: tuple[str, ...],
+    choice: Choice,
+    reference: str | None,
+    full_names: bool,
+    fmt: str,
 ) -> int:
-    """Show results of RUNS (default: all runs), with verdicts.
+    """Show results of RUNS (default: the newest session), with verdicts.
 
-    RUNS are unique prefixes of ids, job ids of the scheduler, or directories. If the first one is the file of an
-    archive, the runs in it are shown.
+    RUNS are unique prefixes of ids, job ids of the scheduler, or directories. If the first one is
+    the file of an archive, the runs in it are shown.
     """
-    runs = opened(context, runs)
-    results = [result for _, result in gather(context, context.runs(runs), choice)]
-    if not runs:
-        results += unreadable(context, choice)
-    archived = context.archive is not None
-    return print_report(judged(context, results, reference), fmt, full_names=full_names, archived=archived)
+    names = opened(context, runs)
+    all_runs, damaged = context.read_runs()
+    chosen = choose_runs(all_runs, names, choice)
+    measured = gather(context, chosen, choice)
+    results = [result for *_, result in measured]
+    if not names:
+        results += unreadable_results(context, damaged, choice)
+    return print_report(
+        judged(context, results, reference, runs=all_runs),
+        fmt,
+        full_names=full_names,
+        archived=context.archive is not None,
+        sessions=sessions_of([run for run, *_ in measured]),
+    )
 
 
-def gather(context: Context, every: Sequence[RunRecord], choice: Choice) -> list[tuple[RunRecord, Result]]:
-    """The selected runs of ``every``, with their results, not judged; prints whether cancelled ones are included."""
-    wanted = workload_test(context, choice.workloads, [(run.job.workload, run.job.model_size) for run in every])
-    found = [run for run in every if wanted(run.job.workload, run.job.model_size)]
-    if not found:
-        say("no run of these workloads" if every else "no runs yet; submit some: llmb-run submit-all jobs.txt")
-    pairs = [
-        (run, one)
-        for run, one in zip(found, results_of(context, found, choice.window), strict=True)
-        if not choice.nodes or ran_on(choice.nodes, all_nodes(run, context.states.get(run.id), one))
+def choose_runs(
+    all_runs: Sequence[RunRecord],
+    names: tuple[str, ...],
+    choice: Choice,
+    *,
+    by_default: tuple[str, ...] = (sessions.LAST,),
+) -> list[RunRecord]:
+    """Return the runs that ``names`` name, else those of the chosen sessions.
+
+    Prints which sessions are shown and how many others there are. Raises UsageError for an unknown
+    run or session.
+    """
+    named = select_runs(list(all_runs), names)
+    if names and not choice.sessions and choice.earliest is None:
+        return named
+    selected = choice.sessions or (by_default if choice.earliest is None else ())
+    selection = sessions.select(all_runs, selected, choice.earliest)
+    announce_sessions(selection)
+    ids = {run.id for run in named}
+    return [run for run in selection.runs if run.id in ids]
+
+
+def announce_sessions(selection: sessions.SelectedSessions) -> None:
+    """Print the sessions that are shown if there are others."""
+    if not selection.others:
+        return
+    names = [sessions.in_words(each.session) for each in selection.shown]
+    if not names:
+        say("note: no session matches the options; --session all shows every session")
+        return
+    titles = listed(names, _NAMED_SESSIONS)
+    count = f"{selection.others} other{'s' if selection.others > 1 else ''}"
+    say(f"session{'s' if len(names) > 1 else ''} {titles}; {count}: --session ID, or all")
+
+
+_NAMED_SESSIONS = 4  # in a line
+
+
+def sessions_of(runs: Iterable[RunRecord]) -> list[Session]:
+    """Return the sessions of ``runs``, oldest first."""
+    return [each.session for each in sessions.group(runs)]
+
+
+def gather(
+    context: CliContext, runs: Sequence[RunRecord], choice: Choice
+) -> list[tuple[RunRecord, JobState, Result]]:
+    """Select from ``runs`` and return each with its state and its result, which is not judged.
+
+    Prints whether cancelled runs are included.
+    """
+    is_selected = workload_test(
+        context, choice.workloads, [(run.job.workload, run.job.model_size) for run in runs]
+    )
+    selected = [run for run in runs if is_selected(run.job.workload, run.job.model_size)]
+    if not selected:
+        is_any = not choice.sessions and choice.earliest is None
+        none = NO_RUN if is_any else "no run matches the options"
+        say("no run of these workloads" if runs else none)
+    states = states_of(context, selected)
+    results = results_of(context, selected, states, choice.window)
+    measured = [
+        (run, states[run.id], result)
+        for run, result in zip(selected, results, strict=True)
+        if not choice.nodes or ran_on(choice.nodes, all_nodes(run, states[run.id], result))
     ]
-    if found and not pairs:
+    if selected and not measured:
         say("no run matches the options")
-    kept = _announce_cancelled([one for _, one in pairs if one.status == CANCELLED], choice)
-    return [(run, one) for run, one in pairs if kept or one.status != CANCELLED]
+    about = by_metric([result for *_, result in measured], choice.metric)
+    measured = [
+        (run, state, result) for (run, state, _), result in zip(measured, about, strict=True)
+    ]
+    cancelled = sum(result.status == CANCELLED for *_, result in measured)
+    if _announce_cancelled(cancelled, choice):
+        return measured
+    return [entry for entry in measured if entry[2].status != CANCELLED]
 
 
-def unreadable(context: Context, choice: Choice) -> list[Result]:
-    """A result for each run whose record ``gather`` could not read; none where a ``choice`` needs it."""
+def unreadable_results(
+    context: CliContext, damaged: Sequence[Unreadable], choice: Choice
+) -> list[Result]:
+    """A result for each run whose record is damaged; none if the ``choice`` depends on records."""
     if choice.workloads or choice.nodes:
         return []
     return [
         Result(
-            identity=Identity(experiment=one.directory.parent.name, path=context.shown(one.directory)),
+            identity=Identity(
+                experiment=run.directory.parent.name, path=context.shown(run.directory)
+            ),
             status=UNKNOWN,
-            reason=one.reason,
+            reason=run.reason,
         )
-        for one in context.unreadable
+        for run in damaged
     ]
 
 
-def choose(context: Context, results: Sequence[Result], choice: Choice) -> list[Result]:
+def choose(context: CliContext, results: Sequence[Result], choice: Choice) -> list[Result]:
     """The selected results, which may be of another cluster."""
-    own = [one.identity.configuration for one in results]
-    known = [(each.workload, each.model_size) for each in own if each is not None]
-    wanted = workload_test(context, choice.workloads, known)
-    found = [
-        one
-        for one, each in zip(results, own, strict=True)
-        if (wanted(each.workload, each.model_size) if each is not None else not choice.workloads)
+    names = [
+        (configuration.workload, configuration.model_size)
+        for result in results
+        if (configuration := result.identity.configuration) is not None
     ]
-    found = [one for one in found if not choice.nodes or (one.log and ran_on(choice.nodes, one.log.hosts))]
-    kept = [one for one in found if not (choice.exclude_cancelled and one.status == CANCELLED)]
-    if not kept:
+    is_named = workload_test(context, choice.workloads, names)
+
+    def is_selected(result: Result) -> bool:
+        configuration = result.identity.configuration
+        if configuration is None:
+            has_workload = not choice.workloads
+        else:
+            has_workload = is_named(configuration.workload, configuration.model_size)
+        has_node = not choice.nodes or (result.log and ran_on(choice.nodes, result.log.hosts))
+        is_omitted = choice.exclude_cancelled and result.status == CANCELLED
+        return bool(has_workload and has_node and not is_omitted)
+
+    selected = [result for result in results if is_selected(result)]
+    if not selected:
         say("no run matches the options" if results else "the file has no runs")
-    return kept
+    return by_metric(selected, choice.metric)
+
+
+def by_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
+    """Return ``results`` about ``metric`` alone. Raises UsageError if none measured it."""
+    if metric is None:
+        return list(results)
+    names = list(dict.fromkeys(name for one in results for name in one.metrics.measured))
+    if names and metric not in names:
+        message = f"--metric: no run measured '{metric}'"
+        raise UsageError(
+            message,
+            hint=suggest(metric, names),
+            code="metric-unknown",
+            key="--metric",
+            value=metric,
+        )
+    return [only_by(result, metric) for result in results]
 
 
 def all_nodes(run: RunRecord, state: JobState | None, result: Result | None) -> tuple[str, ...]:
-    """The nodes that the scheduler names, else those that the run's log names."""
+    """The nodes that the scheduler names, else the nodes in the run's log."""
     logged = result.log.hosts if result is not None and result.log is not None else ()
     return nodes_of(run, state) or logged
 
 
-def _announce_cancelled(cancelled: Sequence[Result], choice: Choice) -> bool:
-    """Print whether cancelled runs are included; return it."""
-    if cancelled:
-        them = "it" if len(cancelled) == 1 else "them"
-        done = "omitted" if choice.exclude_cancelled else f"listed; --exclude-cancelled omits {them}"
-        say(f"note: {len(cancelled)} cancelled run{'s' if len(cancelled) > 1 else ''} {done}")
+def _announce_cancelled(count: int, choice: Choice) -> bool:
+    """Print if ``count`` cancelled runs are included, and return it."""
+    if count:
+        pronoun = "it" if count == 1 else "them"
+        listed = f"listed; --exclude-cancelled omits {pronoun}"
+        status = "omitted" if choice.exclude_cancelled else listed
+        say(f"note: {count} cancelled run{'s' if count > 1 else ''} {status}")
     return not choice.exclude_cancelled
 
 
 def workload_test(
-    context: Context, names: Sequence[str], known: Iterable[tuple[str, str]]
+    context: CliContext, names: Sequence[str], run_sizes: Iterable[tuple[str, str]]
 ) -> Callable[[str, str], bool]:
-    """A test whether ``names`` (empty: all) name a workload's key and size.
+    """A test of a workload's key and size for ``names`` (empty: all pass).
 
-    ``known``: keys and sizes of runs, whose plugins may have been removed. Raises UsageError for an unknown name.
+    ``run_sizes``: keys and sizes of runs, whose plugins may have been removed. Raises UsageError
+    for an unknown name.
     """
     if not names:
         return lambda _key, _size: True
     sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
-    for key, size in known:
+    for key, size in run_sizes:
         sizes.setdefault(key, []).append(size)
-    wanted = [find_workload_and_size(name, sizes) for name in names]
-    return lambda key, size: any(key == one and each in (None, size) for one, each in wanted)
+    named = [find_workload_and_size(name, sizes) for name in names]
+    return lambda key, size: (key, size) in named or (key, None) in named
 
 
-def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState]:
-    """The current state of each run by its id, or the last known one where the cluster does not answer.
+def states_of(context: CliContext, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+    """The state of each run by its id, or the last known one if the cluster cannot be asked.
 
-    Also where its type is not known here, or its plugin cannot make it: the results outlive the plugin.
+    Results outlive plugins: the cluster type may be unknown here, or its plugin may fail.
     """
     states: dict[str, JobState] | None = None
     trouble: LlmbError | None = None
     if context.archive is None:
         try:
-            states, trouble = look(context.need_cluster(), runs)
+            states, trouble = try_poll(context.need_cluster(), runs)
         except LlmbError as error:
             trouble = error
     if states is None:
         states = {run.id: last_seen(run) for run in runs}
-    context.states |= states
+
     if trouble is not None and not all(state.is_final for state in states.values()):
-        console.warn_once(completed(f"these are the last known states: {_why(context, trouble)}"), kind="note")
+        console.warn_once(
+            completed(f"these are the last known states: {_reason_of(context, trouble)}"),
+            kind="note",
+        )
     away = [state for state in states.values() if state.is_elsewhere]
     if away:
         count = f"{len(away)} runs are" if len(away) > 1 else "1 run is"
@@ -217,68 +393,104 @@ def states_of(context: Context, runs: Sequence[RunRecord]) -> dict[str, JobState
     return states
 
 
-def _why(context: Context, trouble: LlmbError) -> str:
-    """Why the cluster cannot be asked; what is wrong with a skipped plugin is printed already."""
+def _reason_of(context: CliContext, trouble: LlmbError) -> str:
+    """The reason why the cluster cannot be asked. Faults of skipped plugins are printed already."""
     name = context.config.cluster_type
     if context.config.kind is None:
-        known = "no plugin that works" if context.plugins.cluster_types().skipped(name) else "no installed plugin"
-        return f"{known} offers the cluster type {name}"
+        offering = (
+            "no plugin that works"
+            if context.plugins.cluster_types().skipped(name)
+            else "no installed plugin"
+        )
+        return f"{offering} offers the cluster type {name}"
     return f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message
 
 
-def results_of(context: Context, runs: Sequence[RunRecord], window: Window | None = None) -> list[Result]:
-    """The current results of ``runs``, not judged."""
-    states = states_of(context, runs)
+def results_of(
+    context: CliContext,
+    runs: Sequence[RunRecord],
+    states: Mapping[str, JobState],
+    window: Window | None = None,
+) -> list[Result]:
+    """The results of ``runs`` in their ``states`` (by their ids), not judged."""
     peaks = peaks_of(context, runs)
-    found = [result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window) for run in runs]
-    if context.archive is None:
-        return found
-    own = [(one, replace(one.identity, path=context.shown(Path(one.identity.path)))) for one in found]
-    return [replace(one, identity=identity) for one, identity in own]
+    results = [
+        result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window)
+        for run in runs
+    ]
+    return (
+        results if context.archive is None else [_in_archive(context, result) for result in results]
+    )
+
+
+def _in_archive(context: CliContext, result: Result) -> Result:
+    """The result with the path in the archive, not that of the unpacked copy."""
+    path = context.shown(Path(result.identity.path))
+    return replace(result, identity=replace(result.identity, path=path))
 
 
 def judged(
-    context: Context, results: Sequence[Result], reference: str | None = None, baseline: Baseline | None = None
+    context: CliContext,
+    results: Sequence[Result],
+    reference: str | None = None,
+    baseline: Baseline | None = None,
+    runs: Sequence[RunRecord] = (),
 ) -> list[Result]:
-    """``results`` judged against the published figures, of the release ``reference`` where given, or ``baseline``.
+    """Judge ``results`` against the published figures (default: the newest) or ``baseline``.
 
-    Reasons begin with what may explain a verdict: conditions that other runs of this install directory do not have.
-    Raises UsageError when that release is unknown.
+    Reasons begin with conditions that may explain a verdict, because others of ``runs``, those of
+    the install directory, do not have them. Raises UsageError when release ``reference`` is
+    unknown.
     """
     if reference is not None:
         check_release(reference, context.figures())
-    found = _judge(context, results, reference, baseline)
-    if not any(result.verdict.word in EXPLAINED for result in found):
-        return found
-    return with_causes(found, _judge(context, kept_results(context, found), reference, baseline))
+    verdicts = _judge(context, results, reference, baseline)
+    if not any(result.verdict.word in EXPLAINED for result in verdicts):
+        return verdicts
+    peers = _judge(context, kept_results(runs, verdicts), reference, baseline)
+    return with_causes(verdicts, peers)
 
 
 def _judge(
-    context: Context, results: Sequence[Result], reference: str | None, baseline: Baseline | None
+    context: CliContext, results: Sequence[Result], reference: str | None, baseline: Baseline | None
 ) -> list[Result]:
     if baseline is not None:
         return judged_against(results, baseline.results, baseline.called)
-    keys = {result.identity.configuration.workload for result in results if result.identity.configuration is not None}
+    keys = {
+        result.identity.configuration.workload
+        for result in results
+        if result.identity.configuration is not None
+    }
     return judge(results, context.figures(keys), reference)
 
 
-def print_report(results: Sequence[Result], fmt: str, *, full_names: bool, archived: bool = False) -> int:
-    """Print ``results``, of an archive where ``archived``; the exit code that they end a command with."""
+def print_report(
+    results: Sequence[Result],
+    fmt: str,
+    *,
+    full_names: bool,
+    archived: bool = False,
+    sessions: Sequence[Session] = (),
+) -> int:
+    """Print ``results`` (``archived``: of an archive) and return the exit code of the command."""
     if fmt == "json":
-        console.echo(to_json(columns.report(results)), nl=False)
+        console.echo(to_json(columns.report(results, sessions)), nl=False)
     elif fmt == "junit":
         console.echo(export.to_junit(map(export.junit_case, results)), nl=False)
     elif fmt == "csv":
         print_rows(columns.csv_columns(results), columns.csv_rows(results), fmt)
     else:
-        print_runs(*table.table_of(results), fmt, full_names=full_names)
-        for line in (*table.legend(results, archived=archived), *(digest(results) if fmt == "table" else ())):
+        print_runs(*results_table.table_of(results), fmt, full_names=full_names)
+        for line in (
+            *results_table.legend(results, archived=archived),
+            *(digest(results) if fmt == "table" else ()),
+        ):
             say(escape(line))
     return exit_code(results)
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """3 when a run ended without success or a verdict is FAIL or INVALID, else 1 when a log cannot be read, else 0."""
+    """3 if a run failed or a verdict is FAIL or INVALID, else 1 if a log cannot be read, else 0."""
     results = list(results)
     if any(result.is_failure or result.verdict.word in BAD for result in results):
         return RUN_FAILED

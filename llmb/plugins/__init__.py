@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads plugins, checks them, and writes new ones."""
+"""Finds, loads and calls plugins. Every call is guarded and every answer checked."""

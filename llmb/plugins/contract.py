@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what a plugin states before any of its hooks is called: its contract, its hooks and their arguments."""
+"""Checks the contract and the hooks of a plugin before any hook is called."""
 
 import inspect
 import re
@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from llmb import __version__, hookspecs
+from llmb.core.names import suggest
 from llmb.hookspecs import CONTRACT
 from llmb.plugins.sources import FILE
-from llmb.text.names import suggest
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
 STATEMENT = "LLMB_CONTRACT"  # the attribute of a plugin that states its contract
 FIRST_CONTRACT = "1.0"  # of a plugin that states none
 _ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters) for name in HOOKS}
-_OF_WORKLOAD = ("llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops")  # asked for the plugin's own workload
+# asked for the plugin's own workload
+_OF_WORKLOAD = ("llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops")
 _SITE_WIDE = "llmb_launch"  # which a plugin without a workload may wrap
 _VERSION = re.compile(r"\d+\.\d+")
 
@@ -24,48 +25,58 @@ Reason = tuple[str, str]  # code and reason
 
 
 def problem_of(plugin: object, distribution: str) -> Reason | None:
-    """The code and the reason if llmb cannot use ``plugin``; None if it can."""
-    found = contract_problem(getattr(plugin, STATEMENT, FIRST_CONTRACT), distribution)
-    return found or _hook_problem(plugin)
+    """Return the code and the reason if llmb cannot use ``plugin``, else None."""
+    reason = contract_problem(getattr(plugin, STATEMENT, FIRST_CONTRACT), distribution)
+    return reason or _hook_problem(plugin)
 
 
 def contract_problem(stated: object, distribution: str) -> Reason | None:
     """The code and the reason if this llmb does not have the contract that a plugin states."""
     if not isinstance(stated, str) or not _VERSION.fullmatch(stated):
-        return "contract-invalid", f'{STATEMENT} is {stated!r}; write it as text, such as "{CONTRACT}"'
-    wanted, own = (tuple(map(int, text.split("."))) for text in (stated, CONTRACT))
-    both = f"it is made for contract {stated}, and llmb {__version__} has {CONTRACT}"
-    if wanted > own:
-        return "contract-newer", f"{both}: upgrade llmb (pip install --upgrade llmb)"
-    if wanted[0] < own[0]:
-        fix = f"{distribution} (pip install --upgrade {distribution})" if distribution != FILE else "the file"
-        return "contract-older", f"{both}: upgrade {fix}"
+        return (
+            "contract-invalid",
+            f'{STATEMENT} is {stated!r}; write it as text, such as "{CONTRACT}"',
+        )
+    required, current = (tuple(map(int, text.split("."))) for text in (stated, CONTRACT))
+    versions = f"it is made for contract {stated}, and llmb {__version__} has {CONTRACT}"
+    if required > current:
+        return "contract-newer", f"{versions}: upgrade llmb (pip install --upgrade llmb)"
+    if required[0] < current[0]:
+        fix = (
+            f"{distribution} (pip install --upgrade {distribution})"
+            if distribution != FILE
+            else "the file"
+        )
+        return "contract-older", f"{versions}: upgrade {fix}"
     return None
 
 
 def stated_in(file: Path) -> str | None:
-    """The contract that the source of a module states, which may be too new to be imported; None without one."""
+    """Return the contract that a module's source states.
+
+    The module may be too new to be imported.
+    """
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["'](\d+\.\d+)["']""", text, re.MULTILINE)
-    return found[1] if found is not None else None
+    match = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["'](\d+\.\d+)["']""", text, re.MULTILINE)
+    return match[1] if match is not None else None
 
 
 def is_wrapper(plugin: object, hook: str) -> bool:
-    """Whether the plugin's ``hook`` wraps the answer of others."""
+    """Return True if the plugin's ``hook`` wraps the answer of others."""
     options = _options(getattr(plugin, hook, None))
     return bool(options.get("wrapper") or options.get("hookwrapper"))
 
 
 def is_site_wide(plugin: object) -> bool:
-    """Whether the plugin wraps the launches of all workloads, where cluster_config.yaml names it."""
+    """Return True if the plugin wraps the launches of all workloads, once it is configured."""
     return is_wrapper(plugin, _SITE_WIDE) and not hasattr(plugin, "llmb_workload")
 
 
 def _options(member: object) -> dict[str, Any]:
-    """The options of ``@hookimpl``; none without it."""
+    """Return the options of ``@hookimpl``, none without it."""
     return getattr(member, f"{hookspecs.PROJECT}_impl", None) or {}
 
 
@@ -81,10 +92,18 @@ def _hook_problem(plugin: object) -> Reason | None:
             return "hook-unknown", f"{name} is not a hook; {suggest(name, HOOKS)}"
         if not options:
             return "hook-unmarked", f"{name} has no @hookimpl"
-        wanted = inspect.signature(member).parameters.values()
-        for word in (one.name for one in wanted if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD):
+        parameters = inspect.signature(member).parameters.values()
+        for word in (
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty
+            and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        ):
             if word not in _ARGUMENTS[name]:
-                return "argument-unknown", f"{name} has no argument '{word}'; {suggest(word, _ARGUMENTS[name])}"
+                return (
+                    "argument-unknown",
+                    f"{name} has no argument '{word}'; {suggest(word, _ARGUMENTS[name])}",
+                )
         marked.append(name)
     if not marked:
         return "hook-missing", f"it implements no hook; the hooks are {', '.join(HOOKS)}"
@@ -92,19 +111,31 @@ def _hook_problem(plugin: object) -> Reason | None:
 
 
 def _misplaced(plugin: object, marked: list[str]) -> Reason | None:
-    """The problem of a wrapper where nothing can be wrapped, or of a hook for the plugin's own workload without one."""
+    """Return the problem of a wrapper or of a workload's hook that can never be called."""
     for name in marked:
         if is_wrapper(plugin, name):
             if _options(getattr(plugin, name)).get("hookwrapper"):
-                how = "write wrapper=True, and: launch = yield; return launch"
-                return "wrapper-invalid", f"{name} has hookwrapper=True; {how}"
+                fix = "write wrapper=True, and: launch = yield; return launch"
+                return "wrapper-invalid", f"{name} has hookwrapper=True; {fix}"
             if name not in _OF_WORKLOAD:
-                return "wrapper-misplaced", f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be"
+                return (
+                    "wrapper-misplaced",
+                    f"{name} is a wrapper, which only {', '.join(_OF_WORKLOAD)} may be",
+                )
             if not inspect.isgeneratorfunction(getattr(plugin, name)):
-                return "wrapper-invalid", f"{name} is a wrapper without a yield: launch = yield; return launch"
+                return (
+                    "wrapper-invalid",
+                    f"{name} is a wrapper without a yield: launch = yield; return launch",
+                )
         if name in _OF_WORKLOAD and "llmb_workload" not in marked and not is_site_wide(plugin):
-            hint = f"add llmb_workload, or make it a wrapper: only a wrapper of {_SITE_WIDE} is for other workloads"
-            return "workload-missing", f"{name} is only called for the plugin's own workload; {hint}"
+            hint = (
+                f"add llmb_workload, or make it a wrapper: only a wrapper of {_SITE_WIDE} is for"
+                " other workloads"
+            )
+            return (
+                "workload-missing",
+                f"{name} is only called for the plugin's own workload; {hint}",
+            )
     return None
 
 

@@ -3,35 +3,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
 from llmb import api
-from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError
+from llmb.core import console
+from llmb.core.names import squash_workload
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins.calls import Calls
 from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
-from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settled, without_conflicts
-from llmb.system.guard import guarded, is_from, rejected
-from llmb.text.names import squash_workload
+from llmb.plugins.guard import guarded, is_from, rejected
+from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settle, without_conflicts
+from llmb.plugins.sources import YamlBenchmarks
 
 if TYPE_CHECKING:
     import click
 
-    from llmb.config import ClusterConfig
-    from llmb.config.cluster_type import OfferedTypes
+    from llmb.contract.cluster_type import OfferedTypes
+    from llmb.contract.schema import ClusterConfig
+    from llmb.core.yamlfile import Document
     from llmb.plugins.settings import Sections
-    from llmb.text.yamlfile import Document
 
 _KINDS = {"llmb_commands": "command", "llmb_clusters": "cluster type"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """A hook whose answer is a list of values of one kind, a name of llmb.api."""
+
+    hook: str
+    kind: str
+    #: Of the plugin, as people call it.
+    part: str
+
+
+_FAILURES = _Listing(hook="llmb_failures", kind="Failure", part="causes of failures")
+_SECTIONS = _Listing(hook="llmb_report", kind="ReportSection", part="report sections")
+T = TypeVar("T")
+
+
 @dataclass(eq=False, kw_only=True)
 class Plugins:
-    """The loaded plugins; workloads are read on first use."""
+    """The loaded plugins. Workloads are read on first use."""
 
     calls: Calls
     default: str
@@ -53,45 +71,143 @@ class Plugins:
         return [claim.item for claim in self._held("llmb_commands")]
 
     def cluster_types(self) -> OfferedTypes:
-        """Every cluster type by its name; a plugin's one knows its plugin."""
-        from llmb.config.cluster_type import OfferedTypes
+        """Return every cluster type by its name. A plugin's one knows its plugin."""
+        from llmb.contract.cluster_type import OfferedTypes
         from llmb.plugins.calls import skipped_types
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
         return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
 
     def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
-        """Why nobody has the command ``name``, which plugins offer; and the skipped plugins that may offer it."""
+        """Return why nobody has the command ``name``, and the plugins that may offer it."""
         from llmb.plugins.calls import skipped_commands
 
         return skipped_commands(name, self.problems, self.calls)
 
     def contract(self, source: str) -> str:
-        """The contract that a plugin states, else the first one; empty for a plugin that is not loaded."""
+        """Return the contract that a plugin states, else the first one. Empty if not loaded."""
         plugin = self.manager.get_plugin(source)
         return str(getattr(plugin, STATEMENT, FIRST_CONTRACT)) if plugin is not None else ""
 
     def source_of(self, error: BaseException) -> str | None:
         """The plugin whose code was running when ``error`` was raised, if any."""
-        return next((source for source in self.sources if is_from(error, self.calls.owner(source))), None)
+        return next(
+            (source for source in self.sources if is_from(error, self.calls.owner(source))), None
+        )
 
     @cached_property
     def offers(self) -> dict[str, Offer]:
-        """The workloads by key; of a key in any spelling, llmb's own plugin keeps it, or else nobody gets it."""
-        offers = [offer for source in self.sources if (offer := self._offer(source)) is not None]
+        """The workloads by key: of a key in any spelling, llmb's own plugin keeps it, or nobody."""
+        offers = [offer for source in self.sources for offer in self._offers_of(source)]
         claims = [
-            Claim(source=one.source, name=one.workload.key, form=squash_workload(one.workload.key), item=one)
-            for one in offers
+            Claim(
+                source=entry.source,
+                name=entry.workload.key,
+                form=squash_workload(entry.workload.key),
+                item=entry,
+            )
+            for entry in offers
         ]
-        held, lost = settled(claims, "workload", "workload-duplicate", self._is_own)
-        kept, conflicts = without_conflicts([claim.item for claim in held], self._is_own)
+        held, lost = settle(claims, "workload", "workload-duplicate", self._is_own)
+        accepted, conflicts = without_conflicts([claim.item for claim in held], self._is_own)
         self._refuse(*lost, *conflicts)
-        return {offer.workload.key: offer for offer in kept}
+        return {offer.workload.key: offer for offer in accepted}
+
+    def forget_workloads(self) -> None:
+        """Find the workloads again at their next use: a plugin was added."""
+        for name in ("offers", "gpu_types"):
+            self.__dict__.pop(name, None)
+
+    def has_hook(self, hook: str) -> bool:
+        """Return True if a plugin that is not llmb's own has ``hook``."""
+        return any(self.calls.implementation(source, hook) is not None for source in self.sources)
+
+    def report_sections(self, results: Sequence[Mapping[str, Any]]) -> list[api.ReportSection]:
+        """Return the sections of all plugins on ``results``, rows of ``results --format json``."""
+        return [
+            section
+            for source in self.sources
+            for section in self._listed(source, _SECTIONS, results=results)
+        ]
+
+    def nodes(self, name: str, runs: Sequence[api.RunRecord]) -> list[str]:
+        """Return the nodes that ``@name`` means. Raises UsageError, PluginError."""
+        for source in self.sources:
+            nodes = self._answer(source, "llmb_nodes", name=name, runs=runs)
+            if nodes is not None:
+                if not isinstance(nodes, (list, tuple)) or not all(
+                    isinstance(node, str) and node for node in nodes
+                ):
+                    expected = "a list of names of nodes"
+                    raise self.calls.answer_error(source, "llmb_nodes", nodes, expected)
+                return list(nodes)
+        raise UsageError(
+            f"@{name} names no nodes: no installed plugin knows it",
+            hint="write the nodes themselves, as in n[1-4],n7, or install the plugin",
+            code="nodes-unknown",
+            value=f"@{name}",
+        )
+
+    def hint_for(self, program: str, word: str, words: Sequence[str]) -> str | None:
+        """Return a plugin's hint for a word that ``program`` does not know, or None."""
+        return self._first("llmb_hint", str, program=program, word=word, words=tuple(words))
+
+    def log_settings(self, log: Path) -> api.LogSettings | None:
+        """Return the settings of the run of ``log`` by a file beside it, or None."""
+        return self._first("llmb_log_settings", api.LogSettings, log=log)
+
+    def _first(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
+        """Return the first answer that is not None. A plugin that fails is reported and skipped."""
+        for source in self.sources:
+            try:
+                answer = self._answer(source, hook, **arguments)
+                if answer is not None:
+                    self.calls.require(source, hook, answer, (kind,))
+                    return cast("T", answer)
+            except LlmbError as error:
+                problem = replace(problem_of_error(source, error), part=hook)
+                self._refuse(problem)
+                console.warn_once(str(problem))
+        return None
+
+    def _answer(self, source: str, hook: str, **arguments: Any) -> Any:
+        """Return the answer of a plugin's hook, which may take fewer arguments, or None."""
+        for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            if implementation.plugin_name == source:
+                values = (arguments[name] for name in implementation.argnames)
+                return self.calls.call(source, hook, partial(implementation.function, *values))
+        return None
+
+    @cached_property
+    def failures(self) -> tuple[api.Failure, ...]:
+        """The causes of failures that plugins know, in the order of their names."""
+        return tuple(
+            failure for source in self.sources for failure in self._listed(source, _FAILURES)
+        )
+
+    def _listed(self, source: str, listing: _Listing, **arguments: Any) -> Sequence[Any]:
+        """Return the list that a plugin's hook returns, empty if it has none or a wrong one."""
+        if self.calls.implementation(source, listing.hook) is None:
+            return ()
+        try:
+            answer = self._answer(source, listing.hook, **arguments)
+            kind = getattr(api, listing.kind)
+            if not isinstance(answer, (list, tuple)) or not all(
+                isinstance(item, kind) for item in answer
+            ):
+                expected = f"a list of {listing.kind}"
+                raise self.calls.answer_error(source, listing.hook, answer, expected)
+        except LlmbError as error:
+            problem = replace(problem_of_error(source, error), part=listing.part)
+            self._refuse(problem)
+            console.warn_once(str(problem))
+            return ()
+        return answer
 
     @cached_property
     def gpu_types(self) -> dict[str, api.GpuType]:
-        """Every known GPU type: llmb's, and those that plugins bring."""
-        from llmb.workload.gpus import all_types
+        """Every known GPU type: llmb's own and the plugins'."""
+        from llmb.contract.gpus import all_types
 
         return all_types(offer.workload.gpu_types for offer in self.offers.values())
 
@@ -100,24 +216,29 @@ class Plugins:
         return {key: self.offers[key].workload for key in sorted(self.offers)}
 
     def setup(self, workload: api.Workload, site: api.Site) -> api.Needs | None:
-        """What ``workload`` needs at ``site``, from its plugin or else from llmb's default; None without an answer."""
-        answer: api.Needs | None = self._ask("llmb_setup", (api.Needs,), {"workload": workload, "site": site})
+        """Return what ``workload`` needs at ``site``, from its plugin or else llmb's default."""
+        answer: api.Needs | None = self._ask(
+            "llmb_setup", (api.Needs,), {"workload": workload, "site": site}
+        )
         return answer
 
     def launch(self, workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
-        """How ``job`` runs, from its plugin or else from llmb's default; None without an answer.
+        """Return how ``job`` runs, from its plugin or else from llmb's default, or None.
 
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
+        from llmb.plugins.answers import completed, memory_of
         from llmb.plugins.calls import check_launch
-        from llmb.plugins.complete import completed, memory_of
 
         arguments = {"workload": workload, "job": job, "site": site}
-        answer: api.Launch | None = self._ask("llmb_launch", (api.Launch,), arguments)
-        if answer is None:
+        command: api.Command | None = self._ask("llmb_launch", (api.Launch, api.Command), arguments)
+        if command is None:
             return None
+        answer = command if isinstance(command, api.Launch) else api.Launch.of(command, job, site)
         self._accept(
-            self.offers[workload.key].source, "llmb_launch", partial(check_launch, answer, job.experiment_name)
+            self.offers[workload.key].source,
+            "llmb_launch",
+            partial(check_launch, answer, job.experiment_name),
         )
         if answer.gpu_memory_gb is None:
             answer = replace(answer, gpu_memory_gb=memory_of(workload, job, site))
@@ -128,18 +249,38 @@ class Plugins:
         return answer
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
-        """The operations of one sample of ``shape`` by the plugin's own formula; None for llmb's."""
+        """Return the operations of one sample by the plugin's own formula, None for llmb's."""
         key = (workload.key, shape)
         if key not in self.known_flops:  # thousands of runs have few shapes, and the hook is pure
-            self.known_flops[key] = self._ask("llmb_flops", (api.Flops,), {"workload": workload, "shape": shape})
+            self.known_flops[key] = self._ask(
+                "llmb_flops", (api.Flops,), {"workload": workload, "shape": shape}
+            )
         return self.known_flops[key]
 
+    def has_flops(self, workload: api.Workload) -> bool:
+        """Return True if the plugin of ``workload``, or llmb's default, has an ``llmb_flops``."""
+        sources = (self.offers[workload.key].source, self.default)
+        return any(
+            self.calls.implementation(source, "llmb_flops") is not None for source in sources
+        )
+
     def parse(self, workload: api.Workload, run: api.RunRecord) -> api.ParseSpec | None:
-        """How to read the log of ``run``, from its plugin or else from llmb's default; None without an answer."""
-        from llmb.plugins.complete import check_parse
+        """Return how to read the log of ``run``, as ``parse_log``."""
+        return self.parse_log(workload, run.job.model_size, run.log, run)
+
+    def parse_log(
+        self, workload: api.Workload, size: str, log: Path, run: api.RunRecord | None
+    ) -> api.ParseSpec | None:
+        """Return how to read ``log``, of ``run`` or of none, by the plugin or else llmb's default.
+
+        None if neither can read it.
+        """
+        from llmb.plugins.answers import check_parse
 
         answer: api.ParseSpec | api.Samples | None = self._ask(
-            "llmb_parse", (api.ParseSpec, api.Samples), {"workload": workload, "run": run}
+            "llmb_parse",
+            (api.ParseSpec, api.Samples),
+            {"workload": workload, "size": size, "log": log, "run": run},
         )
         if answer is None:
             return None
@@ -147,22 +288,38 @@ class Plugins:
         self._accept(source, "llmb_parse", partial(check_parse, workload, answer))
         if isinstance(answer, api.Samples):
             return api.ParseSpec(samples=answer)
-        wanted = "" if answer.is_default else source
-        return answer if answer.source == wanted else replace(answer, source=wanted)
+        plugin = "" if answer.is_default else source
+        return answer if answer.source == plugin else replace(answer, source=plugin)
 
     def _accept(self, source: str, hook: str, check: Callable[[], None]) -> None:
-        """Raise PluginError where ``check`` rejects what the ``hook`` of ``source`` returned."""
+        """Raise PluginError if ``check`` rejects what the ``hook`` of ``source`` returned."""
         try:
             check()
         except KeyFaultError as error:
             raise rejected(source, hook, error, self.calls.owner(source)) from error
 
     def reads_logs(self, workload: api.Workload) -> bool:
-        """Whether the plugin of ``workload`` has an ``llmb_parse`` of its own, which may answer for each run."""
+        """Return True if the plugin of ``workload`` has its own ``llmb_parse``.
+
+        It may answer for each run.
+        """
         return self.calls.implementation(self.offers[workload.key].source, "llmb_parse") is not None
 
+    def reads_runs(self, workload: api.Workload) -> bool:
+        """Return True if its ``llmb_parse`` takes a run and no log, as of contract 1.0."""
+        source = self.offers[workload.key].source
+        names = next(
+            (
+                implementation.argnames
+                for implementation in self.manager.hook.llmb_parse.get_hookimpls()
+                if implementation.plugin_name == source
+            ),
+            (),
+        )
+        return "run" in names and "log" not in names
+
     def faults_of_settings(self, document: Document) -> dict[str, list[Fault]]:
-        """By plugin, every fault of its section ``plugins`` of a configuration or of answers, with file and line."""
+        """Return every fault of the section ``plugins`` by plugin, with file and line."""
         from llmb.plugins import settings
 
         def kind(source: str) -> type | None:
@@ -176,27 +333,31 @@ class Plugins:
 
     def check_settings(self, document: Document) -> list[Fault]:
         """As ``faults_of_settings``, each fault once."""
-        found = self.faults_of_settings(document)
-        return list(dict.fromkeys(fault for faults in found.values() for fault in faults))
+        by_plugin = self.faults_of_settings(document)
+        return list(dict.fromkeys(fault for faults in by_plugin.values() for fault in faults))
 
     def require_settings(self, config: ClusterConfig) -> dict[str, list[Fault]]:
         """The faults of settings by plugin, whose launches they refuse.
 
-        Raises InputFaults for sections that may be of a plugin for all launches: of one that is skipped or not
-        installed here, or wrong ones of a site-wide wrapper.
+        Raises InputFaults for sections that may be of a plugin for all launches: of one that is
+        skipped or not installed here, or wrong ones of a site-wide wrapper.
         """
-        from llmb.config.locate import CONFIG_FILE
-        from llmb.text import yamlfile
+        from llmb.core import yamlfile
+        from llmb.plan.locate import CONFIG_FILE
 
         document = yamlfile.load(config.llmb_install / CONFIG_FILE)
         self.require_named(document, config.plugins)
-        wrong = self.faults_of_settings(document)
-        if of_all := [fault for source in self._site_wide(config.plugins) for fault in wrong.get(source, ())]:
+        by_plugin = self.faults_of_settings(document)
+        if of_all := [
+            fault
+            for source in self._site_wide(config.plugins)
+            for fault in by_plugin.get(source, ())
+        ]:
             raise InputFaults(of_all)
-        return wrong
+        return by_plugin
 
     def require_named(self, document: Document, sections: Sections) -> None:
-        """Raise InputFaults for each section of a plugin that is not installed here, or that is skipped."""
+        """Raise InputFaults for sections of plugins that are skipped or not installed here."""
         from llmb.plugins import settings
 
         self.offers  # noqa: B018 - finds the plugins that are skipped
@@ -204,19 +365,20 @@ class Plugins:
         settings.require_named(document, sections, [*self.sources, *reasons], reasons)
 
     def _ask(self, hook: str, kinds: tuple[type, ...], arguments: dict[str, Any]) -> Any:
-        """Call ``hook`` of the plugin that offers the workload, then llmb's default if the plugin has no answer.
+        """Call ``hook`` of the workload's plugin, then llmb's default if that has no answer.
 
-        Raises PluginError if the hook fails or returns none of the ``kinds``; an LlmbError of the hook is passed on.
+        Raises PluginError if the hook fails or returns none of the ``kinds``. An LlmbError of the
+        hook passes through.
         """
         source = self.offers[arguments["workload"].key].source
-        caller, given = self._caller(hook, source), self.calls.with_settings(source, arguments)
-        answer = self.calls.call(source, hook, lambda: caller(**given))
+        caller, values = self._caller(hook, source), self.calls.with_settings(source, arguments)
+        answer = self.calls.call(source, hook, lambda: caller(**values))
         if answer is not None:
             self.calls.require(source, hook, answer, kinds)
         return answer
 
     def _site_wide(self, sections: Sections) -> Iterator[str]:
-        """The plugins that change the launches of all workloads, in the order of the configuration."""
+        """Yield the plugins that change all launches, in the order of the configuration."""
         from llmb.plugins.settings import key_of
 
         able = [source for source in self.sources if is_site_wide(self.manager.get_plugin(source))]
@@ -225,29 +387,49 @@ class Plugins:
 
     def _caller(self, hook: str, source: str) -> Callable[..., Any]:
         if (hook, source) not in self.callers:
-            asked = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
-            others = [plugin for plugin in self.manager.get_plugins() if plugin not in asked]
-            self.callers[hook, source] = self.manager.subset_hook_caller(hook, others)
+            callees = (self.manager.get_plugin(source), self.manager.get_plugin(self.default))
+            excluded = [plugin for plugin in self.manager.get_plugins() if plugin not in callees]
+            self.callers[hook, source] = self.manager.subset_hook_caller(hook, excluded)
         return self.callers[hook, source]
 
-    def _offer(self, source: str) -> Offer | None:
+    def _offers_of(self, source: str) -> list[Offer]:
+        plugin = self.manager.get_plugin(source)
+        if isinstance(plugin, YamlBenchmarks):
+            offers = (self._of_file(source, file, plugin) for file in plugin.files)
+            return [offer for offer in offers if offer is not None]
         hook = self.calls.implementation(source, "llmb_workload")
         if hook is None:
-            return None
+            return []
         kind = api.Workload  # imported before the time limit begins
         try:
-            workload = self.calls.call(source, "llmb_workload", hook)
-            self.calls.require(source, "llmb_workload", workload, (kind,))
-            return Offer(source=source, workload=workload)
+            answer = self.calls.call(source, "llmb_workload", hook)
+            workloads = answer if isinstance(answer, (list, tuple)) else [answer]
+            for workload in workloads:
+                self.calls.require(source, "llmb_workload", workload, (kind,))
         except LlmbError as error:
             self._refuse(problem_of_error(source, error))
+            return []
+        return [Offer(source=source, workload=workload) for workload in workloads]
+
+    def _of_file(self, source: str, file: Path, plugin: YamlBenchmarks) -> Offer | None:
+        """Return the offer of a benchmark's YAML. A fault in it costs only this benchmark."""
+        try:
+            return Offer(source=source, workload=api.read_workload(file))
+        except LlmbError as error:
+            problem = problem_of_error(source, error)
+            part = "" if plugin.files == (file,) else f"benchmark {file.name}"
+            self._refuse(replace(problem, part=part))
             return None
 
     def _held(self, hook: str) -> list[Claim[Any]]:
-        """What all plugins return for ``hook``, by name: llmb's own items first."""
+        """Return what all plugins return for ``hook``, by name: llmb's own items first."""
         if hook not in self._claims:
-            claims = [claim for source, _ in self.manager.list_name_plugin() for claim in self._claimed(source, hook)]
-            self._claims[hook], lost = settled(claims, _KINDS[hook], "name-duplicate", self._is_own)
+            claims = [
+                claim
+                for source, _ in self.manager.list_name_plugin()
+                for claim in self._claimed(source, hook)
+            ]
+            self._claims[hook], lost = settle(claims, _KINDS[hook], "name-duplicate", self._is_own)
             self._refuse(*lost)
         return self._claims[hook]
 
@@ -258,18 +440,21 @@ class Plugins:
         try:
             answer = self.calls.call(source, hook, implementation)
             if not isinstance(answer, (list, tuple)):
-                raise self.calls.wrong(source, hook, answer, f"a list of {_KINDS[hook]}s")
+                raise self.calls.answer_error(source, hook, answer, f"a list of {_KINDS[hook]}s")
         except LlmbError as error:
             self._refuse(replace(problem_of_error(source, error), part=f"{_KINDS[hook]}s"))
             return []
         return [claim for item in answer if (claim := self._claim(source, hook, item)) is not None]
 
     def _claim(self, source: str, hook: str, item: Any) -> Claim[Any] | None:
-        """The claim of one item of what a hook returns; None where it cannot be used, which costs that item alone."""
+        """Return the claim of one item of a hook's answer.
+
+        None if it cannot be used, which costs that item alone.
+        """
         kind, part = _KINDS[hook], f"a {_KINDS[hook]}"
         try:
             if not isinstance(getattr(item, "name", None), str):
-                raise self.calls.wrong(source, hook, item, f"a {kind}")
+                raise self.calls.answer_error(source, hook, item, f"a {kind}")
             part = f"{kind} '{item.name}'"
             if hook == "llmb_clusters":
                 from llmb.plugins.cluster_checks import with_source
@@ -286,10 +471,12 @@ class Plugins:
         return Claim(source=source, name=item.name, form=item.name, item=item)
 
     def _is_own(self, source: str) -> bool:
-        return source not in self.calls.found or self.calls.found[source].is_own
+        return source not in self.calls.sources or self.calls.sources[source].is_own
 
     def _refuse(self, *problems: Problem) -> None:
-        self.problems += [problem for problem in dict.fromkeys(problems) if problem not in self.problems]
+        self.problems += [
+            problem for problem in dict.fromkeys(problems) if problem not in self.problems
+        ]
 
 
 def problem_of_error(source: str, error: LlmbError) -> Problem:

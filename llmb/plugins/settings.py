@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of plugins: their sections of ``plugins`` in cluster_config.yaml, read into each plugin's dataclass."""
+"""Reads the settings of plugins: the sections of ``plugins`` in cluster_config.yaml."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from llmb.config.locate import CONFIG_FILE
+from llmb.core.names import nearest
+from llmb.core.yamlfile import Document
 from llmb.errors import Fault, InputFaults, LlmbError
+from llmb.plan.locate import CONFIG_FILE
 from llmb.plugins.sources import FILE, FOLDERS_VARIABLE
-from llmb.text.names import nearest
-from llmb.text.yamlfile import Document
 
 SECTION = "plugins"  # of cluster_config.yaml: by distribution, or by distribution:entry
 
@@ -20,7 +20,7 @@ Kind = Callable[[str], type | None]  # the dataclass of a plugin's settings; Non
 
 
 def key_of(sections: Iterable[str], source: str) -> str | None:
-    """The key of the section of the plugin ``source``; None if it has none."""
+    """Return the key of the section of the plugin ``source``, or None."""
     return next((key for key in sections if _names(key, source)), None)
 
 
@@ -33,37 +33,44 @@ def _plain(distribution: str) -> str:
 
 
 def read_own(sections: Sections, source: str, kind: type) -> object:
-    """The settings of the plugin ``source``, of its dataclass ``kind``. Raises InputFaults for its section."""
-    from llmb.text import typed
+    """Return the settings of the plugin ``source``, a ``kind``. Raises InputFaults."""
+    from llmb.core import typed
 
     key = key_of(sections, source) or source
-    own = sections.get(key)
-    data = {SECTION: {**sections, key: {} if own is None else own}}
+    section = sections.get(key)
+    data = {SECTION: {**sections, key: {} if section is None else section}}
     return typed.read(kind, Document(name=CONFIG_FILE, data=data), (SECTION, key))
 
 
 def faults_of(document: Document, sources: Sequence[str], kind: Kind) -> dict[str, list[Fault]]:
-    """By plugin, every fault of its section of ``plugins`` in ``document``; sections of unknown plugins have none."""
+    """Return the faults of each plugin's section in ``document``.
+
+    Sections of unknown plugins have none.
+    """
     sections = document.data.get(SECTION) if isinstance(document.data, dict) else None
-    found: dict[str, list[Fault]] = {}
-    for key, own in sections.items() if isinstance(sections, dict) else ():
-        for source in (source for source in sources if own is not None and _names(str(key), source)):
+    by_plugin: dict[str, list[Fault]] = {}
+    for key, section in sections.items() if isinstance(sections, dict) else ():
+        for source in (
+            source for source in sources if section is not None and _names(str(key), source)
+        ):
             try:
-                faults = _faults_of_section(document, str(key), own, source, kind(source))
+                faults = _faults_of_section(document, str(key), section, source, kind(source))
             except LlmbError:  # its launches are refused
                 continue
             if faults:
-                found[source] = [*found.get(source, ()), *faults]
-    return found
+                by_plugin[source] = [*by_plugin.get(source, ()), *faults]
+    return by_plugin
 
 
-def _faults_of_section(document: Document, key: str, own: object, source: str, kind: type | None) -> list[Fault]:
-    from llmb.text import typed
+def _faults_of_section(
+    document: Document, key: str, section: object, source: str, kind: type | None
+) -> list[Fault]:
+    from llmb.core import typed
 
     path = (SECTION, key)
     if kind is not None:
         return typed.read_in_part(kind, document, path)[1]
-    if own == {}:
+    if section == {}:
         return []
     return [
         Fault(
@@ -72,15 +79,18 @@ def _faults_of_section(document: Document, key: str, own: object, source: str, k
             hint=f"write '{key}: {{}}', or remove it",
             code="key-unknown",
             key=f"{SECTION}.{key}",
-            value=next(iter(own)) if isinstance(own, dict) else own,
+            value=next(iter(section)) if isinstance(section, dict) else section,
         )
     ]
 
 
-def require_named(document: Document, sections: Sections, sources: Sequence[str], reasons: Mapping[str, str]) -> None:
-    """Raise InputFaults for each section of a plugin that is not installed here, or that is skipped.
+def require_named(
+    document: Document, sections: Sections, sources: Sequence[str], reasons: Mapping[str, str]
+) -> None:
+    """Raise InputFaults for sections of plugins that are skipped or not installed here.
 
-    ``reasons``: by source, why plugins are skipped. A launch without them could differ from what the cluster wants.
+    ``reasons``: by source, why plugins are skipped. A launch without them could differ from what
+    the cluster wants.
     """
     faults = []
     for key in sections:
@@ -88,12 +98,19 @@ def require_named(document: Document, sections: Sections, sources: Sequence[str]
             continue
         skipped = next((source for source in reasons if _names(key, source)), None)
         if skipped is not None:
-            why, hint = f"plugin {skipped} is skipped: {reasons[skipped]}", f"remove '{key}' to run without it"
+            reason, hint = (
+                f"plugin {skipped} is skipped: {reasons[skipped]}",
+                f"remove '{key}' to run without it",
+            )
         else:
-            why, hint = f"no plugin '{key}' is installed here", _nearest_hint(key, sources)
+            reason, hint = f"no plugin '{key}' is installed here", _nearest_hint(key, sources)
         place, path = document.place((SECTION, key)), f"{SECTION}.{key}"
         code = "plugin-missing" if skipped is None else "plugin-skipped"
-        faults.append(Fault(place=place, message=f"{path}: {why}", hint=hint, code=code, key=path, value=key))
+        faults.append(
+            Fault(
+                place=place, message=f"{path}: {reason}", hint=hint, code=code, key=path, value=key
+            )
+        )
     if faults:
         raise InputFaults(faults)
 
@@ -104,9 +121,13 @@ def _nearest_hint(key: str, sources: Sequence[str]) -> str:
     No command that installs it: a name with a typing error may be a stranger's package.
     """
     is_file = key.startswith(f"{FILE}:")
-    names = dict.fromkeys(source if source.startswith(f"{FILE}:") else source.partition(":")[0] for source in sources)
+    names = dict.fromkeys(
+        source if source.startswith(f"{FILE}:") else source.partition(":")[0] for source in sources
+    )
     close = nearest(key, names)
     if close is not None:
         return f"did you mean '{close}'?"
-    known = f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"installed are {', '.join(names)}"
-    return f"{known}; remove '{key}' to run without it"
+    fix = (
+        f"set {FOLDERS_VARIABLE} to its folder" if is_file else f"installed are {', '.join(names)}"
+    )
+    return f"{fix}; remove '{key}' to run without it"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where plugins come from: entry points of installed distributions, and files in the folders of LLMB_PLUGINS."""
+"""Finds plugins: entry points of distributions, and files in folders: Python, or YAML alone."""
 
 from __future__ import annotations
 
@@ -8,32 +8,37 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from llmb.core import files
 from llmb.plugins.owners import Problem
-from llmb.system import files
 
 GROUP = "llmb"
 FOLDERS_VARIABLE = "LLMB_PLUGINS"
 FILE = "file"  # in place of a distribution's name
+BENCHMARKS = "benchmarks"  # the folder of an install directory with benchmarks in YAML
+_BENCHMARK = "benchmark.yaml"
 _MODULE = "llmb_file_"  # begins the modules of files
 # The distributions whose plugins belong to llmb: they keep a name that another plugin claims too.
-OWN_DISTRIBUTIONS = frozenset({"llmb", "llmb-llama31", "llmb-microbench", "llmb-nemotron4", "llmb-nemotronh"})
+OWN_DISTRIBUTIONS = frozenset(
+    ["llmb", "llmb-llama31", "llmb-microbench", "llmb-nemotron4", "llmb-nemotronh", "llmb-runai"]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A plugin that can be loaded, by its ``name``, ``distribution:entry`` or ``file:NAME.py``.
-
-    ``owner``: its top module; ``find_file``: the file of its module, without importing that. ``load`` may do anything.
-    """
+    """A plugin that can be loaded, by its ``name``, ``distribution:entry`` or ``file:NAME.py``."""
 
     name: str
     distribution: str
+    #: Its top module.
     owner: str
+    #: Returns the file of its module, without an import.
     find_file: Callable[[], Path | None] = field(compare=False)
+    #: May do anything.
     load: Callable[[], object] = field(compare=False)
 
     @property
@@ -41,12 +46,62 @@ class Source:
         return self.distribution in OWN_DISTRIBUTIONS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlBenchmarks:
+    """A plugin without code: each of its ``files`` is a workload with ``launch`` and ``parse``."""
+
+    files: tuple[Path, ...]
+
+
+# of published figures, which are beside the YAML of their workload
+_IS_COMPANION = re.compile(r"^tables\s*:", re.MULTILINE)
+_IS_WORKLOAD = re.compile(r"^key\s*:", re.MULTILINE)
+
+
+def benchmark_files(folder: Path) -> list[Path]:
+    """Return ``NAME.yaml`` and ``NAME/benchmark.yaml`` of a folder. Raises OSError.
+
+    Names that begin with ``_`` or ``.`` are none, nor are published figures, nor the YAML beside a
+    module of its name.
+    """
+    paths = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
+    alone = [
+        path
+        for path in paths
+        if path.suffix == ".yaml"
+        and path.with_suffix(".py") not in paths
+        and not _is_companion(path)
+    ]
+    return [*alone, *(path / _BENCHMARK for path in paths if (path / _BENCHMARK).is_file())]
+
+
+def _is_companion(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # reading it says so
+        return False
+    return _IS_COMPANION.search(text) is not None and _IS_WORKLOAD.search(text) is None
+
+
+def as_plugin(loaded: object) -> object:
+    """Return the loaded plugin, or of a package without hooks the benchmarks in its YAML."""
+    folders = getattr(loaded, "__path__", None)
+    if folders is None or any(name.startswith("llmb_") for name in vars(loaded)):
+        return loaded
+    paths = [path for folder in folders for path in benchmark_files(Path(folder))]
+    return YamlBenchmarks(files=tuple(paths)) if paths else loaded
+
+
 def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Source], list[Problem]]:
-    """Every plugin, llmb's own first, then in alphabetical order; and what LLMB_PLUGINS names in vain."""
-    found = [_of_entry(entry) for entry in (entry_points(group=GROUP) if entries is None else entries)]
+    """Return every plugin, llmb's own first, and the problems of LLMB_PLUGINS."""
+    installed = [
+        _of_entry(entry) for entry in (entry_points(group=GROUP) if entries is None else entries)
+    ]
     folders = os.environ.get(FOLDERS_VARIABLE, "")
     files, unusable = _in_folders(folders) if folders and entries is None else ([], [])
-    return sorted([*found, *files], key=lambda source: (not source.is_own, source.name)), unusable
+    return sorted(
+        [*installed, *files], key=lambda source: (not source.is_own, source.name)
+    ), unusable
 
 
 def _of_entry(entry: EntryPoint) -> Source:
@@ -70,41 +125,70 @@ def _of_entry(entry: EntryPoint) -> Source:
 
 
 def _in_folders(text: str) -> tuple[list[Source], list[Problem]]:
-    """The files ``NAME.py`` of the folders, unless they begin with ``_`` or ``.``; the first of each name is used."""
-    found: dict[str, Source] = {}
+    """Return the files ``NAME.py`` and the benchmarks of the folders, the first of each name.
+
+    Files that begin with ``_`` or ``.`` are no plugins.
+    """
+    sources: dict[str, Source] = {}
     paths: dict[str, Path] = {}
     unusable: list[Problem] = []
     for folder in dict.fromkeys(files.expand(word) for word in text.split(os.pathsep) if word):
         try:
-            modules = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "_.")
+            modules = sorted(
+                path
+                for path in folder.iterdir()
+                if path.suffix == ".py" and path.name[0] not in "_."
+            )
+            modules += benchmark_files(folder)
         except OSError as error:
             reason = f"{folder}: {error.strerror or error}"
             unusable.append(Problem(source=FOLDERS_VARIABLE, code="folder-unusable", reason=reason))
             continue
         for path in modules:
-            name = f"{FILE}:{path.name}"
-            if name in found:
+            name = f"{FILE}:{path.relative_to(folder)}"
+            if name in sources:
                 reason = f"{paths[name]} has the same name; rename one of them"
-                unusable.append(Problem(source=f"{FILE}:{path}", code="name-duplicate", reason=reason))
+                unusable.append(
+                    Problem(source=f"{FILE}:{path}", code="name-duplicate", reason=reason)
+                )
             else:
-                found[name], paths[name] = _of_file(path.absolute(), name), path
-    return list(found.values()), unusable
+                sources[name], paths[name] = of_file(path.absolute(), name), path
+    return list(sources.values()), unusable
 
 
-def _of_file(path: Path, name: str) -> Source:
+def benchmarks_in(folder: Path) -> list[Source]:
+    """Return the benchmarks of a folder, which may not exist."""
+    with suppress(OSError):
+        return [
+            of_file(path, f"{FILE}:{path.relative_to(folder)}") for path in benchmark_files(folder)
+        ]
+    return []
+
+
+def of_file(path: Path, name: str) -> Source:
+    """Return the plugin of a file: a Python module, or a benchmark in YAML."""
+    if path.suffix == ".yaml":
+        only = YamlBenchmarks(files=(path,))
+        return Source(
+            name=name, distribution=FILE, owner="", find_file=lambda: path, load=lambda: only
+        )
+    return _of_module(path, name)
+
+
+def _of_module(path: Path, name: str) -> Source:
     module = f"{_MODULE}{path.stem}".replace(".", "_")
 
     def load() -> object:
         spec = importlib.util.spec_from_file_location(module, path)
         if spec is None or spec.loader is None:
             raise ImportError(f"{path} is not a Python file")
-        made = importlib.util.module_from_spec(spec)
-        sys.modules[module] = made
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[module] = loaded
         try:
-            spec.loader.exec_module(made)
+            spec.loader.exec_module(loaded)
         except BaseException:
             sys.modules.pop(module, None)
             raise
-        return made
+        return loaded
 
     return Source(name=name, distribution=FILE, owner=module, find_file=lambda: path, load=load)

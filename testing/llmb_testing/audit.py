@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records what Python code does to the machine: files that it writes, processes that it starts, addresses it calls."""
+"""Records what Python code does to the machine: files that it writes, processes that it starts,
+addresses it calls.
+"""
 
 import os
 import sys
@@ -8,7 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_WRITES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.link", "os.truncate", "shutil.rmtree"}
+_WRITES = {
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.symlink",
+    "os.link",
+    "os.truncate",
+    "shutil.rmtree",
+}
 _PROCESSES = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"}
 _CALLS = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind"}
 _seen: list[list[str]] = []  # a list for each recording in progress; Python cannot remove a hook
@@ -17,22 +28,22 @@ _installed: list[bool] = []
 
 @contextmanager
 def recorded() -> Iterator[list[str]]:
-    """The effects of the code within, in words; writing byte code is none."""
+    """The effects of the code within, in words. Writing byte code is none."""
     if not _installed:
         sys.addaudithook(_hook)
         _installed.append(True)
-    found: list[str] = []
-    _seen.append(found)
+    effects: list[str] = []
+    _seen.append(effects)
     try:
-        yield found
+        yield effects
     finally:
-        _seen.remove(found)
+        _seen.remove(effects)
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if _seen and (text := _in_words(event, arguments)):
-        for found in _seen:
-            found.append(text)
+        for effects in _seen:
+            effects.append(text)
 
 
 def _in_words(event: str, arguments: tuple[Any, ...]) -> str:
@@ -41,7 +52,11 @@ def _in_words(event: str, arguments: tuple[Any, ...]) -> str:
     if event in _CALLS:
         return f"uses the network: {arguments[-1] if event == 'socket.connect' else arguments[0]}"
     if event in _WRITES:
-        return "" if _is_byte_code(arguments[0]) else f"changes the file system: {event} {arguments[0]}"
+        return (
+            ""
+            if _is_byte_code(arguments[0])
+            else f"changes the file system: {event} {arguments[0]}"
+        )
     if event == "open" and _is_writing(arguments) and not _is_byte_code(arguments[0]):
         return f"writes the file {arguments[0]}"
     return ""
@@ -55,6 +70,10 @@ def _is_writing(arguments: tuple[Any, ...]) -> bool:
 
 
 def _is_byte_code(path: object) -> bool:
-    """Whether Python itself writes ``path``: compiled modules, and its search for a folder of temporary files."""
+    """Return True if Python itself writes ``path``, such as compiled modules."""
     text = str(path)
-    return "__pycache__" in text or text == os.devnull or (text.startswith(tempfile.gettempdir()) and ".pyc" in text)
+    return (
+        "__pycache__" in text
+        or text == os.devnull
+        or (text.startswith(tempfile.gettempdir()) and ".pyc" in text)
+    )

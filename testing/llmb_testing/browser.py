@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real browser for tests of pages and for their screenshots: headless Chromium, without any driver."""
+"""A real browser for tests of pages and for their screenshots: headless Chromium, without any
+driver.
+"""
 
 import base64
 import contextlib
@@ -14,8 +16,12 @@ from typing import Any
 
 
 def find_browser() -> str | None:
-    """The program of a Chromium; None where there is none."""
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    """Return the program of a Chromium, or None where there is none."""
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 # Chromium speaks over the descriptors 3 and 4.
@@ -85,41 +91,58 @@ class Browser:
         while (char := self._in.read(1)) != b"\0":
             assert char, "the browser has gone"
             text += char
-        found: dict[str, Any] = json.loads(text)
-        if "method" in found:
-            self.events.append(found)
-        return found
+        message: dict[str, Any] = json.loads(text)
+        if "method" in message:
+            self.events.append(message)
+        return message
 
     def open(self, path: Path) -> None:
         """Show the file and wait until it is loaded."""
         self.events.clear()
         loader = self.ask("Page.navigate", url=path.as_uri())["loaderId"]
-        loaded = {"loaderId": loader, "name": "load"}  # of this page: an earlier one may tell of its end late
+        # of this page: an earlier one may tell of its end late
+        loaded = {"loaderId": loader, "name": "load"}
         while not any(loaded.items() <= _of_lifecycle(event).items() for event in self.events):
             self._read()
 
     def value(self, script: str) -> Any:
-        """The value of ``script``; of a promise, once it is fulfilled."""
-        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        """Return the value of ``script``, of a promise once it is fulfilled."""
+        answer = self.ask(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         return answer["result"].get("value")
 
-    def width(self, pixels: int, *, scheme: str = "light", height: int = 900, scale: int = 1) -> None:
-        """Set the size and the preferred colour scheme of the page; ``scale``: dots of a picture for each pixel."""
+    def width(
+        self, pixels: int, *, scheme: str = "light", height: int = 900, scale: int = 1
+    ) -> None:
+        """Set the size and the preferred colour scheme of the page. ``scale``: dots of a picture
+        for each pixel.
+        """
         size = {"width": pixels, "height": height, "deviceScaleFactor": scale}
         self.ask("Emulation.setDeviceMetricsOverride", **size, mobile=False)
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def screenshot(self) -> bytes:
-        """The whole page as PNG."""
-        return base64.b64decode(self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+        """Return the whole page as PNG."""
+        return base64.b64decode(
+            self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+        )
 
     def pdf(self) -> bytes:
-        """The page as it is printed on A4."""
-        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True, "preferCSSPageSize": True}
+        """Return the page as it is printed on A4."""
+        paper = {
+            "paperWidth": 8.27,
+            "paperHeight": 11.69,
+            "printBackground": True,
+            "preferCSSPageSize": True,
+        }
         return base64.b64decode(self.ask("Page.printToPDF", **paper)["data"])
 
     def close(self) -> None:
-        """Close the browser; kill it if it does not end."""
+        """Close the browser. Kill it if it does not end."""
         self._session = None
         with contextlib.suppress(AssertionError, OSError):
             self.ask("Browser.close")
@@ -133,6 +156,6 @@ class Browser:
 
 
 def _of_lifecycle(event: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of an event of a page's lifecycle; empty for other events."""
+    """Return the parameters of an event of a page's lifecycle, empty for other events."""
     answer: dict[str, Any] = event["params"] if event["method"] == "Page.lifecycleEvent" else {}
     return answer

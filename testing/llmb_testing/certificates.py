@@ -8,8 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.core import shell
 from llmb.errors import LlmbError
-from llmb.system import shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Certificate:
     path: Path
 
     def sign(self, content: bytes) -> bytes:
-        """The RSA signature (SHA-256) of ``content``."""
+        """Return the RSA signature (SHA-256) of ``content``."""
         with tempfile.TemporaryDirectory() as folder:
             text, signature = Path(folder) / "text", Path(folder) / "signature"
             text.write_bytes(content)
@@ -28,7 +28,7 @@ class Certificate:
             return signature.read_bytes()
 
     def wrap(self, listening: socket.socket) -> ssl.SSLSocket:
-        """A server socket with TLS. Each connection's thread does its handshake."""
+        """Return a server socket with TLS. Each connection's thread does its handshake."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path, self.key)
         return context.wrap_socket(listening, server_side=True, do_handshake_on_connect=False)
@@ -37,12 +37,14 @@ class Certificate:
     def der(self) -> str:
         """The certificate in the form that tokens contain: base64 of its DER form."""
         lines = self.path.read_text().splitlines()
-        return base64.b64encode(base64.b64decode("".join(line for line in lines if "-----" not in line))).decode()
+        return base64.b64encode(
+            base64.b64decode("".join(line for line in lines if "-----" not in line))
+        ).decode()
 
 
 def make_certificate(folder: Path) -> Certificate:
     """Write both files to ``folder``. Raises LlmbError if openssl fails."""
-    made = Certificate(key=folder / "key.pem", path=folder / "certificate.pem")
+    certificate = Certificate(key=folder / "key.pem", path=folder / "certificate.pem")
     _openssl(
         "req",
         "-x509",
@@ -58,14 +60,14 @@ def make_certificate(folder: Path) -> Certificate:
         "-addext",
         "keyUsage=critical,digitalSignature,keyCertSign",
         "-keyout",
-        str(made.key),
+        str(certificate.key),
         "-out",
-        str(made.path),
+        str(certificate.path),
     )
-    return made
+    return certificate
 
 
 def _openssl(*arguments: str) -> None:
-    done = shell.run(["openssl", *arguments])
-    if done.code:
-        raise LlmbError(f"openssl {arguments[0]} failed: {done.err.strip()}")
+    process = shell.run(["openssl", *arguments])
+    if process.code:
+        raise LlmbError(f"openssl {arguments[0]} failed: {process.err.strip()}")

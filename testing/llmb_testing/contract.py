@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract tests of plugins: subclass one in a test module, and pytest runs its tests on your plugin.
+"""The contract tests of plugins: subclass one in a test module, and pytest runs its tests on your
+plugin.
 
 from llmb_testing.contract import ParserContract, WorkloadContract
 

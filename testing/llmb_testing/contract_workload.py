@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract tests of a workload: its table, its needs, and every job that its rows describe, on every cluster."""
+"""The contract tests of a workload: its table, its needs, and every job that its rows describe, on
+every cluster.
+"""
 
 import json
 import re
@@ -12,28 +14,37 @@ from typing import ClassVar
 import pytest
 
 from llmb import api
-from llmb.clusters.checks import preview_stamp
+from llmb.check.log_trial import sample_faults
+from llmb.check.workload_trial import faults_of
+from llmb.contract.gpus import CPU
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.launch import Launch
+from llmb.contract.rows import ANY_GPU
+from llmb.contract.switches import Switches
+from llmb.contract.variables import check_name
+from llmb.core import shell, typed
 from llmb.errors import Fault, LlmbError, PluginError, author_fault
-from llmb.planning.plan import make_plan
-from llmb.plugins.checkup import faults_of
-from llmb.plugins.trial import sample_faults
-from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Launch
-from llmb.submission.prepare import site_of
-from llmb.system import shell
-from llmb.text import typed
-from llmb.workload.gpus import CPU
-from llmb.workload.published_tables import read_published
-from llmb.workload.rows import ANY_GPU
-from llmb.workload.switches import Switches
-from llmb.workload.variables import check_name
+from llmb.kit.checks import preview_stamp
+from llmb.plan.plan import make_plan
+from llmb.plan.published_tables import read_published
+from llmb.run.prepare import site_of
 from llmb_testing import audit
-from llmb_testing.contract_support import CANARY, Target, elsewhere, fail, fail_if, loaded, targets, workload_of
+from llmb_testing.contract_support import (
+    CANARY,
+    Target,
+    elsewhere,
+    fail,
+    fail_if,
+    loaded,
+    targets,
+    workload_of,
+)
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _NOT_HERE = ("machine-too-small",)  # codes of faults of a cluster, not of the workload
 _GPUS = (CPU, "h100")  # what `any` is tested with
-_SETTINGS = {"torch": "2.13.0", "transformers": "5.23.0", "framework": "nemo", "tokenizer": "null"}  # as of an install
+# as of an install
+_SETTINGS = {"torch": "2.13.0", "transformers": "5.23.0", "framework": "nemo", "tokenizer": "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,32 +60,40 @@ class Case:
 
 
 class WorkloadContract:
-    """Subclass it with the name of the plugin's package.
+    """Subclass it with the name of the plugin's package."""
 
-    ``plugin``: the package that the entry point names. ``clusters``: further clusters to plan for, as the data of
-    cluster_config.yaml by a name.
-    """
-
+    #: The package that the entry point names.
     plugin: ClassVar[str]
+    #: Further clusters to plan for, as the data of cluster_config.yaml by a name.
     clusters: ClassVar[Mapping[str, Mapping[str, object]]] = {}
 
     @classmethod
     def llmb_cases(cls) -> list[Case]:
-        """Every size × GPU type × dtype; none where the plugin does not load, which is a test of its own."""
-        found: dict[Case, None] = {}
+        """Every size × GPU type × dtype. None where the plugin does not load, which is a test of
+        its own.
+        """
+        cases: dict[Case, None] = {}
         for workload in loaded(cls.plugin).workloads().values():
             for name, size in workload.sizes.items():
                 for row in size.rows:
-                    gpus = [one for gpu in row.gpu for one in (_GPUS if gpu == ANY_GPU else (gpu,))]
-                    found |= dict.fromkeys(Case(size=name, gpu=gpu, dtype=dtype) for gpu in gpus for dtype in row.dtype)
-        return list(found)
+                    gpus = [
+                        gpu_type
+                        for gpu in row.gpu
+                        for gpu_type in (_GPUS if gpu == ANY_GPU else (gpu,))
+                    ]
+                    cases |= dict.fromkeys(
+                        Case(size=name, gpu=gpu, dtype=dtype) for gpu in gpus for dtype in row.dtype
+                    )
+        return list(cases)
 
     def test_the_plugin_loads(self) -> None:
         """The plugin has a workload and no problem."""
         workload_of(self.plugin)
 
     def test_the_table_is_valid(self) -> None:
-        """Every row is a valid configuration with a program, at each scale; published figures and sample are read."""
+        """Every row is a valid configuration with a program, at each scale. Published figures and
+        sample are read.
+        """
         workload, plugins = workload_of(self.plugin), loaded(self.plugin)
         faults = [*faults_of(workload, plugins), *sample_faults(workload, plugins)]
         try:
@@ -89,13 +108,22 @@ class WorkloadContract:
         names = {
             "key": [workload.key],
             "sizes": [*workload.sizes],
-            "dtype": [dtype for size in workload.sizes.values() for row in size.rows for dtype in row.dtype],
+            "dtype": [
+                dtype
+                for size in workload.sizes.values()
+                for row in size.rows
+                for dtype in row.dtype
+            ],
             "metrics": [metric.name for metric in workload.metrics],
             "parameters": [*workload.parameters],
         }
         hint = "use letters, digits and . _ + -, and begin with a letter or digit"
         fail_if(
-            Fault(place=str(workload.file or self.plugin), message=f"{key}: '{name}' is not safe in a path", hint=hint)
+            Fault(
+                place=str(workload.file or self.plugin),
+                message=f"{key}: '{name}' is not safe in a path",
+                hint=hint,
+            )
             for key, own in names.items()
             for name in dict.fromkeys(own)
             if not _SAFE.fullmatch(name)
@@ -111,7 +139,9 @@ class WorkloadContract:
         self._check_pure("llmb_workload", workload, again, effects)
 
     def test_setup_is_pure(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """``llmb_setup`` gives equal needs for equal sites, and has no effects, on every cluster."""
+        """``llmb_setup`` gives equal needs for equal sites, and has no effects, on every
+        cluster.
+        """
         workload, plugins = workload_of(self.plugin), loaded(self.plugin)
         for case in {case.gpu: case for case in self.llmb_cases()}.values():
             folder = tmp_path / case.gpu
@@ -123,10 +153,16 @@ class WorkloadContract:
                     again = plugins.setup(workload, replace(site, settings={**_SETTINGS}))
                 self._check_pure(f"llmb_setup on {target.name}", first, again, effects)
                 if CANARY in repr(again):
-                    self._fail(f"llmb_setup on {target.name}: the needs contain the value of a secret")
+                    self._fail(
+                        f"llmb_setup on {target.name}: the needs contain the value of a secret"
+                    )
 
-    def test_every_job_launches(self, llmb_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each scale has a launch and a script on some cluster: pure, recordable, without a secret."""
+    def test_every_job_launches(
+        self, llmb_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each scale has a launch and a script on some cluster: pure, recordable, without a
+        secret.
+        """
         refused: dict[int, list[str]] = {}
         launched = set[int]()
         shells: dict[str, str] = {}
@@ -154,7 +190,9 @@ class WorkloadContract:
             _check_bash(script, f"{llmb_case} on {name}")
 
     def _jobs(self, case: Case, folder: Path) -> Iterator[tuple[Target, Job, api.Workload]]:
-        """The jobs of a case on each cluster: every scale, and each choice of a parameter at the first."""
+        """Return the jobs of a case on each cluster: every scale, and each choice of a parameter at
+        the first.
+        """
         workload, plugins = workload_of(self.plugin), loaded(self.plugin)
         size, faults = workload.sizes[case.size], list[Fault]()
         for target in targets(folder, case.gpu, plugins, workload.key, self.clusters):
@@ -178,34 +216,52 @@ class WorkloadContract:
         fail_if(dict.fromkeys(faults))
 
     def _check_launch(self, launch: Launch, job: Job, target: Target) -> None:
-        what = f"llmb_launch of {job.experiment_name} on {target.name}"
+        call = f"llmb_launch of {job.experiment_name} on {target.name}"
         text = json.dumps(typed.to_data(launch))
         if typed.read_own(Launch, Path("llmb-run.json"), json.loads(text)) != launch:
-            self._fail(f"{what}: the launch read from its JSON differs", "use the types of the fields, and no objects")
+            self._fail(
+                f"{call}: the launch read from its JSON differs",
+                "use the types of the fields, and no objects",
+            )
         if CANARY in text:
-            self._fail(f"{what}: the launch contains the value of a secret", "name the variable in Launch.secrets")
+            self._fail(
+                f"{call}: the launch contains the value of a secret",
+                "name the variable in Launch.secrets",
+            )
         for name in launch.environment:
             try:
                 check_name(name)
             except ValueError as error:
-                self._fail(f"{what}: environment: {error}", getattr(error, "hint", None))
+                self._fail(f"{call}: environment: {error}", getattr(error, "hint", None))
         if not _SAFE.fullmatch(launch.name) or not _SAFE.fullmatch(job.experiment_name):
-            self._fail(f"{what}: '{launch.name}' is not safe in a path", "name=job.experiment_name")
+            self._fail(f"{call}: '{launch.name}' is not safe in a path", "name=job.experiment_name")
 
     def _script(self, launch: Launch, target: Target) -> str:
-        """The script of the launch; rendering it twice gives the same text, without a secret."""
+        """Return the script of the launch. Rendering it twice gives the same text, without a
+        secret.
+        """
         stamp = preview_stamp(launch, target.config)
         script = target.cluster.render(launch, stamp)
         if script != target.cluster.render(launch, stamp) or CANARY in script or not script.strip():
-            self._fail(f"{launch.name} on {target.name}: its script differs from one time to the next")
+            self._fail(
+                f"{launch.name} on {target.name}: its script differs from one time to the next"
+            )
         return script
 
-    def _check_pure(self, what: str, first: object, again: object, effects: list[str]) -> None:
+    def _check_pure(self, call: str, first: object, again: object, effects: list[str]) -> None:
         if first != again:
-            hint = "depend only on the arguments: no time, random number, environment or current folder"
-            self._fail(f"{what}: equal arguments give different values:\n  {first}\n  {again}", hint)
+            hint = (
+                "depend only on the arguments: no time, random number, environment or current"
+                " folder"
+            )
+            self._fail(
+                f"{call}: equal arguments give different values:\n  {first}\n  {again}", hint
+            )
         if effects:
-            self._fail(f"{what}: {effects[0]}", "a hook only returns a value; llmb installs, writes and runs")
+            self._fail(
+                f"{call}: {effects[0]}",
+                "a hook only returns a value; llmb installs, writes and runs",
+            )
 
     def _fail(self, message: str, hint: str | None = None) -> None:
         fail([Fault(place=self.plugin, message=message, hint=hint)])
@@ -214,20 +270,20 @@ class WorkloadContract:
 def _choices(
     workload: api.Workload, size: str, scales: list[int]
 ) -> list[tuple[list[int], dict[str, tuple[str, ...]]]]:
-    """The first scale with each choice of each parameter that is not the default."""
-    found = []
+    """Return the first scale with each choice of each parameter that is not the default."""
+    choices = []
     for name, parameter in workload.parameters_of(size).items():
-        others = tuple(choice for choice in parameter.choices if choice != parameter.default)
-        if others:
-            found.append((scales[:1], {name: others}))
-    return found
+        alternatives = tuple(choice for choice in parameter.choices if choice != parameter.default)
+        if alternatives:
+            choices.append((scales[:1], {name: alternatives}))
+    return choices
 
 
-def _check_bash(script: str, what: str) -> None:
-    """Fail for a script of bash that bash cannot read; scripts in other languages are not checked."""
+def _check_bash(script: str, name: str) -> None:
+    """Fail for a script of bash that bash cannot read. Scripts in other languages are not checked."""
     bash = shutil.which("bash")
     if bash is None or not script.startswith("#!") or "bash" not in script.partition("\n")[0]:
         return
-    done = shell.run([bash, "-n"], given=script)
-    if done.code != 0:
-        fail([Fault(place=what, message=f"bash cannot read the script: {done.err.strip()}")])
+    process = shell.run([bash, "-n"], stdin=script)
+    if process.code != 0:
+        fail([Fault(place=name, message=f"bash cannot read the script: {process.err.strip()}")])

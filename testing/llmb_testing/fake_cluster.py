@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster type ``fake`` for tests: llmb's real code for clusters, on top of a scheduler that is a folder.
+"""The cluster type ``fake`` for tests: llmb's real code for clusters, on top of a scheduler that is
+a folder.
 
-A job that reaches COMPLETED gets a log of ``max_steps`` steps, so that it has a result. To load it as a plugin:
+A job that reaches COMPLETED gets a log of ``max_steps`` steps, so that it has a result. To load it
+as a plugin:
 
     [project.entry-points.llmb]
     fake = "llmb_testing.plugin"
@@ -11,18 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from llmb.clusters.base import Pace, UnclearError
-from llmb.config import ClusterConfig
-from llmb.config.cluster_type import ClusterType
+from llmb.contract.cluster import Pace, QueueFullError, UnclearError
+from llmb.contract.cluster_type import ClusterType
+from llmb.contract.launch import Launch, Stamp
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.state import COMPLETED, LOST, JobState
+from llmb.core import files
 from llmb.errors import Fault
-from llmb.runs.launch import Launch, Stamp
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, LOST, JobState
-from llmb.system import files
-from llmb_testing.scheduler import Scheduler, SilentError
+from llmb_testing.scheduler import FullError, Scheduler, SilentError
 
 FOLDER = "fake-scheduler"
-_STEP = "Training epoch 0, iteration {i}/{last} | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
+_STEP = (
+    "Training epoch 0, iteration {i}/{last} | train_step_timing in s: 1.5 | reduced_train_loss:"
+    " 2.5\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class FakeCluster:
     pace: Pace = field(default_factory=lambda: Pace(parallel=4, poll=0.0, slowest_poll=0.0))
 
     def identity(self) -> str:
-        """The folder of its scheduler."""
+        """Return the folder of its scheduler."""
         return f"the scheduler in {self.scheduler.folder}"
 
     def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
@@ -41,7 +46,7 @@ class FakeCluster:
         return []
 
     def render(self, launch: Launch, stamp: Stamp) -> str:
-        """The job script: a line with the name, id and folder of the job."""
+        """Return the job script: a line with the name, id and folder of the job."""
         return f"run {launch.name} as {stamp.id} in {stamp.work(launch.name)}\n"
 
     def submit(self, run: RunRecord) -> str:
@@ -51,15 +56,19 @@ class FakeCluster:
             return str(self.scheduler.submit(run.stamp.id, run.work))
         except SilentError as error:
             raise UnclearError(error.message, hint=error.hint) from error
+        except FullError as error:
+            raise QueueFullError(error.message, code=error.code) from error
 
     def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
         """Scheduler ids of the runs that the scheduler knows."""
-        found = {run.id: self.scheduler.find(run.stamp.id) for run in runs}
-        return {key: str(number) for key, number in found.items() if number is not None}
+        jobs = {run.id: self.scheduler.find(run.stamp.id) for run in runs}
+        return {key: str(number) for key, number in jobs.items() if number is not None}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """States of these runs, from one query."""
-        jobs = self.scheduler.query([int(run.scheduler_id) for run in runs if run.scheduler_id is not None])
+        jobs = self.scheduler.query(
+            [int(run.scheduler_id) for run in runs if run.scheduler_id is not None]
+        )
         states = {}
         for run in runs:
             job = jobs.get(int(run.scheduler_id or 0))
@@ -80,7 +89,7 @@ def _train(run: RunRecord) -> None:
 
 
 def folder_of(install: Path) -> Path:
-    """The scheduler's folder in an install directory of cluster type ``fake``."""
+    """Return the scheduler's folder in an install directory of cluster type ``fake``."""
     return install / FOLDER
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Python programs in processes forked from one that has imported their modules, so that none imports them again.
+"""Runs Python programs in processes forked from one that has imported their modules, so that none
+imports them again.
 
-Such a process has its own arguments, environment, folder, standard streams and exit code, as any other.
+Such a process has its own arguments, environment, folder, standard streams and exit code, as any
+other.
 """
 
 import atexit
@@ -29,12 +31,15 @@ _BEFORE_MAIN = ("LANG", "LANGUAGE", "LC_", "PYTHON")  # a Python reads these bef
 
 
 class ForkServer:
-    """A process that has imported ``modules``, those in packages called ``NAME.*`` too, in a ``with`` statement.
+    """A process that has imported ``modules``, those in packages called ``NAME.*`` too, in a
+    ``with`` statement.
 
     ``environ`` is the usual environment of the programs, and ``python`` (3.11 or newer) runs them.
     """
 
-    def __init__(self, modules: Sequence[str], environ: Mapping[str, str], python: str = sys.executable) -> None:
+    def __init__(
+        self, modules: Sequence[str], environ: Mapping[str, str], python: str = sys.executable
+    ) -> None:
         self._modules, self._environ, self._python = modules, environ, python
 
     def __enter__(self) -> Self:
@@ -45,7 +50,13 @@ class ForkServer:
             self._address, number = listener.getsockname(), listener.fileno()
             argv = [self._python, "-P", __file__, str(number), *self._modules]
             self._process = subprocess.Popen(
-                argv, env=self._environ, stdin=pipe, stdout=pipe, stderr=pipe, text=True, pass_fds=[number]
+                argv,
+                env=self._environ,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+                pass_fds=[number],
             )
         return self
 
@@ -63,13 +74,20 @@ class ForkServer:
     ) -> subprocess.CompletedProcess[str]:
         """Run a script, or ``-m`` and a module, without a terminal, as ``subprocess.run`` does.
 
-        A new Python runs it where ``env`` changes what a Python reads before it runs anything. Raises
-        subprocess.TimeoutExpired after ``timeout`` seconds.
+        A new Python runs it where ``env`` changes what a Python reads before it runs anything.
+        Raises subprocess.TimeoutExpired after ``timeout`` seconds.
         """
         if _before_main(env) != _before_main(self._environ):
             argv = [self._python, *arguments]
             return subprocess.run(
-                argv, env=env, cwd=cwd, stdin=stdin, capture_output=True, text=True, timeout=timeout, check=False
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
             )
         try:
             return self._fork(arguments, env, cwd or Path.cwd(), stdin, timeout)
@@ -77,20 +95,33 @@ class ForkServer:
             raise RuntimeError(f"the fork server ended: {self._process.communicate()[1]}") from None
 
     def _fork(
-        self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: IO[bytes] | int, timeout: float
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdin: IO[bytes] | int,
+        timeout: float,
     ) -> subprocess.CompletedProcess[str]:
         with contextlib.ExitStack() as stack:
             line = stack.enter_context(socket.socket(socket.AF_UNIX))
             line.connect(self._address)
-            given = stack.enter_context(Path(os.devnull).open("rb")) if isinstance(stdin, int) else stdin
+            given = (
+                stack.enter_context(Path(os.devnull).open("rb"))
+                if isinstance(stdin, int)
+                else stdin
+            )
             (out, out_end), (err, err_end) = _pipe(stack), _pipe(stack)
-            request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}).encode()
+            request = json.dumps(
+                {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}
+            ).encode()
             first = len(request).to_bytes(_FIRST_BYTES, "big")
             socket.send_fds(line, [first], [given.fileno(), out_end.fileno(), err_end.fileno()])
             line.sendall(request)
             out_end.close()
             err_end.close()
-            answer, printed, errors = _read_all([line.fileno(), out.fileno(), err.fileno()], arguments, timeout)
+            answer, printed, errors = _read_all(
+                [line.fileno(), out.fileno(), err.fileno()], arguments, timeout
+            )
         _, _, code = answer.decode().partition("\n")
         if not code:
             raise ConnectionResetError
@@ -98,8 +129,10 @@ class ForkServer:
 
 
 def _before_main(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a Python reads before it runs anything. Its search path is not among it: a forked process extends that."""
-    names = {name for name in environ if name.startswith(_BEFORE_MAIN) and environ[name]} - {"PYTHONPATH"}
+    """Return the files that a Python reads before it runs anything, apart from its search path."""
+    names = {name for name in environ if name.startswith(_BEFORE_MAIN) and environ[name]} - {
+        "PYTHONPATH"
+    }
     return {name: environ[name] for name in names}
 
 
@@ -109,7 +142,7 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _read_all(descriptors: Sequence[int], arguments: Sequence[str], timeout: float) -> list[bytes]:
-    """What comes from each descriptor until its end.
+    """Return the bytes of each descriptor until its end.
 
     The first one begins with the id of the process that is killed after ``timeout`` seconds.
     """
@@ -136,7 +169,9 @@ def _text(data: bytes) -> str:
 
 
 def _serve(listener: socket.socket) -> socket.socket | None:
-    """Fork a process for each connection: in it, return the connection; in the server, None at the end of the input."""
+    """Fork a process for each connection. Return the connection in it, and in the server None at
+    the end of the input.
+    """
     lines: dict[int, socket.socket] = {}  # by process id
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -171,9 +206,11 @@ def _become(line: socket.socket) -> None:
         os.close(descriptor)
     with line, line.makefile("rb") as stream:
         request = json.loads(stream.read(int.from_bytes(first, "big")))
-    locale = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}  # where Python itself set it
+    locale = os.environ.get("LC_CTYPE")
     os.environ.clear()
-    os.environ.update({**locale, **request["env"]})
+    os.environ.update(request["env"])
+    if locale is not None:  # Python itself adds it, last, if no variable sets a locale
+        os.environ.setdefault("LC_CTYPE", locale)
     os.chdir(request["cwd"])
     sys.argv[:] = request["arguments"]
     folder = "" if sys.argv[0] == "-m" else str(Path(sys.argv[0]).parent)
@@ -189,7 +226,7 @@ def _import(name: str) -> None:
 
 
 def _run() -> int:
-    """Run what the arguments name; the exit code, as Python defines it."""
+    """Run the program of the arguments. Return the exit code, as Python defines it."""
     try:
         if sys.argv[0] == "-m":
             del sys.argv[0]
@@ -208,7 +245,7 @@ def _run() -> int:
 
 
 def main() -> None:
-    """Serve; in each forked process, run its program."""
+    """Serve. In each forked process, run its program."""
     number, *modules = sys.argv[1:]
     for name in modules:
         _import(name)
@@ -222,7 +259,8 @@ def main() -> None:
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(code)  # a Python that ends clears every module, which takes longer than most programs
+        # a Python that ends clears every module, which takes longer than most programs
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model hub on loopback: files at a commit, optionally behind a token, and answers that fail on demand."""
+"""A model hub on loopback: files at a commit, optionally behind a token, and answers that fail on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class SmallHub:
-    """Serves the files of ``folder``, each as ``/<owner>/<name>/resolve/<revision>/<file>``. A context manager.
+    """Serves the files of ``folder``, each as ``/<owner>/<name>/resolve/<revision>/<file>``. A
+    context manager.
 
-    ``token``: required in requests, None for public files. ``busy``: how many requests get status 429 first.
-    ``cut``: how many answers end in the middle. ``gate``: if set, answers wait for it after half of their body.
+    ``token``: required in requests, None for public files. ``busy``: how many requests get status
+    429 first. ``cut``: how many answers end in the middle. ``gate``: if set, answers wait for it
+    after half of their body.
     """
 
     def __init__(self, folder: Path, *, token: str | None = None) -> None:
@@ -24,7 +28,8 @@ class SmallHub:
         self.busy, self.cut = 0, 0
         self.gate: threading.Event | None = None
         self.reached = threading.Event()  # set when an answer waits for the gate
-        self.asked: deque[tuple[str, str, str | None]] = deque()  # method, path and Range of each request
+        # method, path and Range of each request
+        self.asked: deque[tuple[str, str, str | None]] = deque()
         self.silent = False  # whether answers omit sizes
         self.wrong: bytes | None = None  # sent instead of the content
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -68,8 +73,8 @@ def _handler(hub: SmallHub) -> type[BaseHTTPRequestHandler]:
                 return self.refuse(429, {"Retry-After": "0"})
             if hub.token is not None and self.headers["Authorization"] != f"Bearer {hub.token}":
                 return self.refuse(401)
-            repository, _, rest = self.path.strip("/").partition("/resolve/")
-            path = hub.folder / repository / rest.partition("/")[2]
+            repository, _, file = self.path.strip("/").partition("/resolve/")
+            path = hub.folder / repository / file.partition("/")[2]
             if not path.is_file():
                 return self.refuse(404)
             content = path.read_bytes()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest job for tests of cluster types: one rank, a tiny model, no real workload."""
 
-from llmb.runs.job import Job, Training
-from llmb.workload.model import ModelShape
+from llmb.contract.job import Job, Training
+from llmb.contract.model import ModelShape
 
 SMALLEST_MODEL = ModelShape(
     architecture="llama", layers=2, hidden=8, ffn=8, heads=2, kv_groups=2, vocab=8, seq_length=8

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An install directory of the cluster type ``local`` for CPUs, and llmb-run on it, within the test's process."""
+"""An install directory of the cluster type ``local`` for CPUs, and llmb-run on it, within the
+test's process.
+"""
 
 import contextlib
 import io
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.cli import app, commands
-from llmb.system import files
+from llmb.core import files
 from llmb_testing.contract_support import load
 
 
@@ -28,8 +30,13 @@ class Machine:
 
     @classmethod
     def create(cls, folder: Path) -> "Machine":
-        """An empty install directory in ``folder``, which can run programs that need no environment."""
-        files.write_text(folder / "cluster_config.yaml", "schema_version: 2\ncluster_type: local\ngpu_type: cpu\n")
+        """An empty install directory in ``folder``, which can run programs that need no
+        environment.
+        """
+        files.write_text(
+            folder / "cluster_config.yaml",
+            "schema_version: 2\ncluster_type: local\ngpu_type: cpu\n",
+        )
         return cls(folder=folder)
 
     def run(self, *words: object, plugin: str) -> Done:

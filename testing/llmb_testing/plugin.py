@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmb.config.cluster_type import ClusterType
-    from llmb.runs.job import Job
-    from llmb.runs.launch import Launch, Site
-    from llmb.workload.spec import Workload
+    from llmb.contract.cluster_type import ClusterType
+    from llmb.contract.job import Job
+    from llmb.contract.launch import Launch, Site
+    from llmb.contract.spec import Workload
 
 
 @hookimpl
 def llmb_workload() -> Workload:
     """The workload pretrain_fake of ``workload.yaml``, with one size."""
-    from llmb.workload.spec import read_workload
+    from llmb.contract.spec import read_workload
 
     return read_workload(Path(__file__).with_name("workload.yaml"))
 
@@ -27,7 +27,7 @@ def llmb_workload() -> Workload:
 @hookimpl
 def llmb_launch(job: Job, site: Site) -> Launch | None:
     """A launch for the cluster type ``fake``, which runs no program."""
-    from llmb.runs.launch import Launch, Program
+    from llmb.contract.launch import Launch, Program
 
     if site.cluster_type != "fake":
         return None

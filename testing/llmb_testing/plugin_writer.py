@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes plugins for tests: distributions with one workload each, which are found when ``folder`` is on PYTHONPATH.
+"""Writes plugins for tests: distributions with one workload each, which are found when ``folder``
+is on PYTHONPATH.
 
 write_plugin(folder, "pretrain_a", Needs(needs=(Venv(name="a", requirements=("small==1",)),)))
 write_benchmark(folder, "netbench")
@@ -11,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmb.system import files
-from llmb.text import typed
-from llmb.workload import needs
-from llmb.workload.needs import Need, Needs
+from llmb.contract import needs
+from llmb.contract.needs import Need, Needs
+from llmb.core import files, typed
 
 _TABLE = """\
 key: {key}
@@ -113,21 +113,34 @@ if os.environ.get("RANK", "0") == "0":
 """
 
 
-def write_plugin(folder: Path, key: str, wanted: Needs) -> None:
-    """Write the distribution of a plugin with the workload ``key`` into ``folder``; replaces an earlier one."""
-    kinds = [[type(need).__name__, typed.to_data(need)] for need in wanted.needs]
-    _write(folder, key, {"__init__.py": _MODULE, "workload.yaml": _TABLE, "needs.json": json.dumps(kinds)})
+def write_plugin(folder: Path, key: str, needs: Needs) -> None:
+    """Write the distribution of a plugin with the workload ``key`` into ``folder``. Replaces an
+    earlier one.
+    """
+    kinds = [[type(need).__name__, typed.to_data(need)] for need in needs.needs]
+    _write(
+        folder,
+        key,
+        {"__init__.py": _MODULE, "workload.yaml": _TABLE, "needs.json": json.dumps(kinds)},
+    )
 
 
 def write_benchmark(folder: Path, key: str) -> None:
-    """Write the distribution of a plugin that trains no model, with metrics, parameters and a program of its own."""
-    _write(folder, key, {"__init__.py": _LAUNCHES, "workload.yaml": _BENCHMARK, "program.py": _PROGRAM})
+    """Write the distribution of a plugin that trains no model, with metrics, parameters and a
+    program of its own.
+    """
+    _write(
+        folder, key, {"__init__.py": _LAUNCHES, "workload.yaml": _BENCHMARK, "program.py": _PROGRAM}
+    )
 
 
 def _write(folder: Path, key: str, texts: Mapping[str, str]) -> None:
     """Install a plugin with these files, of which a YAML file has a place for ``key``."""
-    made = {path: text.format(key=key) if path.endswith(".yaml") else text for path, text in texts.items()}
-    _install(folder, key, made)
+    files = {
+        path: text.format(key=key) if path.endswith(".yaml") else text
+        for path, text in texts.items()
+    }
+    _install(folder, key, files)
 
 
 def _install(folder: Path, key: str, texts: Mapping[str, str]) -> None:
@@ -141,19 +154,29 @@ def _install(folder: Path, key: str, texts: Mapping[str, str]) -> None:
 
 
 def read_needs(path: Path) -> Needs:
-    """The needs that ``write_plugin`` wrote."""
-    return Needs(needs=tuple(_need(kind, data) for kind, data in json.loads(path.read_text(encoding="utf-8"))))
+    """Return the needs that ``write_plugin`` wrote."""
+    return Needs(
+        needs=tuple(
+            _need(kind, data) for kind, data in json.loads(path.read_text(encoding="utf-8"))
+        )
+    )
 
 
 def _need(kind: str, data: dict[str, Any]) -> Need:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-    made: Need = getattr(needs, kind)(**fields)
-    return made
+    fields = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
+    }
+    need: Need = getattr(needs, kind)(**fields)
+    return need
 
 
 def copy_plugin(package: Path, folder: Path, key: str, published: str) -> None:
-    """Copy the ``package`` of a plugin into ``folder`` as a workload ``key`` with its own ``published`` figures."""
-    texts = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
+    """Copy the ``package`` of a plugin into ``folder`` as a workload ``key`` with its own
+    ``published`` figures.
+    """
+    texts = {
+        str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")
+    }
     table = (package / "workload.yaml").read_text("utf-8")
     _install(folder, key, {**texts, "workload.yaml": re.sub(r"(?m)^key: .*", f"key: {key}", table)})
     files.write_text(folder / key / "published.yaml", published)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP ports of loopback that a program listens on later: a job's first rank, or the daemons of a test cluster."""
+"""TCP ports of loopback that a program listens on later: a job's first rank, or the daemons of a
+test cluster.
+"""
 
 import contextlib
 import random
@@ -7,16 +9,18 @@ import socket
 
 from llmb.errors import LlmbError
 
-_PORTS = range(30000, 32700)  # above the ports that ranks use as MASTER_PORT, below those that the system assigns
+# above the ports that ranks use as MASTER_PORT, below those that the system assigns
+_PORTS = range(30000, 32700)
 _TRIES = 50
 _NAME = "\0llmb-slurm-{}"  # the zero byte makes it the name of an abstract socket
 
 
 def hold_port() -> socket.socket:
-    """Reserve a loopback port until the socket is closed: the system gives it to no program that asks for any port.
+    """Reserve a loopback port until the socket is closed: the system gives it to no program that
+    asks for any port.
 
-    A program that asks for this number can listen on it with SO_REUSEADDR, as torch's store does, because the
-    reserving socket never listens.
+    A program that asks for this number can listen on it with SO_REUSEADDR, as torch's store does,
+    because the reserving socket never listens.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,16 +29,17 @@ def hold_port() -> socket.socket:
 
 
 def number_of(held: socket.socket) -> int:
-    """The port number that a socket holds."""
+    """Return the port number that a socket holds."""
     return int(held.getsockname()[1])
 
 
 class Ports:
-    """``count`` consecutive loopback ports from ``first`` that no other test cluster gets until ``close``.
+    """``count`` consecutive loopback ports from ``first`` that no other test cluster gets until
+    ``close``.
 
-    A daemon listens seconds after its port was chosen, so two clusters that start together could choose the same one.
-    An abstract socket named after the port claims it; the system removes the claim when the process ends.
-    Raises LlmbError if no such ports are free.
+    A daemon listens seconds after its port was chosen, so two clusters that start together could
+    choose the same one. An abstract socket named after the port claims it. The system removes the
+    claim when the process ends. Raises LlmbError if no such ports are free.
     """
 
     def __init__(self, count: int) -> None:
@@ -45,7 +50,8 @@ class Ports:
                 return
             self.close()
         raise LlmbError(
-            f"ports: no {count} consecutive free ones from {_PORTS.start} to {_PORTS.stop}", code="ports-in-use"
+            f"ports: no {count} consecutive free ones from {_PORTS.start} to {_PORTS.stop}",
+            code="ports-in-use",
         )
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pytest plugin of llmb-testing: runs the contract tests case by case, and lends an install directory.
+"""The pytest plugin of llmb-testing: runs the contract tests case by case, and lends an install
+directory.
 
-pytest loads it in every project of this environment, so it imports nothing of llmb before it is used.
+pytest loads it in every project of this environment, so it imports nothing of llmb before it is
+used.
 """
 
 from __future__ import annotations

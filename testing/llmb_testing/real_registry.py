@@ -24,34 +24,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
+from llmb.core import files, shell
 from llmb.errors import LlmbError
-from llmb.system import files, shell
-from llmb_installer.registry.credentials import variables
-from llmb_installer.registry.reference import RegistrySettings
 from llmb_testing.certificates import Certificate, make_certificate
 from llmb_testing.sample_images import Made
+from sqshpull.credentials import variables
+from sqshpull.settings import RegistrySettings
 
 if TYPE_CHECKING:
     import httpx
 
 Access = Literal["open", "basic", "token"]
 USER, PASSWORD = "reader", "correct-horse"
-_PROGRAMS = {"docker-registry": "docker-registry", "htpasswd": "apache2-utils", "openssl": "openssl"}
+_PROGRAMS = {
+    "docker-registry": "docker-registry",
+    "htpasswd": "apache2-utils",
+    "openssl": "openssl",
+}
 _PUSH = "repository:{}:pull,push"
 _START_SECONDS = 240.0
 SERVICE, ISSUER = "llmb-registry", "llmb-tokens"
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages that these registries need and this machine lacks."""
+    """Return the Debian packages that these registries need and this machine lacks."""
     return [package for program, package in _PROGRAMS.items() if shutil.which(program) is None]
 
 
 class RealRegistry:
     """A registry with all its files in ``folder``, which runs within its context.
 
-    ``access``: ``basic`` requires USER and PASSWORD. ``token`` uses TLS with ``certificate`` and a token server that
-    requires USER and PASSWORD, except for ``public/*``.
+    ``access``: ``basic`` requires USER and PASSWORD. ``token`` uses TLS with ``certificate`` and a
+    token server that requires USER and PASSWORD, except for ``public/*``.
     """
 
     def __init__(self, folder: Path, access: Access = "open") -> None:
@@ -86,7 +90,9 @@ class RealRegistry:
     @property
     def settings(self) -> RegistrySettings:
         """Settings of a site that trusts it."""
-        return RegistrySettings(ca_bundle=self.certificate.path if self.certificate is not None else None)
+        return RegistrySettings(
+            ca_bundle=self.certificate.path if self.certificate is not None else None
+        )
 
     def login(self, user: str = USER, password: str = PASSWORD) -> dict[str, str]:
         """Environment variables with credentials for it."""
@@ -94,14 +100,14 @@ class RealRegistry:
         return {names[0]: user, names[1]: password}
 
     def reference(self, repository: str, tag: str) -> str:
-        """The full name of one of its images."""
+        """Return the full name of one of its images."""
         return f"{self.host}/{repository}:{tag}"
 
-    def push(self, repository: str, tag: str, made: Made) -> str:
+    def push(self, repository: str, tag: str, image: Made) -> str:
         """Push an image with its blobs, and return its digest."""
         with self._client(repository) as client:
-            _push(client, repository, tag, made)
-        return made.digest
+            _push(client, repository, tag, image)
+        return image.digest
 
     def _client(self, repository: str) -> httpx.Client:
         import ssl
@@ -111,9 +117,20 @@ class RealRegistry:
         headers = {}
         if self.tokens is not None:
             headers["Authorization"] = f"Bearer {self.tokens.token([_PUSH.format(repository)])}"
-        verify = ssl.create_default_context(cafile=str(self.certificate.path)) if self.certificate else False
+        verify = (
+            ssl.create_default_context(cafile=str(self.certificate.path))
+            if self.certificate
+            else False
+        )
         auth = (USER, PASSWORD) if self.access == "basic" else None
-        return httpx.Client(base_url=self.url, verify=verify, auth=auth, headers=headers, trust_env=False, timeout=60)
+        return httpx.Client(
+            base_url=self.url,
+            verify=verify,
+            auth=auth,
+            headers=headers,
+            trust_env=False,
+            timeout=60,
+        )
 
     def _settings(self) -> str:
         auth, tls = "", ""
@@ -147,37 +164,44 @@ class RealRegistry:
         return self.folder / "registry.log"
 
     def _listening(self, process: shell.Popen[bytes], before: int) -> str:
-        """The address it listens on, from the part of its log after the first ``before`` bytes.
+        """Return the address it listens on, from the part of its log after the first ``before``
+        bytes.
 
         Raises LlmbError with the log if it does not start.
         """
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
-            if found := re.search(rb"listening on (127\.0\.0\.1:\d+)", self.log.read_bytes()[before:]):
-                return found[1].decode()
+            if match := re.search(
+                rb"listening on (127\.0\.0\.1:\d+)", self.log.read_bytes()[before:]
+            ):
+                return match[1].decode()
             time.sleep(0.02)
-        raise LlmbError(f"docker-registry does not start:\n{self.log.read_text()}", code="daemon-start")
+        raise LlmbError(
+            f"docker-registry does not start:\n{self.log.read_text()}", code="daemon-start"
+        )
 
 
 def _htpasswd(path: Path) -> None:
-    done = shell.run(["htpasswd", "-Bbn", USER, PASSWORD])
-    if done.code:
-        raise LlmbError(f"htpasswd failed: {done.err.strip()}")
-    files.write_text(path, done.out)
+    process = shell.run(["htpasswd", "-Bbn", USER, PASSWORD])
+    if process.code:
+        raise LlmbError(f"htpasswd failed: {process.err.strip()}")
+    files.write_text(path, process.out)
 
 
-def _push(client: httpx.Client, repository: str, tag: str, made: Made) -> None:
-    """Push ``made`` and its children to ``repository:tag``. Raises httpx.HTTPStatusError."""
+def _push(client: httpx.Client, repository: str, tag: str, image: Made) -> None:
+    """Push ``image`` and its children to ``repository:tag``. Raises httpx.HTTPStatusError."""
     import httpx
 
-    for child in made.children:
+    for child in image.children:
         _push(client, repository, child.digest, child)
-    for digest, blob in made.blobs.items():
+    for digest, blob in image.blobs.items():
         start = client.post(f"/v2/{repository}/blobs/uploads/").raise_for_status()
         address = httpx.URL(start.headers["Location"]).copy_merge_params({"digest": digest})
         client.put(address, content=blob).raise_for_status()
-    headers = {"Content-Type": made.media_type}
-    client.put(f"/v2/{repository}/manifests/{tag}", content=made.manifest, headers=headers).raise_for_status()
+    headers = {"Content-Type": image.media_type}
+    client.put(
+        f"/v2/{repository}/manifests/{tag}", content=image.manifest, headers=headers
+    ).raise_for_status()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +213,16 @@ class TokenRequest:
 
 
 class TokenServer:
-    """A token server as Docker registries use them. It serves signed tokens over TLS at ``realm`` within its context.
+    """A token server as Docker registries use them. It serves signed tokens over TLS at ``realm``
+    within its context.
 
-    ``passwords``: by user. ``public``: a pattern of repositories that everyone may read. ``asked``: all requests.
+    ``passwords``: by user. ``public``: a pattern of repositories that everyone may read. ``asked``:
+    all requests.
     """
 
-    def __init__(self, certificate: Certificate, passwords: Mapping[str, str], public: str = "public/*") -> None:
+    def __init__(
+        self, certificate: Certificate, passwords: Mapping[str, str], public: str = "public/*"
+    ) -> None:
         self.asked: list[TokenRequest] = []
         self._certificate, self._passwords, self._public = certificate, passwords, public
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -202,7 +230,9 @@ class TokenServer:
         self.realm = f"https://127.0.0.1:{self._server.server_address[1]}/token"
 
     def __enter__(self) -> TokenServer:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -210,7 +240,7 @@ class TokenServer:
         self._server.server_close()
 
     def answer(self, authorization: str | None, scopes: list[str]) -> str | None:
-        """The token for a request, or None if the password is wrong."""
+        """Return the token for a request, or None if the password is wrong."""
         user = self._user(authorization) if authorization else None
         self.asked.append(TokenRequest(user=user, scopes=tuple(scopes)))
         if authorization and user is None:
@@ -218,19 +248,29 @@ class TokenServer:
         return self.token([scope for scope in scopes if user is not None or self._is_public(scope)])
 
     def token(self, scopes: list[str]) -> str:
-        """A token that grants all of ``scopes``, ``repository:NAME:pull,push``."""
+        """Return a token that grants all of ``scopes``, ``repository:NAME:pull,push``."""
         access = []
         for scope in scopes:
             kind, name, actions = scope.split(":")
             access.append({"type": kind, "name": name, "actions": actions.split(",")})
         now = int(time.time())
-        claims = {"iss": ISSUER, "sub": "", "aud": SERVICE, "exp": now + 300, "nbf": now - 60, "iat": now, "jti": "1"}
+        claims = {
+            "iss": ISSUER,
+            "sub": "",
+            "aud": SERVICE,
+            "exp": now + 300,
+            "nbf": now - 60,
+            "iat": now,
+            "jti": "1",
+        }
         header = {"typ": "JWT", "alg": "RS256", "x5c": [self._certificate.der]}
         text = f"{_encode(json.dumps(header))}.{_encode(json.dumps({**claims, 'access': access}))}"
         return f"{text}.{_encode(self._certificate.sign(text.encode()))}"
 
     def _user(self, authorization: str) -> str | None:
-        user, _, password = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+        user, _, password = (
+            base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+        )
         return user if self._passwords.get(user) == password else None
 
     def _is_public(self, scope: str) -> bool:

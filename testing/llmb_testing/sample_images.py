@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes container images for tests from lists of tar entries, including hostile ones, in the form of registries.
+"""Makes container images for tests from lists of tar entries, including hostile ones, in the form
+of registries.
 
 layer = Layer(entries=(folder("etc"), file("etc/motd", b"hello"), symlink("motd", "etc/motd")))
 made = make(SampleImage(layers=(layer,), config={"Env": ["A=1"]}))
@@ -48,13 +49,10 @@ _LAYERS: dict[Kind, dict[Compression, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a layer, written to the tar file as it is: nothing is corrected or rejected.
-
-    ``type``: a constant of tarfile (REGTYPE, DIRTYPE, ...). ``pax``: more PAX records, such as
-    ``SCHILY.xattr.user.x`` for an extended attribute.
-    """
+    """One entry of a layer, written to the tar file as it is: nothing is corrected or rejected."""
 
     name: str
+    #: A constant of tarfile (REGTYPE, DIRTYPE, ...).
     type: bytes = tarfile.REGTYPE
     content: bytes = b""
     mode: int = 0o644
@@ -63,37 +61,40 @@ class Entry:
     mtime: int = 1_700_000_000
     target: str = ""
     device: tuple[int, int] = (0, 0)
+    #: More PAX records, such as ``SCHILY.xattr.user.x`` for an extended attribute.
     pax: dict[str, str] = field(default_factory=dict)
 
 
-def file(name: str, content: bytes = b"", *, mode: int = 0o644, pax: dict[str, str] | None = None) -> Entry:
-    """A regular file."""
+def file(
+    name: str, content: bytes = b"", *, mode: int = 0o644, pax: dict[str, str] | None = None
+) -> Entry:
+    """Return a regular file."""
     return Entry(name=name, content=content, mode=mode, pax=pax or {})
 
 
 def folder(name: str, *, mode: int = 0o755) -> Entry:
-    """A directory."""
+    """Return a directory."""
     return Entry(name=name, type=tarfile.DIRTYPE, mode=mode)
 
 
 def symlink(name: str, target: str) -> Entry:
-    """A symbolic link; ``target`` may be anything."""
+    """Return a symbolic link. ``target`` may be anything."""
     return Entry(name=name, type=tarfile.SYMTYPE, mode=0o777, target=target)
 
 
 def hardlink(name: str, target: str) -> Entry:
-    """A hard link to ``target``, which need not exist."""
+    """Return a hard link to ``target``, which need not exist."""
     return Entry(name=name, type=tarfile.LNKTYPE, target=target)
 
 
 def whiteout(name: str) -> Entry:
-    """An entry that deletes ``name`` from the layers below."""
+    """Return an entry that deletes ``name`` from the layers below."""
     above, slash, last = name.rpartition("/")
     return Entry(name=f"{above}{slash}.wh.{last}", mode=0)
 
 
 def opaque(name: str) -> Entry:
-    """An entry that deletes the contents of folder ``name`` in the layers below."""
+    """Return an entry that deletes the contents of folder ``name`` in the layers below."""
     return Entry(name=f"{name}/.wh..wh..opq", mode=0)
 
 
@@ -109,26 +110,25 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleImage:
-    """An image for one architecture, named as in registries (amd64, arm64).
-
-    ``config``: Env, WorkingDir, Entrypoint, Cmd, User.
-    """
+    """An image for one architecture, named as in registries (amd64, arm64)."""
 
     layers: tuple[Layer, ...]
     architecture: str = "amd64"
     variant: str | None = None
+    #: Env, WorkingDir, Entrypoint, Cmd, User.
     config: dict[str, Any] = field(default_factory=dict)
     kind: Kind = "docker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A manifest and its blobs, as bytes. ``children``: the manifests of an index."""
+    """A manifest and its blobs, as bytes."""
 
     media_type: str
     manifest: bytes
     blobs: dict[str, bytes] = field(default_factory=dict)
     platform: dict[str, str] = field(default_factory=dict)
+    #: The manifests of an index.
     children: tuple[Made, ...] = ()
 
     @property
@@ -139,8 +139,8 @@ class Made:
     @property
     def layers(self) -> list[dict[str, Any]]:
         """Descriptors of the layers: mediaType, digest, size."""
-        found: list[dict[str, Any]] = json.loads(self.manifest)["layers"]
-        return found
+        layers: list[dict[str, Any]] = json.loads(self.manifest)["layers"]
+        return layers
 
 
 def digest_of(content: bytes) -> str:
@@ -149,7 +149,7 @@ def digest_of(content: bytes) -> str:
 
 
 def tar_of(layer: Layer) -> bytes:
-    """The layer's tar file, uncompressed."""
+    """Return the layer's tar file, uncompressed."""
     if layer.tar is not None:
         return layer.tar
     out = io.BytesIO()
@@ -180,9 +180,11 @@ def compress(content: bytes, compression: Compression) -> bytes:
 
 
 def make(image: SampleImage) -> Made:
-    """The image's manifest, config and layers."""
+    """Return the image's manifest, config and layers."""
     tars = [tar_of(layer) for layer in image.layers]
-    packed = [compress(tar, layer.compression) for tar, layer in zip(tars, image.layers, strict=True)]
+    packed = [
+        compress(tar, layer.compression) for tar, layer in zip(tars, image.layers, strict=True)
+    ]
     platform = {"architecture": image.architecture, "os": "linux"}
     platform |= {"variant": image.variant} if image.variant else {}
     config = _json(
@@ -208,9 +210,12 @@ def make(image: SampleImage) -> Made:
 
 
 def make_index(images: Sequence[SampleImage], *, kind: Kind = "docker") -> Made:
-    """An index (docker: manifest list) of one image for each architecture."""
+    """Return an index (docker: manifest list) of one image for each architecture."""
     children = tuple(make(image) for image in images)
-    listed = [_descriptor(child.media_type, child.manifest) | {"platform": child.platform} for child in children]
+    listed = [
+        _descriptor(child.media_type, child.manifest) | {"platform": child.platform}
+        for child in children
+    ]
     content = _json({"schemaVersion": 2, "mediaType": INDEXES[kind], "manifests": listed})
     return Made(media_type=INDEXES[kind], manifest=content, children=children)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheduler for tests whose state is a folder: several processes can use it at once, and it can refuse and fail.
+"""A scheduler for tests whose state is a folder: several processes can use it at once, and it can
+refuse and fail.
 
-It keeps every job it ever took, including a second one of the same name, as a real scheduler does, so a test sees
-duplicate submissions. A test sets what it does, at any time, with a Behaviour:
+It keeps every job it ever took, including a second one of the same name, as a real scheduler does,
+so a test sees duplicate submissions. A test sets what it does, at any time, with a Behaviour:
 
     scheduler = Scheduler(tmp_path)
     scheduler.behave(Behaviour(script={"*": ("PENDING", "NODE_FAIL"), "*-2": ("RUNNING", "COMPLETED")}))
@@ -14,36 +15,43 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from llmb.contract.state import CANCELLED, COMPLETED, ENDS, PENDING, RUNNING
+from llmb.core import files, locks, typed, yamlfile
 from llmb.errors import LlmbError
-from llmb.runs.state import CANCELLED, COMPLETED, ENDS, PENDING, RUNNING
-from llmb.system import files
-from llmb.text import typed, yamlfile
 
 GOOD = (PENDING, RUNNING, COMPLETED)
+_PATIENCE = 30.0  # seconds for another submission
 _JOBS, _BEHAVIOUR = "jobs", "behaviour.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What the scheduler does. Patterns are fnmatch patterns of job names.
+    """The behaviour of a scheduler. Patterns are fnmatch patterns of job names.
 
-    ``script``: the states of a job, one per query that names it; the last one repeats. The longest matching pattern
-    applies; the default is GOOD. ``refuse``: jobs that it rejects. ``silent``: jobs that it takes without answering
-    the submission. ``down``: it answers nothing. ``before`` and ``after``: seconds that a submission takes until the
-    job exists, and from then until the answer.
+    The longest matching pattern applies. The default is GOOD.
     """
 
+    #: The states of a job, one per query that names it. The last one repeats.
     script: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Jobs that it rejects.
     refuse: tuple[str, ...] = ()
+    #: The most jobs that wait or run in it, None without a limit.
+    places: int | None = None
+    #: Jobs that it takes without answering the submission.
     silent: tuple[str, ...] = ()
+    #: It answers nothing.
     down: bool = False
+    #: Seconds that a submission takes until the job exists, and from then until the answer.
     before: float = 0.0
+    #: Seconds that a submission takes until the job exists, and from then until the answer.
     after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeJob:
-    """A job that the scheduler took: number, name, output folder, and the states it still goes through."""
+    """A job that the scheduler took: number, name, output folder, and the states it still goes
+    through.
+    """
 
     number: int
     name: str
@@ -59,6 +67,10 @@ class FakeJob:
 
 class DownError(LlmbError):
     """The scheduler does not answer."""
+
+
+class FullError(LlmbError):
+    """The scheduler takes no more jobs until others end."""
 
 
 class SilentError(LlmbError):
@@ -80,15 +92,27 @@ class Scheduler:
         """The current behaviour."""
         path = self.folder / _BEHAVIOUR
         data = files.read_json(path)
-        return typed.read(Behaviour, yamlfile.Document(name=str(path), data=data)) if data is not None else Behaviour()
+        return (
+            typed.read(Behaviour, yamlfile.Document(name=str(path), data=data))
+            if data is not None
+            else Behaviour()
+        )
 
     def submit(self, name: str, folder: Path) -> int:
-        """Take a job and return its number. Raises LlmbError if it refuses the job, DownError, SilentError."""
+        """Take a job and return its number. Raises LlmbError if it refuses the job, DownError,
+        FullError, SilentError.
+        """
         does = self._require_up()
         if _matches(name, does.refuse):
             raise LlmbError(f"{name} is refused", code="job-refused", value=name)
         time.sleep(does.before)
-        job = self._add(name, folder, does)
+        if does.places is None:
+            job = self._add(name, folder, does)
+        else:
+            with locks.hold(self.folder, "places", wait=_PATIENCE):  # submissions run in parallel
+                if sum(job.state not in ENDS for job in self.jobs()) >= does.places:
+                    raise FullError("the scheduler has no free place", code="queue-full")
+                job = self._add(name, folder, does)
         time.sleep(does.after)
         if _matches(name, does.silent):
             raise SilentError("the scheduler took the job, but its answer was lost")
@@ -100,16 +124,16 @@ class Scheduler:
         return [self._read(number) for number in numbers]
 
     def query(self, numbers: list[int]) -> dict[int, FakeJob]:
-        """Current values of these jobs; each then advances by one state. Raises DownError."""
+        """Current values of these jobs. Each then advances by one state. Raises DownError."""
         self._require_up()
-        found = {number: self._read(number) for number in numbers if self._path(number).exists()}
-        for job in found.values():
+        jobs = {number: self._read(number) for number in numbers if self._path(number).exists()}
+        for job in jobs.values():
             if len(job.states) > 1:
                 self._write(job, states=job.states[1:])
-        return found
+        return jobs
 
     def find(self, name: str) -> int | None:
-        """The number of the newest job of this name, or None. Raises DownError."""
+        """Return the number of the newest job of this name, or None. Raises DownError."""
         self._require_up()
         return next((job.number for job in reversed(self.jobs()) if job.name == name), None)
 
@@ -123,11 +147,15 @@ class Scheduler:
     def _require_up(self) -> Behaviour:
         does = self.behaviour
         if does.down:
-            raise DownError("the scheduler does not answer", hint="try again", code="scheduler-down")
+            raise DownError(
+                "the scheduler does not answer", hint="try again", code="scheduler-down"
+            )
         return does
 
     def _add(self, name: str, folder: Path, does: Behaviour) -> FakeJob:
-        matching = sorted((pattern for pattern in does.script if fnmatch.fnmatch(name, pattern)), key=len)
+        matching = sorted(
+            (pattern for pattern in does.script if fnmatch.fnmatch(name, pattern)), key=len
+        )
         states = does.script[matching[-1]] if matching else GOOD
         for number in itertools.count(len(list((self.folder / _JOBS).glob("[0-9]*.json"))) + 1):
             job = FakeJob(number=number, name=name, folder=str(folder), states=states)
@@ -142,9 +170,15 @@ class Scheduler:
         path = self._path(number)
         return typed.read(FakeJob, yamlfile.Document(name=str(path), data=files.read_json(path)))
 
-    def _write(self, job: FakeJob, *, states: tuple[str, ...] | None = None, cancelled: bool = False) -> None:
+    def _write(
+        self, job: FakeJob, *, states: tuple[str, ...] | None = None, cancelled: bool = False
+    ) -> None:
         changed = FakeJob(
-            number=job.number, name=job.name, folder=job.folder, states=states or job.states, cancelled=cancelled
+            number=job.number,
+            name=job.name,
+            folder=job.folder,
+            states=states or job.states,
+            cancelled=cancelled,
         )
         files.write_json(self._path(job.number), typed.to_data(changed))
 

@@ -79,9 +79,9 @@ class _Body:
 class ScriptedRegistry:
     """A registry on loopback, served by threads of this process within its context.
 
-    ``certificate``: use TLS. ``passwords``: by user; None if everyone may read. ``bearer``: require tokens of its
-    ``/token`` instead of Basic. ``refresh_tokens``: accepted there instead of a password. ``ranges``: whether it
-    supports Range. ``requests``: all requests, in order.
+    ``certificate``: use TLS. ``passwords``: by user, or None if everyone may read. ``bearer``:
+    require tokens of its ``/token`` instead of Basic. ``refresh_tokens``: accepted there instead of
+    a password. ``ranges``: whether it supports Range. ``requests``: all requests, in order.
     """
 
     def __init__(
@@ -108,19 +108,21 @@ class ScriptedRegistry:
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> ScriptedRegistry:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
-    def add(self, repository: str, tag: str, made: Made) -> str:
+    def add(self, repository: str, tag: str, image: Made) -> str:
         """Add an image with its blobs, and return its full name."""
-        for child in made.children:
+        for child in image.children:
             self.add(repository, child.digest, child)
-        self._manifests |= {(repository, tag): made, (repository, made.digest): made}
-        self._blobs |= made.blobs
+        self._manifests |= {(repository, tag): image, (repository, image.digest): image}
+        self._blobs |= image.blobs
         return f"{self.host}/{repository}:{tag}"
 
     def next(self, part: str, *faults: Fault) -> None:
@@ -132,7 +134,7 @@ class ScriptedRegistry:
         self._tokens.clear()
 
     def asked(self, part: str) -> list[Request]:
-        """The requests with ``part`` in their path."""
+        """Return the requests with ``part`` in their path."""
         return [request for request in self.requests if part in request.path]
 
     def _take_fault(self, path: str) -> Fault | None:
@@ -145,20 +147,29 @@ class ScriptedRegistry:
         if path.startswith("/token"):
             return self._give_token(self._knows(authorization) or self._refreshes(request.body))
         if not self._may(authorization):
-            basic, bearer = 'Basic realm="test"', f'Bearer realm="{self.scheme}://{self.host}/token",service="test"'
+            basic, bearer = (
+                'Basic realm="test"',
+                f'Bearer realm="{self.scheme}://{self.host}/token",service="test"',
+            )
             return _json(
-                401, {"errors": [{"code": "UNAUTHORIZED"}]}, {"WWW-Authenticate": bearer if self.bearer else basic}
+                401,
+                {"errors": [{"code": "UNAUTHORIZED"}]},
+                {"WWW-Authenticate": bearer if self.bearer else basic},
             )
         if path == "/v2/":
             return _json(200, {})
-        if found := re.fullmatch(r"/v2/(.+)/manifests/(.+)", path):
-            made = self._manifests.get((found[1], found[2]))
+        if match := re.fullmatch(r"/v2/(.+)/manifests/(.+)", path):
+            image = self._manifests.get((match[1], match[2]))
             return (
-                _Body(status=200, content=made.manifest, headers={"Content-Type": made.media_type}) if made else _NONE
+                _Body(
+                    status=200, content=image.manifest, headers={"Content-Type": image.media_type}
+                )
+                if image
+                else _NONE
             )
-        if found := re.fullmatch(r"/v2/(.+)/tags/list(\?.*)?", path):
-            tags = [tag for name, tag in self._manifests if name == found[1] and ":" not in tag]
-            return _json(200, {"name": found[1], "tags": tags}) if tags else _NONE
+        if match := re.fullmatch(r"/v2/(.+)/tags/list(\?.*)?", path):
+            tags = [tag for name, tag in self._manifests if name == match[1] and ":" not in tag]
+            return _json(200, {"name": match[1], "tags": tags}) if tags else _NONE
         blob = self._blobs.get(path.rpartition("/")[2].partition("?")[0])
         return self._part(blob, request) if blob is not None else _NONE
 
@@ -170,7 +181,9 @@ class ScriptedRegistry:
         if start >= len(blob):
             return _json(416, {})
         return _Body(
-            status=206, content=blob[start:], headers={"Content-Range": f"bytes {start}-{len(blob) - 1}/{len(blob)}"}
+            status=206,
+            content=blob[start:],
+            headers={"Content-Range": f"bytes {start}-{len(blob) - 1}/{len(blob)}"},
         )
 
     def _may(self, authorization: str) -> bool:
@@ -181,14 +194,20 @@ class ScriptedRegistry:
         return self._knows(authorization)
 
     def _knows(self, authorization: str) -> bool:
-        user, _, password = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
-        return bool(self.passwords) and self.passwords is not None and self.passwords.get(user) == password
+        user, _, password = (
+            base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+        )
+        return (
+            bool(self.passwords)
+            and self.passwords is not None
+            and self.passwords.get(user) == password
+        )
 
     def _refreshes(self, form: str) -> bool:
         return parse_qs(form).get("refresh_token", [""])[0] in self.refresh_tokens
 
-    def _give_token(self, known: bool) -> _Body:
-        if not known:
+    def _give_token(self, is_known: bool) -> _Body:
+        if not is_known:
             return _json(401, {"errors": [{"code": "UNAUTHORIZED"}]})
         with self._lock:
             self._issued += 1
@@ -228,10 +247,14 @@ def _handler(registry: ScriptedRegistry) -> type[BaseHTTPRequestHandler]:
                 body = _Body(status=fault.code, content=fault.body, headers=dict(fault.headers))
             elif isinstance(fault, Wrong):
                 body = _Body(
-                    status=body.status, content=bytes(255 - byte for byte in body.content), headers=body.headers
+                    status=body.status,
+                    content=bytes(255 - byte for byte in body.content),
+                    headers=body.headers,
                 )
             elif isinstance(fault, Longer):
-                body = _Body(status=body.status, content=body.content + b"0123456789", headers=body.headers)
+                body = _Body(
+                    status=body.status, content=body.content + b"0123456789", headers=body.headers
+                )
             self._send(body, fault)
 
         do_POST = do_GET

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds every reader of what users and other programs write with damaged inputs: an answer or a fault, nothing else.
+"""Feeds every reader of what users and other programs write with damaged inputs: an answer or a
+fault, nothing else.
 
-LLMB_TEST_FUZZ=100000 sets how many inputs are tried in all; tests/llmb/logs/test_fuzz.py does the same for logs.
+LLMB_TEST_FUZZ=100000 sets how many inputs are tried in all; tests/llmb/measure/test_fuzz.py does
+the same for logs.
 """
 
 import json
@@ -15,34 +17,35 @@ from typing import Any
 import httpx
 import pytest
 
-from llmb.builtin import builtin_plugins
-from llmb.clusters.runai import phases
-from llmb.clusters.runai.rest import Client
-from llmb.clusters.runai.token import Credentials
-from llmb.clusters.runai.workloads import Api
-from llmb.clusters.slurm import commands, partitions
-from llmb.config import load_config
-from llmb.config.runai import RunaiConfig, RunaiPvc
+from llmb.builtin.plugins import builtin_plugins
+from llmb.builtin.slurm import commands, partitions
+from llmb.contract.launch import Launch, Program
+from llmb.contract.record import RunRecord
+from llmb.core import secrets, yamlfile
+from llmb.core.process import ProcessId
+from llmb.core.retry import retry_after
 from llmb.errors import LlmbError
-from llmb.planning.joblist import read_job_list
-from llmb.planning.plan import make_plan
+from llmb.judge.export import read_export
+from llmb.measure.find_logs import profiled_beside
+from llmb.plan.config_layers import load_config
+from llmb.plan.joblist import read_job_list
+from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.results.find import profiled_beside
-from llmb.runs.launch import Launch, Program
-from llmb.runs.record import RunRecord
-from llmb.system import secrets
-from llmb.system.process import ProcessId
-from llmb.system.retry import retry_after
-from llmb.text import yamlfile
-from llmb.verdict.export import read_export
 from llmb_installer.answers.read import read_answers
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect import scheduler
-from llmb_installer.registry import manifests
-from llmb_installer.registry.access import read_challenges
-from llmb_installer.registry.credentials import read_docker_config, read_netrc
-from llmb_installer.registry.reference import Reference
 from llmb_installer.venv import pipconf
+from llmb_runai import phases
+from llmb_runai.rest import RestClient
+from llmb_runai.runai_config import RunaiConfig, RunaiPvc
+from llmb_runai.token import Credentials
+from llmb_runai.workloads import Api
 from llmb_testing.job import SMALLEST_JOB
+from sqshpull import manifests
+from sqshpull.credentials import read_docker_config, read_netrc
+from sqshpull.errors import PullError
+from sqshpull.reference import ImageReference
+from sqshpull.sign_in import read_challenges
 
 COUNT = int(os.environ.get("LLMB_TEST_FUZZ", "5000"))
 WORKLOADS = load_plugins(builtin_plugins()).workloads()
@@ -89,7 +92,16 @@ PIECES = [
     "[" * 60,
     "\u00b2",
 ]
-NEVER_WRONG = ("sinfo", "nodes", "sacct", "squeue", "Retry-After", "WWW-Authenticate", "Run:ai", "llmb-config")
+NEVER_WRONG = (
+    "sinfo",
+    "nodes",
+    "sacct",
+    "squeue",
+    "Retry-After",
+    "WWW-Authenticate",
+    "Run:ai",
+    "llmb-config",
+)
 VALUES: list[Any] = [
     None,
     True,
@@ -154,8 +166,16 @@ EXPORT = {
         }
     ]
 }
-PIP = "[global]\nindex-url = https://u:p@host/simple\nextra-index-url =\n  https://a\n[install]\ncert = x\n"
-DOCKER = {"auths": {"nvcr.io": {"auth": "JG9hdXRodG9rZW46eA=="}, "https://index.docker.io/v1/": {"identitytoken": "t"}}}
+PIP = (
+    "[global]\nindex-url = https://u:p@host/simple\nextra-index-url =\n  https://a\n[install]\ncert"
+    " = x\n"
+)
+DOCKER = {
+    "auths": {
+        "nvcr.io": {"auth": "JG9hdXRodG9rZW46eA=="},
+        "https://index.docker.io/v1/": {"identitytoken": "t"},
+    }
+}
 SECRETS = "HF_TOKEN=x\nexport A_KEY='y z'\n"
 NETRC = 'machine nvcr.io login $oauthtoken password abc\n# c\ndefault login x password "a b"\n'
 SINFO = (
@@ -164,15 +184,33 @@ SINFO = (
 )
 NODES = "NodeName=n1 Arch=x86_64 CoresPerSocket=56 Partitions=batch,cpu State=IDLE\n"
 SACCT = (
-    "17|CANCELLED by 1000|0:15|1744408121|1744409000|None|x.abc\n18|OUT_OF_ME+|0:125|Unknown|Unknown|Priority|y.def\n"
+    "17|CANCELLED by"
+    " 1000|0:15|1744408121|1744409000|None|x.abc\n18|OUT_OF_ME+|0:125|Unknown|Unknown|Priority|y.def\n"
 )
 SQUEUE = "17|PENDING|Resources|N/A|N/A|x.abc\n18|RUNNING|None|1744408121|1744409000|y.def\n"
-BEARER = 'Bearer realm="https://nvcr.io/proxy_auth",service="x",scope="repository:nvidia/nemo:pull", Basic realm="y"'
-CONFIG_BLOB = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "sha256:" + "a" * 64, "size": 7}
-LAYER = {"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": "sha256:" + "b" * 64, "size": 9}
+BEARER = (
+    'Bearer realm="https://nvcr.io/proxy_auth",service="x",scope="repository:nvidia/nemo:pull",'
+    ' Basic realm="y"'
+)
+CONFIG_BLOB = {
+    "mediaType": "application/vnd.oci.image.config.v1+json",
+    "digest": "sha256:" + "a" * 64,
+    "size": 7,
+}
+LAYER = {
+    "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+    "digest": "sha256:" + "b" * 64,
+    "size": 9,
+}
 MANIFEST = {"schemaVersion": 2, "config": CONFIG_BLOB, "layers": [LAYER]}
 INDEX = {
-    "manifests": [{"digest": "sha256:" + "c" * 64, "size": 3, "platform": {"architecture": "amd64", "os": "linux"}}]
+    "manifests": [
+        {
+            "digest": "sha256:" + "c" * 64,
+            "size": 3,
+            "platform": {"architecture": "amd64", "os": "linux"},
+        }
+    ]
 }
 WORKLOAD = {
     "id": "w1",
@@ -191,7 +229,9 @@ RUNAI = {
     "/clusters": [{"uuid": "c1", "name": "one"}],
     "/workloads": {"workloads": [WORKLOAD], "next": None},
     "/workloads/w1": WORKLOAD,
-    "/workloads/w1/events": {"events": [{"type": "Warning", "reason": "FailedScheduling", "message": "x"}]},
+    "/workloads/w1/events": {
+        "events": [{"type": "Warning", "reason": "FailedScheduling", "message": "x"}]
+    },
 }
 
 
@@ -219,7 +259,7 @@ def _text(read: Callable[[str], object]) -> Callable[[bytes, Path], object]:
 
 
 def _config(path: Path) -> object:
-    return load_config(path.parent, {})
+    return load_config(path.parent, {}, cluster_types=all_types)
 
 
 def _pip(path: Path) -> object:
@@ -235,7 +275,7 @@ def _profiled(path: Path) -> object:
 
 
 def _planned(path: Path) -> object:
-    config = load_config(_sound(path.parent), {})[0]
+    config = load_config(_sound(path.parent), {}, cluster_types=all_types)[0]
     return make_plan(read_job_list(path).requests, WORKLOADS, config)
 
 
@@ -255,9 +295,11 @@ def _runai(data: bytes, folder: Path) -> object:
         found = answers.get(path) if isinstance(answers, dict) else None
         return httpx.Response(200, content=json.dumps(found, default=str).encode())
 
-    client = Client("https://runai/api/v1", Credentials(id="a", secret="b"), is_hurried=True)
+    client = RestClient("https://runai/api/v1", Credentials(id="a", secret="b"), is_hurried=True)
     client.__dict__["_http"] = httpx.Client(transport=httpx.MockTransport(answer))
-    runai = RunaiConfig(base_url="https://runai", project="p", pvc=RunaiPvc(name="w", path="/w", claim="c"))
+    runai = RunaiConfig(
+        base_url="https://runai", project="p", pvc=RunaiPvc(name="w", path="/w", claim="c")
+    )
     api = Api(client=client, runai=runai)
     run = _run(folder)
     seen: list[object] = []
@@ -271,7 +313,7 @@ def _runai(data: bytes, folder: Path) -> object:
     for call in calls:
         try:
             seen.append(call())
-        except LlmbError as error:
+        except (LlmbError, PullError) as error:
             seen.append(error)
     for one in seen[1:2]:
         for found in one.values() if isinstance(one, dict) else ():
@@ -295,11 +337,11 @@ def _run(folder: Path) -> RunRecord:
 
 
 def _answers(path: Path) -> object:
-    return read_answers(yamlfile.load(path), known=WORKLOADS)
+    return read_answers(yamlfile.load(path), workloads=WORKLOADS)
 
 
 def _manifest(data: bytes, _: Path) -> object:
-    reference = Reference.parse("nvcr.io/nvidia/nemo:25.04.01")
+    reference = ImageReference.parse("nvcr.io/nvidia/nemo:25.04.01")
     found = manifests.parse_json(data, "the manifest")
     listed = manifests.read_index(found, reference)
     if listed is not None:
@@ -316,18 +358,36 @@ READERS = [
     Reader(name="exported results", sample=EXPORT, read=_file("x.json", read_export)),
     Reader(name="pip.conf", sample=PIP, read=_file("pip.conf", _pip)),
     Reader(name="docker's config.json", sample=DOCKER, read=_file("config.json", _docker)),
-    Reader(name="netrc", sample=NETRC, read=_file("netrc", lambda p: read_netrc(p, ["nvcr.io"], {}))),
-    Reader(name="secrets", sample=SECRETS, read=_file(".config/llmb/secrets", lambda _: secrets.names())),
+    Reader(
+        name="netrc", sample=NETRC, read=_file("netrc", lambda p: read_netrc(p, ["nvcr.io"], {}))
+    ),
+    Reader(
+        name="secrets",
+        sample=SECRETS,
+        read=_file(".config/llmb/secrets", lambda _: secrets.names()),
+    ),
     Reader(name="sinfo", sample=SINFO, read=_text(partitions.read)),
     Reader(name="nodes", sample=NODES, read=_text(lambda text: list(scheduler.read_nodes(text)))),
-    Reader(name="sacct", sample=SACCT, read=_text(lambda text: list(commands.read_accounting(text)))),
+    Reader(
+        name="sacct", sample=SACCT, read=_text(lambda text: list(commands.read_accounting(text)))
+    ),
     Reader(name="squeue", sample=SQUEUE, read=_text(lambda text: list(commands.read_queue(text)))),
-    Reader(name="Retry-After", sample="Wed, 21 Oct 2026 07:28:00 GMT", read=_text(lambda text: _pauses(text))),
-    Reader(name="WWW-Authenticate", sample=BEARER, read=_text(lambda text: read_challenges([text]))),
+    Reader(
+        name="Retry-After",
+        sample="Wed, 21 Oct 2026 07:28:00 GMT",
+        read=_text(lambda text: _pauses(text)),
+    ),
+    Reader(
+        name="WWW-Authenticate", sample=BEARER, read=_text(lambda text: read_challenges([text]))
+    ),
     Reader(name="an image's manifest", sample=MANIFEST, read=_manifest),
     Reader(name="an image's index", sample=INDEX, read=_manifest),
     Reader(name="Run:ai", sample=RUNAI, read=_runai),
-    Reader(name="llmb-config", sample="profile_enabled: true\n", read=_file("llmb-config_7.yaml", _profiled)),
+    Reader(
+        name="llmb-config",
+        sample="profile_enabled: true\n",
+        read=_file("llmb-config_7.yaml", _profiled),
+    ),
 ]
 
 
@@ -385,7 +445,7 @@ def test_a_damaged_input_is_an_answer_or_a_fault(
         data = damaged(reader.sample, chance)
         try:
             reader.read(data, folder)
-        except LlmbError as error:
+        except (LlmbError, PullError) as error:
             faults += bool(error.message.strip())
         except json.JSONDecodeError:  # the reader is given JSON; who reads bytes is another
             assert reader.read is _runai, data

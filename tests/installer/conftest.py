@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: small wheels instead of torch and transformers, an index that can pause, and the real command."""
+"""Fixtures: small wheels instead of torch and transformers, an index that can pause, and the real
+command.
+"""
 
 import base64
 import hashlib
@@ -19,12 +21,17 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from llmb.workload.needs import Need, Needs
+from llmb.contract.needs import Need, Needs
 from llmb_testing.fork_server import ForkServer
 from llmb_testing.hub import SmallHub
 from llmb_testing.plugin_writer import write_plugin
 
-WHEELS = {"torch": ("2.13.0", "2.14.0"), "transformers": ("5.23.0",), "small": ("1", "2"), "other": ("1",)}
+WHEELS = {
+    "torch": ("2.13.0", "2.14.0"),
+    "transformers": ("5.23.0",),
+    "small": ("1", "2"),
+    "other": ("1",),
+}
 
 
 def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
@@ -35,7 +42,9 @@ def write_wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
     contents = {
         f"{name}.py": f"__version__ = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     stated = "".join(f"{file},{_hash(text)},{len(text)}\n" for file, text in contents.items())
     contents[f"{info}/RECORD"] = f"{stated}{info}/RECORD,,\n"
@@ -103,7 +112,9 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
-def installers(new_fork_server: Callable[[Mapping[str, str]], ForkServer], environ: dict[str, str]) -> ForkServer:
+def installers(
+    new_fork_server: Callable[[Mapping[str, str]], ForkServer], environ: dict[str, str]
+) -> ForkServer:
     """For commands that have that environment."""
     return new_fork_server(environ)
 
@@ -113,14 +124,18 @@ def run_install(command: str, environ: dict[str, str], installers: ForkServer) -
     """Runs llmb-install without a terminal; keywords are variables."""
 
     def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        return installers.run([command, *map(str, arguments)], env={**environ, **variables}, timeout=800)
+        return installers.run(
+            [command, *map(str, arguments)], env={**environ, **variables}, timeout=800
+        )
 
     return run
 
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Callable[..., Path]:
-    """Writes an answers file for a machine without a GPU and for pip; keywords are more keys, as YAML."""
+    """Writes an answers file for a machine without a GPU and for pip; keywords are more keys, as
+    YAML.
+    """
 
     def write(**keys: str) -> Path:
         path = tmp_path / "answers.yaml"
@@ -138,7 +153,9 @@ def answers(tmp_path: Path) -> Callable[..., Path]:
 
 
 class Gate:
-    """Serves wheels over HTTP, in a ``with`` statement. Requests for the one named ``held`` wait until its end."""
+    """Serves wheels over HTTP, in a ``with`` statement. Requests for the one named ``held`` wait
+    until its end.
+    """
 
     def __init__(self, folder: Path, held: str) -> None:
         self.asked, self._open = threading.Event(), threading.Event()
@@ -183,9 +200,13 @@ def new_gate(wheels: Path) -> Callable[[], Gate]:
 
 
 class Site:
-    """An install directory for workloads whose needs the test chooses, installed by the real command with uv."""
+    """An install directory for workloads whose needs the test chooses, installed by the real
+    command with uv.
+    """
 
-    def __init__(self, folder: Path, command: str, environ: dict[str, str], installers: ForkServer) -> None:
+    def __init__(
+        self, folder: Path, command: str, environ: dict[str, str], installers: ForkServer
+    ) -> None:
         self.folder, self.install, self.command = folder, folder / "install", command
         self.installers = installers
         self.environ = {**environ, "PYTHONPATH": str(folder / "plugins")}
@@ -193,7 +214,9 @@ class Site:
         self.settings: dict[str, Any] = {"venv_type": "uv"}
 
     def workload(self, key: str, *wanted: Need) -> None:
-        """Add a plugin with the workload ``key`` and these needs; the answers name all workloads."""
+        """Add a plugin with the workload ``key`` and these needs; the answers name all
+        workloads.
+        """
         write_plugin(self.folder / "plugins", key, Needs(needs=wanted))
         self.keys = [*dict.fromkeys([*self.keys, key])]
 
@@ -217,7 +240,9 @@ class Site:
 
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the command."""
-        return self.installers.run(self.argv(*arguments), env={**self.environ, **variables}, timeout=800)
+        return self.installers.run(
+            self.argv(*arguments), env={**self.environ, **variables}, timeout=800
+        )
 
     def record(self) -> Any:
         """The record of the install directory."""
@@ -232,13 +257,19 @@ class Site:
 
     def leftovers(self) -> list[str]:
         """What a complete installation must not leave: partial files, unused builds and locks."""
-        used = {path.readlink().name for path in (self.install / "venvs").glob("*") if path.is_symlink()}
+        used = {
+            path.readlink().name for path in (self.install / "venvs").glob("*") if path.is_symlink()
+        }
         builds = [path for path in (self.install / "venvs").glob(".*") if path.name not in used]
-        return sorted(map(str, [*self.install.rglob("*.part"), *self.install.rglob(".*.part"), *builds]))
+        return sorted(
+            map(str, [*self.install.rglob("*.part"), *self.install.rglob(".*.part"), *builds])
+        )
 
 
 class Installed:
-    """An installation that a test may change. Environments cannot be moved, so each test gets it in the same place."""
+    """An installation that a test may change. Environments cannot be moved, so each test gets it in
+    the same place.
+    """
 
     def __init__(self, site: Site) -> None:
         self._keys, self._site = site.keys, site
@@ -252,14 +283,19 @@ class Installed:
         """The installation as it was at first, with the times of its files."""
         shutil.rmtree(self._site.folder)
         shutil.copytree(self._copy, self._site.folder, symlinks=True)
-        site = Site(self._site.folder, self._site.command, self._site.environ, self._site.installers)
+        site = Site(
+            self._site.folder, self._site.command, self._site.environ, self._site.installers
+        )
         site.keys = [*self._keys]
         return site
 
 
 @pytest.fixture(scope="module")
 def install_once(
-    tmp_path_factory: pytest.TempPathFactory, command: str, environ: dict[str, str], installers: ForkServer
+    tmp_path_factory: pytest.TempPathFactory,
+    command: str,
+    environ: dict[str, str],
+    installers: ForkServer,
 ) -> Callable[[dict[str, tuple[Need, ...]]], Installed]:
     """Installs workloads with these needs, by key, for all tests of a module."""
 

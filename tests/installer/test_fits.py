@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of comparing answers with the cluster they are for: other types, Run:ai, and NeMo's image without GPUs."""
+"""Tests of comparing answers with the cluster they are for: other types, Run:ai, and NeMo's image
+without GPUs.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from llmb.config import ClusterConfig
-from llmb.text import typed, yamlfile
-from llmb.workload.spec import Workload
+from llmb.contract.spec import Workload
+from llmb.core import yamlfile
+from llmb.plan.read_config import read_config
 from llmb_installer import fits
 from llmb_installer.answers.read import read_answers
 from llmb_installer.answers.schema import Answers
 from llmb_installer.applying import show
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect import scheduler
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.record import InstallRecord
+from llmb_runai import findings
 from llmb_testing.runai import ControlPlane, serve
 
 
 def asked(text: str, workloads: dict[str, Workload]) -> Answers:
-    return read_answers(yamlfile.parse(text, name="a.yaml"), known=workloads)
+    return read_answers(yamlfile.parse(text, name="a.yaml"), workloads=workloads)
 
 
 def test_slurm_is_not_asked_for_another_cluster_type(
@@ -40,7 +44,10 @@ def test_a_volume_that_is_not_mounted(
     """It does not stop an installation: it may be mounted later."""
     monkeypatch.delenv("APP_SECRET", raising=False)
     monkeypatch.delenv("CLIENT_SECRET", raising=False)
-    runai = f"runai: {{base_url: https://h/api/v1, project: p, pvc: {{name: w, path: {tmp_path}/pvc, claim: c}}}}\n"
+    runai = (
+        f"runai: {{base_url: https://h/api/v1, project: p, pvc: {{name: w, path: {tmp_path}/pvc,"
+        " claim: c}}\n"
+    )
     text = f"cluster_type: runai\ngpu_type: h100\n{runai}"
     notes = fits.check(asked(f"{text}install: {tmp_path}/x\n", workloads))
     assert len(notes) == 3
@@ -51,15 +58,23 @@ def test_a_volume_that_is_not_mounted(
 
 @pytest.mark.parametrize(
     ("project", "secret", "named"),
-    [("benchmarks", "s3cret", None), ("mine", "s3cret", "runai.project"), ("benchmarks", "bad", "APP_SECRET")],
+    [
+        ("benchmarks", "s3cret", None),
+        ("mine", "s3cret", "runai.project"),
+        ("benchmarks", "bad", "APP_SECRET"),
+    ],
 )
 def test_an_answer_of_runai(
     tmp_path: Path, workloads: dict[str, Workload], project: str, secret: str, named: str | None
 ) -> None:
     with serve(ControlPlane(tmp_path / "pods", has_pods=False)) as plane:
-        section = f"base_url: {plane.url}, project: {project}, pvc: {{name: w, path: {tmp_path}, claim: c}}"
+        section = (
+            f"base_url: {plane.url}, project: {project}, pvc: {{name: w, path: {tmp_path},"
+            " claim: c}"
+        )
         text = f"cluster_type: runai\ngpu_type: h100\ninstall: {tmp_path}/x\nrunai: {{{section}}}\n"
-        found = [*fits.check_runai(asked(text, workloads), {"APP_ID": "me", "APP_SECRET": secret})]
+        secrets = {"APP_ID": "me", "APP_SECRET": secret}
+        found = [*findings.notes(asked(text, workloads).section, secrets)]
     assert len(found) == (named is not None)
     assert all(f"check {named}" in note for note in found), "the fix names the answer to check"
 
@@ -81,19 +96,25 @@ def test_runai_without_gpus_needs_packages_that_nemos_image_lacks(
     kind: str, gpu_type: str, own: str, lacks: bool
 ) -> None:
     section = RUNAI if kind == "runai" else ""
-    text = f"cluster_type: {kind}\ngpu_type: {gpu_type}\n{section}\nworkloads: {{config: {{pretrain_a: {{{own}}}}}}}\n"
-    config = typed.read(ClusterConfig, yamlfile.parse(text, name="c.yaml"))
+    text = (
+        f"cluster_type: {kind}\ngpu_type: {gpu_type}\n{section}\nworkloads: {{config: {{pretrain_a:"
+        f" {{{own}}}}}}}\n"
+    )
+    config = read_config(yamlfile.parse(text, name="c.yaml"), cluster_types=all_types)
     nemo, other = (
         ImageStep(reference=reference, architecture="x86_64", target=None, workloads=(key,))
-        for reference, key in (("nvcr.io/nvidia/nemo:25.04.01", "pretrain_a"), ("h/torch:1", "pretrain_b"))
+        for reference, key in (
+            ("nvcr.io/nvidia/nemo:25.04.01", "pretrain_a"),
+            ("h/torch:1", "pretrain_b"),
+        )
     )
-    keys = fits.without_torch(config, [nemo, other])
+    keys = fits.find_workloads_without_torch(config, [nemo, other])
     assert keys == (("pretrain_a",) if lacks else ())
-    summary = show.summary(Path("/w/llmb"), InstallRecord(), ("pretrain_a", "pretrain_b"), keys)
+    summary = show.summarize(Path("/w/llmb"), InstallRecord(), ("pretrain_a", "pretrain_b"), keys)
     assert ("torch>=2.4" in summary) == lacks
     command = summary.partition("llmb-run submit-all")[2]
     assert ("--image IMAGE" in command) == lacks
 
 
 def test_the_note_on_missing_packages(wording: Callable[..., None]) -> None:
-    wording("llmb-install", fits.torch_note(["pretrain_a"]))
+    wording("llmb-install", fits.explain_torch(["pretrain_a"]))

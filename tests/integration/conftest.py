@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the main job: install directories with the torch of the test suite or with a fake, and their queue."""
+"""Fixtures of the main job: install directories with the torch of the test suite or with a fake,
+and their queue.
+"""
 
 import contextlib
 import copy
@@ -29,7 +31,7 @@ class Machine:
 
     def jobs(self) -> list[dict[str, Any]]:
         """The rows of `jobs list`, oldest first."""
-        done = self.llmb("jobs", "list", "--format", "json")
+        done = self.llmb("jobs", "list", "--session", "all", "--format", "json")
         assert done.returncode == 0, done.stderr
         rows: list[dict[str, Any]] = json.loads(done.stdout)
         return rows
@@ -50,7 +52,12 @@ class Machine:
         """Process ids of the running ranks."""
         paths = self.install.glob("workloads/*/experiments/*/*/scheduler.json")
         journals = [json.loads(path.read_text()) for path in paths]
-        return [rank["pid"] for journal in journals if journal["end"] is None for rank in journal["ranks"]]
+        return [
+            rank["pid"]
+            for journal in journals
+            if journal["end"] is None
+            for rank in journal["ranks"]
+        ]
 
     def trains(self) -> bool:
         """Whether a log has a training step."""
@@ -87,7 +94,9 @@ def end_supervisor(state: Path) -> None:
 def machine_at(
     torch_install: Path, torchless_venv: Path, tmp_path: Path, llmb_run: Callable[..., Any]
 ) -> Iterator[Callable[..., Machine]]:
-    """Creates install directories that share one queue. Torch trains the workloads ``trained`` (default: all)."""
+    """Creates install directories that share one queue. Torch trains the workloads ``trained``
+    (default: all).
+    """
     state = tmp_path / "state"
     config = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())
     # Threads that busy-wait for each other are extremely slow where CPUs are shared.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands of the documentation's scene `local`: an install directory with torch, and a finished run."""
+"""Runs the commands of the documentation's scene `local`: an install directory with torch, and a
+finished run.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -14,7 +16,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HERE = [page for page in PAGES if any(block.scene in ("local", "cluster") for block in blocks(page))]
+HERE = [
+    page for page in PAGES if any(block.scene in ("local", "cluster") for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)

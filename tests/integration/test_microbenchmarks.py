@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The microbenchmarks on this machine, with real torch and gloo: results, verdicts, comparison, scaling, report."""
+"""The microbenchmarks on this machine, with real torch and gloo: results, verdicts, comparison,
+scaling, report.
+"""
 
 import json
 import re
@@ -15,7 +17,8 @@ import yaml
 import llmb_microbench
 from llmb_testing.plugin_writer import copy_plugin
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
+# torch may be installed first
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]
 
 PACKAGE = Path(llmb_microbench.__file__).parent
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "microbench.md"
@@ -31,7 +34,9 @@ TABLE = """\
 
 
 class Bench:
-    """A copy of the plugin with the key mybench, whose published figures the test writes, in an install directory."""
+    """A copy of the plugin with the key mybench, whose published figures the test writes, in an
+    install directory.
+    """
 
     def __init__(self, machine: Any, folder: Path) -> None:
         self.machine, self.folder = machine, folder
@@ -51,7 +56,9 @@ class Bench:
     def __call__(self, *arguments: object, code: int = 0) -> Any:
         """The JSON, or else the text, that llmb-run prints."""
         words = (*arguments, "--install", self.machine.install)
-        done = self.machine.run(*words, LLMB_STATE_DIR=str(self.machine.state), PYTHONPATH=str(self.folder))
+        done = self.machine.run(
+            *words, LLMB_STATE_DIR=str(self.machine.state), PYTHONPATH=str(self.folder)
+        )
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout) if "json" in arguments else done.stdout
 
@@ -61,7 +68,9 @@ def bench(torch_machine: Any, tmp_path: Path) -> Bench:
     return Bench(torch_machine, tmp_path / "plugins")
 
 
-def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench, tmp_path: Path) -> None:
+def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(
+    bench: Bench, tmp_path: Path
+) -> None:
     jobs = tmp_path / "jobs.yaml"
     (documented,) = re.findall(r"```yaml\n# sweep.yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     jobs.write_text(documented.replace("microbench_", "mybench_") + MORE)
@@ -70,24 +79,41 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(bench: Bench,
     assert len(by_name) == len(results) == 8
     for one in results:
         assert (one["status"], one["steps"], one["log"]["device"]) == ("Success", 9, "CPU"), one
-        assert {one[name] for name in ("time_mean_seconds", "tokens_per_second", "mfu", "model_flops")} == {None}
+        assert {
+            one[name] for name in ("time_mean_seconds", "tokens_per_second", "mfu", "model_flops")
+        } == {None}
         assert all(metric["mean"] > 0 and metric["n"] == 7 for metric in one["metrics"].values())
     _check_collectives(by_name)
     mean = {name: one["metrics"][one["headline"]]["mean"] for name, one in by_name.items()}
 
     gemm, launch = mean["gemm_fp32_gpus1_matrix_size256_steps9"], mean["launch_fp32_gpus1_steps9"]
     bench.publish(
-        {"size": "gemm", "parameters": "{matrix_size: 256}", "metric": "tflops", "value": 2 * gemm},
+        {
+            "size": "gemm",
+            "parameters": "{matrix_size: 256}",
+            "metric": "tflops",
+            "value": 10 * gemm,
+        },
         {"size": "launch", "parameters": "{}", "metric": "launch_latency", "value": launch},
     )
-    judged = {one["experiment"]: one for one in bench("results", "--format", "json", code=3)["results"]}
-    verdicts = {name: (one["verdict"], one["ratio"]) for name, one in judged.items() if one["ratio"] is not None}
-    assert verdicts == {
-        "mybench_gemm_fp32_gpus1_matrix_size256_steps9": ("FAIL", pytest.approx(0.5)),
-        "mybench_launch_fp32_gpus1_steps9": ("PASS", pytest.approx(1.0)),
+    judged = {
+        one["experiment"]: one for one in bench("results", "--format", "json", code=3)["results"]
     }
+    ratios = {name: one["ratio"] for name, one in judged.items() if one["ratio"] is not None}
+    gemm_name, launch_name = (
+        "mybench_gemm_fp32_gpus1_matrix_size256_steps9",
+        "mybench_launch_fp32_gpus1_steps9",
+    )
+    assert ratios == {gemm_name: pytest.approx(0.1), launch_name: pytest.approx(1.0)}
+    assert judged[gemm_name]["verdict"] == "FAIL"
+    # steps of a busy machine may differ so much that one run decides nothing
+    low, high = judged[launch_name]["ratio_interval"]
+    is_open = low < 0.95 and high > 0.98
+    assert judged[launch_name]["verdict"] == ("INCONCLUSIVE" if is_open else "PASS")
     rows = bench("compare", "--scaling", "--format", "json")
-    assert [(row["size"], row["metric"], row["scale"]) for row in rows] == [("gemm", "tflops", n) for n in (1, 2, 4)]
+    assert [(row["size"], row["metric"], row["scale"]) for row in rows] == [
+        ("gemm", "tflops", n) for n in (1, 2, 4)
+    ]
     measured = [mean[f"gemm_fp32_gpus{n}_matrix_size256_steps9"] for n in (1, 2, 4)]
     assert [row["value"] for row in rows] == pytest.approx(measured)
     assert [row["relative"] for row in rows] == pytest.approx([one / gemm for one in measured])
@@ -102,7 +128,9 @@ def _check_collectives(by_name: dict[str, Any]) -> None:
     factors = {"all_reduce_fp32_gpus2": 1.0, "all_to_all_bf16_gpus2": 0.5}
     for name, factor in factors.items():
         metrics = by_name[f"{name}_message_size64K_steps9"]["metrics"]
-        assert metrics["busbw"]["mean"] == pytest.approx(factor * metrics["algbw"]["mean"], rel=1e-4)
+        assert metrics["busbw"]["mean"] == pytest.approx(
+            factor * metrics["algbw"]["mean"], rel=1e-4
+        )
         line = _last_line(by_name[f"{name}_message_size64K_steps9"])
         assert line["algbw"] * 1e9 * line["latency"] * 1e-6 == pytest.approx(65536, rel=1e-4)
 
@@ -113,22 +141,39 @@ def _last_line(result: dict[str, Any]) -> dict[str, float]:
 
 
 def test_runs_are_compared_with_an_accepted_baseline(bench: Bench) -> None:
-    run = ("single", "-w", "mybench", "-s", "memory", "--scale", 1, "--set", "buffer_size=1M", "--max-steps", 5)
+    run = (
+        "single",
+        "-w",
+        "mybench",
+        "-s",
+        "memory",
+        "--scale",
+        1,
+        "--set",
+        "buffer_size=1M",
+        "--max-steps",
+        5,
+    )
     bench(*run, "--wait")
     bench("baseline", "accept", "first")
     (row,) = bench("compare", "--baseline", "first", "--format", "json")["comparisons"]
-    assert (row["metric"], row["ratio"], row["same_window"]) == ("copy_bw", pytest.approx(1.0), True)  # with itself
+    # with itself
+    assert (row["metric"], row["ratio"], row["same_window"]) == (
+        "copy_bw",
+        pytest.approx(1.0),
+        True,
+    )
 
 
 CHECK = """\
 import sys
 import torch
 from llmb_microbench.program import collectives, device, formulas
-from llmb_microbench.program.ranks import Ranks, WrongResultError
-from llmb_microbench.program.settings import Process, Settings
+from llmb_microbench.program.ranks import TorchRanks, WrongResultError
+from llmb_microbench.program.settings import RankProcess, Settings
 from torch.utils.flop_counter import FlopCounterMode
 
-ranks = Ranks(Process())
+ranks = TorchRanks(RankProcess())
 case = device.gemm(Settings(case="gemm", dtype="fp32", steps=1, sizes={"matrix_size": 128}), ranks)
 with FlopCounterMode(display=False) as counter:
     case.operations[0]()
@@ -164,7 +209,9 @@ runpy.run_module("llmb_microbench.program", run_name="__main__")
 
 
 @pytest.fixture
-def python(torch_install: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def python(
+    torch_install: Path, tmp_path: Path
+) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Runs a text with the Python that has torch, and the program staged as on a node."""
     shutil.copytree(PACKAGE / "program", tmp_path / "llmb_microbench" / "program")
     (tmp_path / "llmb_microbench" / "__init__.py").touch()
@@ -175,12 +222,16 @@ def python(torch_install: Path, tmp_path: Path) -> Callable[..., "subprocess.Com
         (tmp_path / "text.py").write_text(text)
         argv = [str(folder / (launcher[0] if launcher else "python")), *launcher[1:], "text.py"]
         environment["PYTHONPATH"] = str(tmp_path)
-        return subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
 
     return run
 
 
-def test_the_product_has_the_flops_that_torch_counts_and_a_wrong_one_is_noticed(python: Callable[..., Any]) -> None:
+def test_the_product_has_the_flops_that_torch_counts_and_a_wrong_one_is_noticed(
+    python: Callable[..., Any],
+) -> None:
     done = python(CHECK)
     assert done.stdout == "checked\n", done.stderr
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/cluster-ssh as a stranger's distribution: from wheels, installed headless, submitted, polled, cancelled."""
+"""examples/cluster-ssh as a stranger's distribution: from wheels, installed headless, submitted,
+polled, cancelled.
+"""
 
 import ast
 import json
@@ -16,11 +18,13 @@ import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1200)]  # torch may be installed first
+# torch may be installed first
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "cluster-ssh"
-# In place of ssh: the words are a machine and a command, which runs here. A real sshd would need a user with keys.
+# In place of ssh: the words are a machine and a command, which runs here. A real sshd would need a
+# user with keys.
 CONNECT = """\
 #!/bin/bash
 [[ -e ${0%/*}/down ]] && { echo "ssh: no route to host" >&2; exit 255; }
@@ -43,22 +47,44 @@ def test_it_imports_nothing_of_llmb_but_its_api() -> None:
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a new environment with two examples from their wheels, beside llmb of this checkout."""
+    """The commands of a new environment with two examples from their wheels, beside llmb of this
+    checkout.
+    """
     folder = tmp_path_factory.mktemp("ssh")
     for example in (EXAMPLE, EXAMPLE.with_name("inference")):
-        next(WheelBuilder(str(example)).build(directory=str(folder / "wheels"), versions=["standard"]))
+        next(
+            WheelBuilder(str(example)).build(
+                directory=str(folder / "wheels"), versions=["standard"]
+            )
+        )
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(venv), "install", "--quiet", "--no-compile", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(venv),
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--no-deps",
+    ]
     wheels = map(str, (folder / "wheels").glob("*.whl"))
     done = subprocess.run([*pip, *wheels], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (site,) = (venv / "lib").glob("python*/site-packages")
-    (own,) = (path for path in map(Path, sys.path) if path.name == "site-packages" and sys.prefix in str(path))
+    (own,) = (
+        path
+        for path in map(Path, sys.path)
+        if path.name == "site-packages" and sys.prefix in str(path)
+    )
     (site / "checkout.pth").write_text(f"import site; site.addsitedir({str(own)!r})\n")
     for name in ("llmb-run", "llmb-install"):
         text = (Path(sys.executable).parent / name).read_text("utf-8")
-        (venv / "bin" / name).write_text("\n".join([f"#!{venv}/bin/python", *text.splitlines()[1:]]) + "\n")
+        (venv / "bin" / name).write_text(
+            "\n".join([f"#!{venv}/bin/python", *text.splitlines()[1:]]) + "\n"
+        )
         (venv / "bin" / name).chmod(0o755)
     return venv / "bin"
 
@@ -68,11 +94,19 @@ def llmb(commands: Path, tmp_path: Path) -> Llmb:
     """Runs llmb-run, or another command, for the install directory ``tmp_path/install``."""
     (tmp_path / "tmp").mkdir()
 
-    def run(*words: object, command: str = "llmb-run", **variables: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        *words: object, command: str = "llmb-run", **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
         argv = [str(commands / command), *map(str, words), "--install", str(tmp_path / "install")]
-        own = {"LLMB_STATE_DIR": str(tmp_path / "state"), "TMPDIR": str(tmp_path / "tmp"), "OMP_NUM_THREADS": "1"}
+        own = {
+            "LLMB_STATE_DIR": str(tmp_path / "state"),
+            "TMPDIR": str(tmp_path / "tmp"),
+            "OMP_NUM_THREADS": "1",
+        }
         environment = {**os.environ, **own, **variables}
-        return subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            argv, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     return run
 
@@ -83,7 +117,13 @@ def answers_in(tmp_path: Path, **ssh: Any) -> Path:
     connect.chmod(0o755)
     path = tmp_path / "answers.yaml"
     section = {"hosts": ["one", "two"], "command": [str(connect)], **ssh}
-    keys = {"cluster_type": "ssh", "gpu_type": "cpu", "ssh": section, "workloads": ["llama3.1"], "venv_type": "venv"}
+    keys = {
+        "cluster_type": "ssh",
+        "gpu_type": "cpu",
+        "ssh": section,
+        "workloads": ["llama3.1"],
+        "venv_type": "venv",
+    }
     path.write_text(yaml.safe_dump(keys))
     return path
 
@@ -94,10 +134,16 @@ def installed(tmp_path: Path, torch_install: Path) -> Iterator[Path]:
     install = tmp_path / "install"
     install.mkdir()
     keys = yaml.safe_load(answers_in(tmp_path).read_text())
-    venv = {"venv_path": str(torch_install / "venvs" / "torch"), "environment": {"OMP_NUM_THREADS": "1"}}
+    venv = {
+        "venv_path": str(torch_install / "venvs" / "torch"),
+        "environment": {"OMP_NUM_THREADS": "1"},
+    }
     config = {name: keys[name] for name in ("cluster_type", "gpu_type", "ssh")}
     config["gpu_types"] = {"cpu": {"gpus_per_node": 2}}
-    config["workloads"] = {"installed": ["pretrain_llama3.1"], "config": {"pretrain_llama3.1": venv}}
+    config["workloads"] = {
+        "installed": ["pretrain_llama3.1"],
+        "config": {"pretrain_llama3.1": venv},
+    }
     (install / "cluster_config.yaml").write_text(yaml.safe_dump(config))
     yield install
     for one in psutil.process_iter(["cmdline"]):  # jobs of a test that failed
@@ -106,7 +152,9 @@ def installed(tmp_path: Path, torch_install: Path) -> Iterator[Path]:
             one.terminate()
 
 
-def test_headless_install_plans_for_it_and_reports_faults_at_their_lines(llmb: Llmb, tmp_path: Path) -> None:
+def test_headless_install_plans_for_it_and_reports_faults_at_their_lines(
+    llmb: Llmb, tmp_path: Path
+) -> None:
     install = ("--yes", "--dry-run", "--format", "json")
     path = answers_in(tmp_path)
     done = llmb("--config", path, *install, command="llmb-install")
@@ -131,7 +179,9 @@ def test_headless_install_plans_for_it_and_reports_faults_at_their_lines(llmb: L
     assert "ssh.hosts from LLMB_SSH_HOSTS" in done.stderr
 
 
-def test_a_strangers_workload_is_installed_and_runs_on_a_strangers_cluster(llmb: Llmb, tmp_path: Path) -> None:
+def test_a_strangers_workload_is_installed_and_runs_on_a_strangers_cluster(
+    llmb: Llmb, tmp_path: Path
+) -> None:
     """Headless, to the end: nothing is built, because the workload needs only Python."""
     path = answers_in(tmp_path)
     path.write_text(path.read_text().replace("llama3.1", "inference"))
@@ -155,8 +205,19 @@ def test_a_strangers_workload_is_installed_and_runs_on_a_strangers_cluster(llmb:
 def test_the_wizard_asks_its_questions(commands: Path, tmp_path: Path) -> None:
     (tmp_path / "connect").write_text(CONNECT)
     (tmp_path / "connect").chmod(0o755)
-    settings = ["--set", "workloads=[inference]", "--set", f"ssh.command=[{tmp_path}/connect]", "--set", "gpu_type=cpu"]
-    environment = {**os.environ, "LLMB_STATE_DIR": str(tmp_path / "state"), "LLMB_SSH_HOSTS": "one, two"}
+    settings = [
+        "--set",
+        "workloads=[inference]",
+        "--set",
+        f"ssh.command=[{tmp_path}/connect]",
+        "--set",
+        "gpu_type=cpu",
+    ]
+    environment = {
+        **os.environ,
+        "LLMB_STATE_DIR": str(tmp_path / "state"),
+        "LLMB_SSH_HOSTS": "one, two",
+    }
     child: Any = pexpect.spawn(
         str(commands / "llmb-install"),
         [*settings, "--install", str(tmp_path / "install")],
@@ -195,7 +256,7 @@ def test_a_tiny_model_trains_and_is_measured(llmb: Llmb, installed: Path) -> Non
     (result,) = json.loads(done.stdout)["results"]
     assert (result["status"], result["steps"]) == ("Success", 50), result
     assert result["time_mean_seconds"] > 0
-    (row,) = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    (row,) = json.loads(llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
     assert row["state"] == "COMPLETED"
     logs = llmb("jobs", "logs", row["id"])
     assert "train_step_timing" in logs.stdout
@@ -205,21 +266,29 @@ def test_a_waiting_and_a_running_job_are_cancelled(llmb: Llmb, installed: Path) 
     for _ in range(2):
         done = llmb(*TINY, 1, "--set", "max_steps=100000")
         assert done.returncode == 0, done.stderr
-    ids = [row["id"] for row in json.loads(llmb("jobs", "list", "--format", "json").stdout)]
+    ids = [
+        row["id"]
+        for row in json.loads(llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
+    ]
     assert llmb("jobs", "cancel", *ids).returncode == 0
     done = llmb("jobs", "wait", *ids)
     assert done.returncode == 3, done.stderr
-    states = {row["state"] for row in json.loads(llmb("jobs", "list", "--format", "json").stdout)}
+    states = {
+        row["state"]
+        for row in json.loads(llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
+    }
     assert states == {"CANCELLED"}
 
 
-def test_a_machine_that_does_not_answer_leaves_the_run_to_reconcile(llmb: Llmb, installed: Path) -> None:
+def test_a_machine_that_does_not_answer_leaves_the_run_to_reconcile(
+    llmb: Llmb, installed: Path
+) -> None:
     down = installed.parent / "down"
     down.touch()
     done = llmb(*TINY, 1, "--set", "max_steps=5")
     assert done.returncode == 1
     assert "no route to host" in done.stderr
-    (row,) = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    (row,) = json.loads(llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
     assert row["state"] in ("NOT_SUBMITTED", "UNKNOWN")
     down.unlink()
     done = llmb("jobs", "reconcile")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: an install directory written by hand, with records and logs as submissions leave them."""
+"""Fixtures: an install directory written by hand, with records and logs as submissions leave
+them.
+"""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -9,31 +11,37 @@ from typing import Any
 
 import pytest
 
-from llmb.config import ClusterConfig, load_config
-from llmb.planning.job_spec import JobOverrides
-from llmb.planning.plan import make_plan
-from llmb.runs import record, store
-from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Launch, Program
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, JobState
-from llmb.system.process import ProcessId
-from llmb.workload.spec import Workload
-from llmb.workload.switches import Switches
+from llmb.contract import record
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.launch import Launch, Program
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
+from llmb.contract.state import COMPLETED, JobState
+from llmb.contract.switches import Switches
+from llmb.core.process import ProcessId
+from llmb.plan.config_layers import load_config
+from llmb.plan.job_spec import JobOverrides
+from llmb.plan.plan import make_plan
+from llmb.run import store
+from llmb_installer.cluster_types import all_types
 
 
 def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
     """A log of ``count`` steps of ``seconds`` each; the first ten take three times as long."""
     return "".join(
-        f"0: Training epoch 0, iteration {i}/{last} | reduced_train_loss: {loss} | "
-        f"train_step_timing in s: {3 * seconds if i < 10 else seconds:.6g} | TFLOPS_per_GPU: 571.8\n"
+        f"0: Training epoch 0, iteration {i}/{last} | reduced_train_loss: {loss} |"
+        f" train_step_timing in s: {3 * seconds if i < 10 else seconds:.6g} | TFLOPS_per_GPU:"
+        " 571.8\n"
         for i in range(count)
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMade:
-    """An install directory of cluster type local for H100s. All runs have ended, so no scheduler is needed."""
+    """An install directory of cluster type local for H100s. All runs have ended, so no scheduler is
+    needed.
+    """
 
     folder: Path
     config: ClusterConfig
@@ -71,7 +79,13 @@ class HandMade:
         return plan.jobs[0]
 
     def run(
-        self, run_id: str, job: Job, log: str | None, state: JobState | str = COMPLETED, *, seconds: float = 900.0
+        self,
+        run_id: str,
+        job: Job,
+        log: str | None,
+        state: JobState | str = COMPLETED,
+        *,
+        seconds: float = 900.0,
     ) -> RunRecord:
         """Write a run of ``job``, its ``log`` and its end."""
         launch = Launch(
@@ -81,7 +95,9 @@ class HandMade:
             time_limit=job.time_limit,
             program=Program(module="m"),
         )
-        stamp = store.new_directory(self.config.experiments(job.workload), job.experiment_name, 1000)
+        stamp = store.new_directory(
+            self.config.experiments(job.workload), job.experiment_name, 1000
+        )
         run = RunRecord(
             id=run_id,
             created=float(stamp.timestamp),
@@ -96,7 +112,11 @@ class HandMade:
         record.save(run)
         if log is not None:
             run.log.write_text(log)
-        end = JobState(state=state, started=100.0, ended=100.0 + seconds) if isinstance(state, str) else state
+        end = (
+            JobState(state=state, started=100.0, ended=100.0 + seconds)
+            if isinstance(state, str)
+            else state
+        )
         store.save_state(run, replace(end))
         return run
 
@@ -107,10 +127,14 @@ class HandMade:
         workload: str = "nemotron4_15b",
         dtype: str = "bf16",
         scale: int = 16,
+        *,
+        nodes: str = "",
         **how: Any,
     ) -> RunRecord:
         """Write a successful run with steps of ``seconds`` in its window."""
-        return self.run(run_id, self.job(workload, dtype, scale, **how), steps(seconds))
+        job = self.job(workload, dtype, scale, **how)
+        end = JobState(state=COMPLETED, started=100.0, ended=1000.0, nodes=nodes)
+        return self.run(run_id, job, steps(seconds), end)
 
     def switched(self, run_id: str, log: str, **switches: Any) -> RunRecord:
         """Write a run of 15b on 64 GPUs with these switches."""
@@ -134,7 +158,7 @@ def make_install(cluster: Callable[..., Path], workloads: dict[str, Workload]) -
         given = {"h100": {}, **keys.pop("gpu_types", {})}
         gpu_types = {name: {"gpus_per_node": MANY, **own} for name, own in given.items()}
         folder = cluster("local", keys.pop("gpu_type", "h100"), gpu_types=gpu_types, **keys)
-        config, _ = load_config(folder, {})
+        config, _ = load_config(folder, {}, cluster_types=all_types)
         return HandMade(folder=folder, config=config, workloads=workloads)
 
     return make

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No code decides by the name of a cluster type: what differs between types is data of the types."""
+"""No code decides by the name of a cluster type: what differs between types is data of the
+types.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,20 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from llmb.config.own_types import own_types
+from llmb_installer.cluster_types import all_types
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("llmb", "installer/llmb_installer", "plugins", "examples")
-NAMES = frozenset(own_types())
+NAMES = frozenset(all_types())
 ABOUT = ("cluster_type", "kind")  # what such a name would be compared with
 
 
 def _is_about(node: ast.expr) -> bool:
-    """Whether an expression is a cluster type's name by its own name: ``site.cluster_type``, ``view.kind``."""
+    """Whether an expression is a cluster type's name by its own name: ``site.cluster_type``,
+    ``view.kind``.
+    """
     match node:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in ABOUT
-        case ast.Call(args=[*_, ast.Constant(value=str(key))]) | ast.Subscript(slice=ast.Constant(value=str(key))):
+        case (
+            ast.Call(args=[*_, ast.Constant(value=str(key))])
+            | ast.Subscript(slice=ast.Constant(value=str(key)))
+        ):
             return key == "cluster_type"
     return False
 
@@ -41,7 +48,9 @@ def comparisons(text: str) -> list[int]:
     constants = {
         target.id: node.value.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
@@ -55,7 +64,9 @@ def comparisons(text: str) -> list[int]:
             case ast.Match(subject=subject) if _is_about(subject):
                 found.append(node.lineno)
             case ast.Subscript(value=ast.Dict(keys=keys), slice=key) if _is_about(key):
-                found += [node.lineno for one in keys if one is not None and any(_names(one, constants))]
+                found += [
+                    node.lineno for one in keys if one is not None and any(_names(one, constants))
+                ]
     return found
 
 
@@ -77,13 +88,15 @@ def test_a_comparison_is_found(line: str) -> None:
     assert comparisons(line)
 
 
-@pytest.mark.parametrize("line", ["a = config.cluster_type == other.cluster_type", "b = graphs == 'local'"])
+@pytest.mark.parametrize(
+    "line", ["a = config.cluster_type == other.cluster_type", "b = graphs == 'local'"]
+)
 def test_other_code_is_not(line: str) -> None:
     assert comparisons(line) == []
 
 
 def test_nothing_compares_a_cluster_type_with_a_name() -> None:
-    own = [ROOT / "llmb" / "clusters" / name for name in NAMES]
+    own = [ROOT / "llmb" / "builtin" / name for name in NAMES]
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 200
     found = {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the six statuses: the same words in every format, and a rate of those that succeeded or failed alone."""
+"""Tests of the six statuses: the same words in every format, and a rate of those that succeeded or
+failed alone.
+"""
 
 import csv
 import io
@@ -16,15 +18,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from llmb.runs import record
-from llmb.runs.state import JobState
-from llmb.verdict.export import read_export
+from llmb.contract import record
+from llmb.contract.state import JobState
+from llmb.judge.export import read_export
 
 from .conftest import HandMade, steps
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 OTHER = 65534  # a user's number
-# Of the local cluster, whose states are journals in the runs' folders; an end that is kept is not asked for again.
+# Of the local cluster, whose states are journals in the runs' folders; an end that is kept is not
+# asked for again.
 STATES = {
     "aa": ("COMPLETED", 50, "Success"),
     "ab": ("FAILED", 3, "Failed"),
@@ -37,16 +40,28 @@ STATES = {
     "ai": ("TIMEOUT", 50, "Success"),
 }
 
+RUNAI = """
+runai:
+  base_url: https://localhost/api/v1
+  project: team
+  pvc: {name: work, path: /work, claim: work}
+"""
+
 
 @pytest.fixture
 def every(install: HandMade) -> dict[str, Path]:
-    """A run in each state, by id, with its log; cluster type fake, which nobody can ask: what was seen last counts."""
+    """A run in each state, by id, with its log; cluster type fake, which nobody can ask: what was
+    seen last counts.
+    """
     config = install.folder / "cluster_config.yaml"
-    config.write_text(config.read_text().replace("cluster_type: local", "cluster_type: runai"))
+    text = config.read_text().replace("cluster_type: local", "cluster_type: runai")
+    config.write_text(f"{text}\n{RUNAI}")
     job = install.job("nemotron4_15b", "bf16", 16)
     logs = {}
     for run_id, (state, count, _) in STATES.items():
-        made = install.run(run_id, job, steps(2.0, count), JobState(state=state, reason="why", certain=True))
+        made = install.run(
+            run_id, job, steps(2.0, count), JobState(state=state, reason="why", certain=True)
+        )
         record.save(replace(made, scheduler_id=f"workload-{run_id}"))
         logs[run_id] = made.log
     return logs
@@ -64,7 +79,8 @@ def test_one_word_for_each_state_in_every_format(
     assert statuses(done) == expected
     assert done.returncode == 3
     summary = json.loads(done.stdout)["summary"]
-    # Of the nine, two succeeded and two failed: the others say nothing about what they were to measure.
+    # Of the nine, two succeeded and two failed: the others say nothing about what they were to
+    # measure.
     assert summary == {"success_experiments": 2, "failed_experiments": 2, "success_rate": 50}
     rows = csv.DictReader(io.StringIO(run("results", "--format", "csv").stdout))
     assert sorted(row["status"] for row in rows) == sorted(expected.values())
@@ -81,17 +97,17 @@ def test_one_word_for_each_state_in_every_format(
     wording("report", next(line for line in text.splitlines() if "succeeded" in line))
 
 
-def test_exports_of_earlier_releases_called_these_failed(tmp_path: Path) -> None:
-    rows = [{"experiment": "e", "status": "Failed", "state": state} for state in ("CANCELLED", "LOST", "FAILED")]
-    (tmp_path / "old.json").write_text(json.dumps({"results": rows}))
-    assert [one.status for one in read_export(tmp_path / "old.json")] == ["Cancelled", "Unknown", "Failed"]
-
-
-def test_a_damaged_record_is_one_row(run: Command, install: HandMade, every: dict[str, Path]) -> None:
+def test_a_damaged_record_is_one_row(
+    run: Command, install: HandMade, every: dict[str, Path]
+) -> None:
     damaged = every["aa"].parent.parent / record.RECORD
     damaged.write_text("{")
     done = run("results", "--format", "json")
-    rows = [row for row in json.loads(done.stdout)["results"] if row["status"] == "Unknown" and row["run"] is None]
+    rows = [
+        row
+        for row in json.loads(done.stdout)["results"]
+        if row["status"] == "Unknown" and row["run"] is None
+    ]
     assert [row["path"] for row in rows] == [str(damaged.parent)]
     assert str(damaged) in rows[0]["reason"]
     assert len(json.loads(done.stdout)["results"]) == len(STATES)
@@ -103,14 +119,24 @@ def test_a_damaged_record_is_one_row(run: Command, install: HandMade, every: dic
 
 @pytest.mark.skipif(
     os.getuid() != 0 or shutil.which("setpriv") is None,
-    reason="needs root, to give files to another user, and setpriv of util-linux, to be kept from reading them",
+    reason=(
+        "needs root, to give files to another user, and setpriv of util-linux, to be kept from"
+        " reading them"
+    ),
 )
-@pytest.mark.parametrize(("part", "mode"), [("log", 0o600), ("folder", 0o700), ("record", 0o600), ("run", 0o700)])
+@pytest.mark.parametrize(
+    ("part", "mode"), [("log", 0o600), ("folder", 0o700), ("record", 0o600), ("run", 0o700)]
+)
 def test_what_another_user_may_not_read_is_unknown(
     part: str, mode: int, install: HandMade, every: dict[str, Path]
 ) -> None:
     log = every["aa"]
-    closed = {"log": log, "folder": log.parent, "record": log.parents[1] / record.RECORD, "run": log.parents[1]}[part]
+    closed = {
+        "log": log,
+        "folder": log.parent,
+        "record": log.parents[1] / record.RECORD,
+        "run": log.parents[1],
+    }[part]
     closed.chmod(mode)
     os.chown(closed, OTHER, OTHER)
     done = without_privileges("results", "--format", "json", "--install", install.folder)
@@ -124,5 +150,10 @@ def test_what_another_user_may_not_read_is_unknown(
 def without_privileges(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The real llmb-run without root's right to read what others have closed."""
     llmb_run = Path(sys.executable).with_name("llmb-run")
-    argv = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", str(llmb_run), *map(str, arguments)]
+    argv = [
+        "setpriv",
+        "--bounding-set=-dac_override,-dac_read_search",
+        str(llmb_run),
+        *map(str, arguments),
+    ]
     return subprocess.run(argv, capture_output=True, text=True, check=False)

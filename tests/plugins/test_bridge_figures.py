@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the published figures of Megatron-Bridge with NVIDIA's tables, typed again, and with a count of FLOPs."""
+"""Compares the published figures of Megatron-Bridge with NVIDIA's tables, typed again, and with a
+count of FLOPs.
+"""
 
 import pytest
 
-from llmb.config import ClusterConfig
-from llmb.planning.plan import make_plan
-from llmb.results.description import configuration_of
-from llmb.runs.job import JobRequest
-from llmb.stats.measure import Window
-from llmb.stats.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
-from llmb.verdict.reference import find_reference
-from llmb.workload.published import Figure
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload
+from llmb.contract.job import JobRequest
+from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
+from llmb.contract.window import Window
+from llmb.plan.comparable import find_reference
+from llmb.plan.plan import make_plan
+from llmb.plan.published import Figure
+from llmb.plan.published_tables import read_published
+from llmb_installer.cluster_types import all_types
 
-# The tables "Performance Summary" of Megatron-Bridge's documentation. A line: size, system, batch; then tokens/s and
-# TFLOPS of one GPU for c (FP8, current scaling), m (MXFP8) and n (NVFP4).
+# The tables "Performance Summary" of Megatron-Bridge's documentation. A line: size, system, batch;
+# then tokens/s and TFLOPS of one GPU for c (FP8, current scaling), m (MXFP8) and n (NVFP4).
 PRINTED = {
     "26.06": """
 405b gb300x256 1536 c 1048/2646 m 952/2403 n 1413/3575
@@ -106,16 +108,28 @@ def test_every_figure_is_printed(figures: dict[str, dict[Key, Figure]]) -> None:
 
 def test_each_has_window_and_sequence(figures: dict[str, dict[Key, Figure]]) -> None:
     every = [one for own in figures.values() for one in own.values()]
-    assert {(one.window, one.steps, one.seq_length) for one in every} == {(Window(35, 44), 50, 8192)}
-    assert {(one.model_size, one.num_layers) for one in every} == {("8b", 32), ("70b", 80), ("405b", 126)}
+    assert {(one.window, one.steps, one.seq_length) for one in every} == {
+        (Window(35, 44), 50, 8192)
+    }
+    assert {(one.model_size, one.num_layers) for one in every} == {
+        ("8b", 32),
+        ("70b", 80),
+        ("405b", 126),
+    }
 
 
 # Layers, hidden size, width of all query groups, MLP width.
-SHAPES = {"8b": (32, 4096, 1024, 14336), "70b": (80, 8192, 1024, 28672), "405b": (126, 16384, 1024, 53248)}
+SHAPES = {
+    "8b": (32, 4096, 1024, 14336),
+    "70b": (80, 8192, 1024, 28672),
+    "405b": (126, 16384, 1024, 53248),
+}
 
 
 def flops_of_a_token(size: str) -> float:
-    """Operations for one token of 8192, forward and backward, with half of the attention matrix (it is causal)."""
+    """Operations for one token of 8192, forward and backward, with half of the attention matrix (it
+    is causal).
+    """
     layers, hidden, groups, ffn = SHAPES[size]
     attention = hidden * (hidden + 2 * groups) + hidden * hidden + 8192 * hidden
     return 6.0 * (layers * (attention + 3 * hidden * ffn) + 128256 * hidden)
@@ -123,10 +137,15 @@ def flops_of_a_token(size: str) -> float:
 
 @pytest.mark.parametrize("key", printed(), ids=lambda key: "-".join(map(str, key)))
 def test_tokens_and_flops_agree(key: Key, figures: dict[str, dict[Key, Figure]]) -> None:
-    """Both were printed for the same run: their ratio is the model's FLOPs, within the rounding of both."""
+    """Both were printed for the same run: their ratio is the model's FLOPs, within the rounding of
+    both.
+    """
     release, size, *_ = key
-    tokens, tflops = (figures[name][key].value for name in (TOKENS_PER_SECOND_PER_GPU, TFLOPS_PER_GPU))
-    unit = {"8b": 1, "70b": 64, "405b": 16}[size] if release == "26.04.01" else 1  # rounded more there
+    tokens, tflops = (
+        figures[name][key].value for name in (TOKENS_PER_SECOND_PER_GPU, TFLOPS_PER_GPU)
+    )
+    # rounded more there
+    unit = {"8b": 1, "70b": 64, "405b": 16}[size] if release == "26.04.01" else 1
     rounding = unit / tokens + 0.5 / tflops
     assert tflops * 1e12 / tokens == pytest.approx(flops_of_a_token(size), rel=0.003 + rounding)
 
@@ -135,9 +154,13 @@ def reference(workloads: dict[str, Workload], gpu: str, **wanted: str | None) ->
     """The figure for the job of 70b on 64 GPUs."""
     llama = workloads["pretrain_llama3.1"]
     request = JobRequest(workload=llama.key, size="70b", scales=(64,), **wanted)  # type: ignore[arg-type]
-    plan = make_plan([request], workloads, ClusterConfig(cluster_type="slurm", gpu_type=gpu))
+    plan = make_plan(
+        [request],
+        workloads,
+        ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"]),
+    )
     assert not plan.faults
-    return find_reference(configuration_of(plan.jobs[0]), read_published(llama))[0]
+    return find_reference(plan.jobs[0], read_published(llama))[0]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of Megatron-Bridge against two tables of NVIDIA that do not come from its launch scripts.
+"""The rows of Megatron-Bridge against two tables of NVIDIA that do not come from its launch
+scripts.
 
-They are the published figures of release 26.02.01 (docs/performance-summary-archive.md of Megatron-Bridge) and the
-README of exemplar-performance 26.08. tests/real_bridge compares all other settings.
+They are the published figures of release 26.02.01 (docs/performance-summary-archive.md of
+Megatron-Bridge) and the README of exemplar-performance 26.08. tests/real_bridge compares all other
+settings.
 """
 
 import pytest
 
-from llmb.builtin import builtin_plugins
+from llmb.builtin.plugins import builtin_plugins
+from llmb.plan.bridge_rows import read_bridge, releases
 from llmb.plugins.loader import load_plugins
-from llmb.workload.bridge import read_bridge, releases
 
 # Release, size, GPU type, GPUs, dtype: tp, pp, cp, vp, micro batch, global batch.
 PUBLISHED = {
@@ -43,7 +45,11 @@ TABLES = {
     for key, workload in load_plugins(builtin_plugins()).workloads().items()
     if workload.bridge is not None
 }
-SIZES = {size.model + " cut" * size.cut: size for table in TABLES.values() for size in table.sizes.values()}
+SIZES = {
+    size.model + " cut" * size.cut: size
+    for table in TABLES.values()
+    for size in table.sizes.values()
+}
 NAMES = {"8b": "llama3_8b", "70b": "llama3_70b", "405b": "llama31_405b", "56b": "nemotronh_56b"}
 GPUS = {"h100", "b200", "b300", "gb200", "gb300"}
 
@@ -58,7 +64,9 @@ def test_layouts_that_nvidia_publishes(key: tuple[str, str, str, int, str]) -> N
 
 @pytest.mark.parametrize("name", SIZES)
 def test_every_row_can_run(name: str) -> None:
-    """Replicas and accumulation are whole, and with virtual stages the accumulation is a multiple of the stages."""
+    """Replicas and accumulation are whole, and with virtual stages the accumulation is a multiple
+    of the stages.
+    """
     for release, rows in SIZES[name].rows.items():
         assert release in releases()
         for row in rows:
@@ -76,4 +84,10 @@ def test_the_small_size_is_for_every_gpu_type(key: str) -> None:
     assert smoke.cut
     for release in releases():
         assert {gpu for row in smoke.rows[release] for gpu in row.gpu} == GPUS
-        assert {count for row in smoke.rows[release] for count in row.scales.counts} == {1, 2, 4, 8, 16}
+        assert {count for row in smoke.rows[release] for count in row.scales.counts} == {
+            1,
+            2,
+            4,
+            8,
+            16,
+        }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from llmb_testing.contract import ParserContract, WorkloadContract
 
-_REAL = Path(__file__).parents[1] / "llmb/logs/nemo/save.log"  # of the real NeMo 2.3.1
+_REAL = Path(__file__).parents[1] / "llmb/measure/nemo/save.log"  # of the real NeMo 2.3.1
 
 
 class TestNemotron4(WorkloadContract):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the microbenchmarks without torch: formulas by hand, arguments, the file of storage, launches, the table."""
+"""Tests of the microbenchmarks without torch: formulas by hand, arguments, the file of storage,
+launches, the table.
+"""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -9,13 +11,14 @@ from typing import Any
 import pytest
 
 from llmb import api
-from llmb.logs.reader import read_log
-from llmb.planning.plan import make_plan
-from llmb.results.run_result import reader_of
-from llmb.runs.job import Job, JobRequest
-from llmb.stats.measure import default_window
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.spec import Workload
+from llmb.contract.window import default_window
+from llmb.measure.log_reader import read_log
+from llmb.measure.run_result import reader_of
+from llmb.plan.plan import make_plan
+from llmb.plan.published_tables import read_published
+from llmb_installer.cluster_types import all_types
 from llmb_microbench import llmb_launch, llmb_setup, llmb_workload
 from llmb_microbench.program import formulas, settings, storage, timing
 
@@ -28,16 +31,27 @@ def microbench() -> Workload:
 
 
 def site(cluster_type: str = "slurm", **changes: Any) -> api.Site:
-    given = {"gpu_type": "h100", "gpus_per_node": 8, "install": Path("/i"), **changes}
+    traits = all_types()[cluster_type].traits_of(None)
+    given = {
+        "traits": traits,
+        "gpu_type": "h100",
+        "gpus_per_node": 8,
+        "install": Path("/i"),
+        **changes,
+    }
     return api.Site(cluster_type=cluster_type, **given)
 
 
 def job_of(workload: Workload, size: str, scale: int = 8, **parameters: str) -> Job:
-    from llmb.config import ClusterConfig
+    from llmb.contract.schema import ClusterConfig
 
     given = {name: (value,) for name, value in parameters.items()}
     request = JobRequest(workload=workload.key, size=size, scales=(scale,), parameters=given)
-    plan = make_plan([request], {workload.key: workload}, ClusterConfig(cluster_type="slurm", gpu_type="h100"))
+    plan = make_plan(
+        [request],
+        {workload.key: workload},
+        ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
+    )
     assert plan.faults == ()
     return plan.jobs[0]
 
@@ -59,59 +73,82 @@ def test_bandwidths_by_hand(case: str, ranks: int, busbw: float) -> None:
 
 
 def test_the_bandwidths_of_eight_h100_that_nvidia_names() -> None:
-    """Issue 212 of nccl-tests: algorithm bandwidth of about 275 GB/s, bus bandwidth of about 480."""
+    """Issue 212 of nccl-tests: algorithm bandwidth of about 275 GB/s, bus bandwidth of about
+    480.
+    """
     seconds = 8 * 1024**3 / 275e9
-    assert formulas.of_collective("all_reduce", 8 * 1024**3, 8, seconds)["busbw"] == pytest.approx(480, rel=0.01)
+    assert formulas.of_collective("all_reduce", 8 * 1024**3, 8, seconds)["busbw"] == pytest.approx(
+        480, rel=0.01
+    )
 
 
 def test_other_formulas_by_hand() -> None:
     assert formulas.of_gemm(1000, 0.002) == {"tflops": pytest.approx(1.0)}  # 2e9 operations in 2 ms
-    assert formulas.of_memory(10**9, 0.5) == {"copy_bw": pytest.approx(4.0)}  # read once and written once
+    # read once and written once
+    assert formulas.of_memory(10**9, 0.5) == {"copy_bw": pytest.approx(4.0)}
     assert formulas.of_launch(3e-6) == {"launch_latency": pytest.approx(3.0)}
 
 
-@pytest.mark.parametrize(("text", "size"), [("16M", 16_777_216), ("1K", 1024), ("8G", 8 * 2**30), ("4096", 4096)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("16M", 16_777_216), ("1K", 1024), ("8G", 8 * 2**30), ("4096", 4096)]
+)
 def test_sizes(text: str, size: int) -> None:
     assert settings.read_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "M", "0", "-1M", "1.5M", "16MB", "1T", "٣"])
 def test_no_sizes(text: str) -> None:
-    with pytest.raises(settings.RefusedError):
+    with pytest.raises(settings.MicrobenchError):
         settings.read_size(text)
 
 
-@pytest.mark.parametrize("words", [["case"], ["--case"], ["--case=gemm", "--dtype=fp32"], ["--case=", "--dtype=a"]])
+@pytest.mark.parametrize(
+    "words", [["case"], ["--case"], ["--case=gemm", "--dtype=fp32"], ["--case=", "--dtype=a"]]
+)
 def test_arguments_that_are_refused(words: list[str]) -> None:
-    with pytest.raises(settings.RefusedError):
+    with pytest.raises(settings.MicrobenchError):
         settings.read_settings(words)
 
 
 def test_the_place_comes_from_torchruns_variables() -> None:
-    assert settings.read_process({}) == settings.Process()
+    assert settings.read_process({}) == settings.RankProcess()
     own = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    assert settings.read_process(own) == settings.Process(rank=5, world=8, local_rank=1, local_world=4)
-    with pytest.raises(settings.RefusedError):
+    assert settings.read_process(own) == settings.RankProcess(
+        rank=5, world=8, local_rank=1, local_world=4
+    )
+    with pytest.raises(settings.MicrobenchError):
         settings.read_process({"RANK": "5", "LOCAL_RANK": "1"})
 
 
 def test_short_operations_are_repeated_within_an_iteration() -> None:
-    assert [timing.count_for(seconds) for seconds in (1.0, 0.01, 0.004, 1e-6, 0.0)] == [1, 1, 3, 1000, 1000]
+    assert [timing.count_for(seconds) for seconds in (1.0, 0.01, 0.004, 1e-6, 0.0)] == [
+        1,
+        1,
+        3,
+        1000,
+        1000,
+    ]
 
 
 def test_an_iteration_is_divided_and_the_slowest_rank_is_what_counts() -> None:
     now = iter([10.0, 10.6])  # 0.6 s for 3 operations
     done: list[int] = []
-    ranks: Any = SimpleNamespace(barrier=lambda: None, clock=lambda: next(now), max=lambda values: [values[0] + 1.0])
+    ranks: Any = SimpleNamespace(
+        barrier=lambda: None, clock=lambda: next(now), max=lambda values: [values[0] + 1.0]
+    )
     assert timing.timed(ranks, lambda: done.append(1), 3) == pytest.approx(1.2)
     assert len(done) == 3
 
 
 def test_llmb_reads_its_lines(microbench: Workload, tmp_path: Path) -> None:
-    values = [{"busbw": 480.25, "algbw": 274.0, "latency": 35.125}, {"busbw": 1e-07, "algbw": 0.5, "latency": 1e9}]
+    values = [
+        {"busbw": 480.25, "algbw": 274.0, "latency": 35.125},
+        {"busbw": 1e-07, "algbw": 0.5, "latency": 1e9},
+    ]
     path = tmp_path / "log.out"
     path.write_text(
-        "microbench: a first line\n" + "".join(timing.line(i, 2, one) + "\n" for i, one in enumerate(values))
+        "microbench: a first line\n"
+        + "".join(timing.line(i, 2, one) + "\n" for i, one in enumerate(values))
     )
     samples = read_log(path, reader_of(microbench, "all_reduce", None).spec)
     assert [dict(step.values) for step in samples.steps] == values
@@ -120,7 +157,8 @@ def test_llmb_reads_its_lines(microbench: Workload, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [4096, 8 * 1024**2])
 def test_a_file_of_storage_is_written_read_and_gone(size: int, tmp_path: Path) -> None:
     file = storage.File(tmp_path, "file", size)
-    assert list(tmp_path.iterdir()) == []  # from the beginning, so that a killed rank leaves nothing
+    # from the beginning, so that a killed rank leaves nothing
+    assert list(tmp_path.iterdir()) == []
     file.write()
     file.read()
     assert file.is_right()
@@ -145,7 +183,10 @@ def test_a_file_system_without_o_direct(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_case_has_only_its_own_parameters_and_metrics(microbench: Workload) -> None:
-    names = {size: job_of(microbench, size).experiment_name for size in ("all_reduce", "gemm", "launch", "storage")}
+    names = {
+        size: job_of(microbench, size).experiment_name
+        for size in ("all_reduce", "gemm", "launch", "storage")
+    }
     assert names == {
         "all_reduce": "microbench_all_reduce_fp32_gpus8_message_size16M",
         "gemm": "microbench_gemm_fp32_gpus8_matrix_size4096",
@@ -160,17 +201,26 @@ def test_a_case_has_only_its_own_parameters_and_metrics(microbench: Workload) ->
         "launch": "launch_latency",
         "storage": "write_bw",
     }
-    assert {spec.name for spec in microbench.metrics if spec.better == "lower"} == {"latency", "launch_latency"}
+    assert {spec.name for spec in microbench.metrics if spec.better == "lower"} == {
+        "latency",
+        "launch_latency",
+    }
 
 
 @pytest.mark.parametrize("cluster_type", CLUSTERS)
 def test_every_case_has_a_launch_on_every_cluster(cluster_type: str, microbench: Workload) -> None:
     for size in microbench.sizes:
-        launch = llmb_launch(microbench, job_of(microbench, size), site(cluster_type, venv=Path("/v")))
+        launch = llmb_launch(
+            microbench, job_of(microbench, size), site(cluster_type, venv=Path("/v"))
+        )
         given = dict(word.removeprefix("--").split("=", 1) for word in launch.args)
         read = settings.read_settings(launch.args)
         assert (read.case, read.dtype, read.steps) == (size, "fp32", 20)
-        assert set(read.sizes) == set(given) - {"case", "dtype", "steps"} == set(microbench.parameters_of(size))
+        assert (
+            set(read.sizes)
+            == set(given) - {"case", "dtype", "steps"}
+            == set(microbench.parameters_of(size))
+        )
         assert launch.venv == "/v"
 
 
@@ -193,16 +243,24 @@ def test_a_message_without_an_element_for_each_rank_is_refused_before_submission
         return
     with pytest.raises(api.UsageError) as caught:
         llmb_launch(microbench, job, site())
-    assert (caught.value.code, caught.value.key, caught.value.value) == ("message-too-small", "message_size", message)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (
+        "message-too-small",
+        "message_size",
+        message,
+    )
     assert f"message_size={larger} " in (caught.value.hint or "")
 
 
-def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(microbench: Workload, tmp_path: Path) -> None:
+def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(
+    microbench: Workload, tmp_path: Path
+) -> None:
     launch = llmb_launch(microbench, job_of(microbench, "gemm"), site())
     names = {PurePosixPath(file.name).name for file in launch.files}
     assert {"__main__.py", "collectives.py", "storage.py"} <= names
     assert launch.program.module == "llmb_microbench.program"
-    assert not any("from llmb " in file.text or "import llmb\n" in file.text for file in launch.files)
+    assert not any(
+        "from llmb " in file.text or "import llmb\n" in file.text for file in launch.files
+    )
 
 
 def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> None:
@@ -213,8 +271,10 @@ def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> Non
         assert [type(need).__name__ for need in llmb_setup(microbench, one).needs] == ["Image"]
 
 
-def test_without_containers_the_environment_is_that_of_the_other_workloads(microbench: Workload) -> None:
-    from llmb.frameworks import torch_pretrain
+def test_without_containers_the_environment_is_that_of_the_other_workloads(
+    microbench: Workload,
+) -> None:
+    from llmb.builtin.torch import torch_pretrain
 
     here = site("local", settings={"torch": "2.13.0", "transformers": "5.23.0"})
     assert llmb_setup(microbench, here) == torch_pretrain.needs(here)
@@ -233,7 +293,9 @@ def test_what_is_published(microbench: Workload) -> None:
 
 def test_runs_measure_the_iterations_of_the_published_figures(microbench: Workload) -> None:
     figures = read_published(microbench)
-    assert {str(figure.window.of(figure.steps, 0)) for figure in figures} == {str(default_window(microbench.max_steps))}
+    assert {str(figure.window.of(figure.steps, 0)) for figure in figures} == {
+        str(default_window(microbench.max_steps))
+    }
 
 
 def test_storage_warms_up_once_and_other_cases_five_times() -> None:

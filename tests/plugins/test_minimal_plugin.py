@@ -9,12 +9,12 @@ from pathlib import Path
 import pluggy
 
 from llmb import hookspecs
-from llmb.planning.configure import configure
-from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.planning.recompute import disagreements
-from llmb.plugins.scaffold import scaffold
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload, read_workload
+from llmb.check.scaffold import scaffold
+from llmb.contract.spec import Workload, read_workload
+from llmb.plan.configure import configure
+from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.published_tables import read_published
+from llmb.plan.recompute import disagreements
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "minimal-plugin"
 MODULE = FOLDER / "llmb_example" / "__init__.py"
@@ -22,7 +22,12 @@ MODULE = FOLDER / "llmb_example" / "__init__.py"
 
 def test_it_is_one_pyproject_one_module_and_one_table() -> None:
     files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*") if path.suffix != ".pyc"}
-    assert files == {"README.md", "pyproject.toml", "llmb_example/__init__.py", "llmb_example/workload.yaml"}
+    assert files == {
+        "README.md",
+        "pyproject.toml",
+        "llmb_example/__init__.py",
+        "llmb_example/workload.yaml",
+    }
     written = [FOLDER / name for name in files - {"README.md"}]
     assert sum(len(path.read_text("utf-8").splitlines()) for path in written) <= 40
 
@@ -31,7 +36,11 @@ def test_it_is_what_plugins_new_writes() -> None:
     """Without its sample log, its tests and what they need."""
     written = scaffold("example")
     for name in ("llmb_example/__init__.py", "llmb_example/workload.yaml"):
-        text = (FOLDER / name).read_text("utf-8").replace("# SPDX-License-Identifier: Apache-2.0\n", "")
+        text = (
+            (FOLDER / name)
+            .read_text("utf-8")
+            .replace("# SPDX-License-Identifier: Apache-2.0\n", "")
+        )
         assert text == written[name].replace("sample_log: {file: sample_log.txt, size: tiny}\n", "")
 
 
@@ -67,14 +76,24 @@ def test_it_runs_on_h100_and_on_a_laptop() -> None:
 def blocks(begin: str, language: str = "yaml") -> list[str]:
     """The examples of the pages for authors in this language that begin so."""
     docs = FOLDER.parents[1] / "docs"
-    page = "\n".join((docs / name).read_text("utf-8") for name in ("write-a-plugin.md", "workload-yaml.md"))
-    return [text for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if text.startswith(begin)]
+    page = "\n".join(
+        (docs / name).read_text("utf-8") for name in ("write-a-plugin.md", "workload-yaml.md")
+    )
+    return [
+        text
+        for text in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+        if text.startswith(begin)
+    ]
 
 
 def test_the_plugin_by_hand_is_the_same_and_takes_its_table_into_the_wheel() -> None:
     (text,) = blocks("# pyproject.toml", "toml")
-    by_hand, example = tomllib.loads(text), tomllib.loads((FOLDER / "pyproject.toml").read_text("utf-8"))
-    assert by_hand["build-system"] == example["build-system"]  # hatchling: setuptools leaves the YAML out
+    by_hand, example = (
+        tomllib.loads(text),
+        tomllib.loads((FOLDER / "pyproject.toml").read_text("utf-8")),
+    )
+    # hatchling: setuptools leaves the YAML out
+    assert by_hand["build-system"] == example["build-system"]
     assert by_hand["project"]["dependencies"] == example["project"]["dependencies"] == ["llmb"]
     assert by_hand["project"]["entry-points"] == {"llmb": {"acme": "acme_benchmarks"}}
     (module,) = blocks("# acme_benchmarks/__init__.py", "python")
@@ -88,7 +107,10 @@ def test_the_plugin_by_hand_is_the_same_and_takes_its_table_into_the_wheel() -> 
 def test_the_examples_of_the_page_for_authors_are_read_and_add_up(tmp_path: Path) -> None:
     (sizes,) = blocks("sizes:\n  1b:")
     (tables,) = blocks("tables:")
-    head = "key: pretrain_acme\ntitle: A\ndefault_size: 1b\ndefault_dtype: fp8\npublished: published.yaml\n"
+    head = (
+        "key: pretrain_acme\ntitle: A\ndefault_size: 1b\ndefault_dtype: fp8\npublished:"
+        " published.yaml\n"
+    )
     (tmp_path / "workload.yaml").write_text(head + sizes)
     (tmp_path / "published.yaml").write_text(tables)
     workload = read_workload(tmp_path / "workload.yaml")
@@ -108,7 +130,9 @@ def test_the_examples_of_experts_gpu_types_and_flops_of_the_page(tmp_path: Path)
     shape = workload.sizes["8x7b"].trained_model
     limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
     for scale in (64, 128, 256):
-        job, _ = configure(JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale), limits)
+        job, _ = configure(
+            JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale), limits
+        )
         assert (job.trained.ep, job.trained.etp) == (8, 1)
     (module,) = blocks("from llmb.api import Flops", "python")
     names: dict[str, object] = {}

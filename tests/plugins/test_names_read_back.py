@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that every configuration of every workload reads back from the name of its experiment, as `parse` does."""
+"""Tests that every configuration of every workload reads back from the name of its experiment, as
+`parse` does.
+"""
 
 from dataclasses import fields
 from pathlib import Path
@@ -7,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.samples import Samples
-from llmb.plugins.checkup import jobs_of
-from llmb.results.describe_log import describe_log
-from llmb.results.description import Configuration, Description, configuration_of
-from llmb.text import typed
-from llmb.text.yamlfile import Document
-from llmb.workload.gpus import known_types
-from llmb.workload.spec import Workload
+from llmb.check.workload_trial import jobs_of
+from llmb.contract.gpus import known_types
+from llmb.contract.samples import Samples
+from llmb.contract.spec import Workload
+from llmb.core import typed
+from llmb.core.yamlfile import Document
+from llmb.measure.describe_log import describe_log
+from llmb.measure.description import Configuration, Description, configuration_of
 from llmb_microbench import llmb_workload
 
 NOT_IN_LOGS = ("gpus_per_node", "image", "vboost", "env")
@@ -26,12 +28,32 @@ MOE: dict[str, Any] = {
     "sizes": {
         "8x7b": {
             "model": {
-                **{"architecture": "mixtral", "layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_groups": 8},
-                **{"gated": True, "vocab": 32000, "seq_length": 4096, "moe": {"experts": 8, "top_k": 2}},
+                **{
+                    "architecture": "mixtral",
+                    "layers": 32,
+                    "hidden": 4096,
+                    "ffn": 14336,
+                    "heads": 32,
+                    "kv_groups": 8,
+                },
+                **{
+                    "gated": True,
+                    "vocab": 32000,
+                    "seq_length": 4096,
+                    "moe": {"experts": 8, "top_k": 2},
+                },
             },
             "rows": [
                 {
-                    **{"gpu": "h100", "dtype": "bf16", "scales": "64..256", "tp": 2, "pp": 4, "vp": 8, "ep": 8},
+                    **{
+                        "gpu": "h100",
+                        "dtype": "bf16",
+                        "scales": "64..256",
+                        "tp": 2,
+                        "pp": 4,
+                        "vp": 8,
+                        "ep": 8,
+                    },
                     **{"mbs": 1, "gbs": "4N"},
                 }
             ],

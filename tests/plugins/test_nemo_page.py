@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from llmb.text import yamlfile
+from llmb.core import yamlfile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -36,11 +36,17 @@ def test_the_page_is_not_stale(writer: ModuleType) -> None:
         for setting in entry["settings"]:
             assert f"| `{setting}` |" in text
         assert [entry["reason"], entry["source"]] in [row[-2:] for row in rows]
-    assert ["`llama3.1 70b *`", "`model.config.init_method_std`", "`0.02`", "`0.008944`"] in [row[:4] for row in rows]
-    assert ["`* gb200 *`", "`environment.NCCL_NET_GDR_LEVEL`", "`PHB`", "absent"] in [row[:4] for row in rows]
+    assert ["`llama3.1 70b *`", "`model.config.init_method_std`", "`0.02`", "`0.008944`"] in [
+        row[:4] for row in rows
+    ]
+    assert ["`* gb200 *`", "`environment.NCCL_NET_GDR_LEVEL`", "`PHB`", "absent"] in [
+        row[:4] for row in rows
+    ]
 
 
-def test_its_check_tells_another_list(writer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_check_tells_another_list(
+    writer: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     writer.LIST.write_text(writer.LIST.read_text("utf-8").replace("0.008944", "0.009"), "utf-8")
     assert writer.main(["--check"]) == 1
     assert "run: python docs/nemo.py" in capsys.readouterr().out

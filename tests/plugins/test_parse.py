@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import cast
 
 import llmb_nemotronh
-from llmb.logs.formats import ParseSpec
-from llmb.runs.record import RunRecord
+from llmb.contract.formats import ParseSpec
+from llmb.contract.record import RunRecord
 
 
 def parse(module: str, framework: str = "nemo") -> ParseSpec | None:

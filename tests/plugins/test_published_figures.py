@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every published figure with the tables as the releases print them, and does their sums again."""
+"""Compares every published figure with the tables as the releases print them, and does their sums
+again.
+"""
 
 import csv
 import io
@@ -13,21 +15,23 @@ from typing import Any
 
 import pytest
 
-from llmb.planning.configure import configure
-from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.planning.recompute import FLOPS, MFU, disagreements
-from llmb.stats.measure import LAST, Window
-from llmb.workload.flops import GQA, HYBRID, OLD
-from llmb.workload.gpus import known_types
-from llmb.workload.published import Figure
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload
-from llmb.workload.switches import Switches
+from llmb.contract.flops import GQA, HYBRID, OLD
+from llmb.contract.gpus import known_types
+from llmb.contract.spec import Workload
+from llmb.contract.switches import Switches
+from llmb.contract.window import LAST, Window
+from llmb.plan.configure import configure
+from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.published import Figure
+from llmb.plan.published_tables import read_published
+from llmb.plan.recompute import FLOPS, MFU, disagreements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """One column of a table: step time in seconds, tokens per second, MFU in percent, days for 1T tokens."""
+    """One column of a table: step time in seconds, tokens per second, MFU in percent, days for 1T
+    tokens.
+    """
 
     release: str
     size: str
@@ -42,11 +46,17 @@ class Printed:
 
 
 def table(release: str, size: str, dtype: str, text: str, gpu: str = "h100") -> list[Printed]:
-    """The columns of a table, here its lines: GPUs, batch, step time and, where printed, tokens/s, MFU and days."""
+    """The columns of a table, here its lines: GPUs, batch, step time and, where printed, tokens/s,
+    MFU and days.
+    """
     found = []
     for line in text.strip().splitlines():
         scale, gbs, step_time, *more = line.split()
-        tokens, mfu, days = [None if word == "n/a" else float(word) for word in more] or [None, None, None]
+        tokens, mfu, days = [None if word == "n/a" else float(word) for word in more] or [
+            None,
+            None,
+            None,
+        ]
         found.append(
             Printed(
                 release=release,
@@ -262,7 +272,11 @@ NEMOTRONH = [
     """,
     )
 ]
-PRINTED = {"pretrain_nemotron4": NEMOTRON4, "pretrain_llama3.1": LLAMA, "pretrain_nemotronh": NEMOTRONH}
+PRINTED = {
+    "pretrain_nemotron4": NEMOTRON4,
+    "pretrain_llama3.1": LLAMA,
+    "pretrain_nemotronh": NEMOTRONH,
+}
 KEYS = list(PRINTED)
 
 
@@ -276,15 +290,25 @@ def figures(workloads: dict[str, Workload]) -> dict[str, tuple[Figure, ...]]:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_every_printed_figure_is_there_and_no_other(key: str, figures: dict[str, tuple[Figure, ...]]) -> None:
+def test_every_printed_figure_is_there_and_no_other(
+    key: str, figures: dict[str, tuple[Figure, ...]]
+) -> None:
     printed = [
-        ((p.release, p.size, p.dtype, p.gpu, p.scale, p.gbs), (p.step_time, p.tokens, p.mfu, p.days))
+        (
+            (p.release, p.size, p.dtype, p.gpu, p.scale, p.gbs),
+            (p.step_time, p.tokens, p.mfu, p.days),
+        )
         for p in PRINTED[key]
     ]
     found = [
         (
             (f.release, f.model_size, f.dtype, f.gpu_type, f.scale, f.gbs),
-            (f.step_time_s, f.tokens_per_second, f.mfu and round(100 * f.mfu, 2), f.days_per_1t_tokens),
+            (
+                f.step_time_s,
+                f.tokens_per_second,
+                f.mfu and round(100 * f.mfu, 2),
+                f.days_per_1t_tokens,
+            ),
         )
         for f in figures[key]
     ]
@@ -312,7 +336,9 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
 ) -> None:
     for figure in figures[key]:
         per_node = known_types()[figure.gpu_type].gpus_per_node
-        place = ClusterLimits(gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node)
+        place = ClusterLimits(
+            gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node
+        )
         wish = JobSpec(
             workload=workloads[key],
             size=figure.model_size,
@@ -320,7 +346,9 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
             scale=figure.scale,
             params={},
             switches=Switches(
-                strong_scaling=figure.gpu_type == "gb200" and figure.model_size == "340b" and figure.gbs == 512
+                strong_scaling=figure.gpu_type == "gb200"
+                and figure.model_size == "340b"
+                and figure.gbs == 512
             ),
         )
         job, warnings = configure(wish, place)
@@ -332,10 +360,19 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
         )
 
 
-# What a release prints and its own step times do not give. For bf16 Llama's tables took half of fp8's peak, 989.5 and
-# not 989; of the 405b they counted 16 query groups, where the model has 8.
-LLAMA_BF16 = {("8b", n) for n in (8, 16, 32, 64, 128)} | {("70b", n) for n in (64, 128, 256, 512, 1024, 2048)}
-OF_405B = {("405b-proxy", 32), ("405b-proxy", 64), ("405b-proxy", 128), ("405b", 512), ("405b", 1024), ("405b", 2048)}
+# What a release prints and its own step times do not give. For bf16 Llama's tables took half of
+# fp8's peak, 989.5 and not 989; of the 405b they counted 16 query groups, where the model has 8.
+LLAMA_BF16 = {("8b", n) for n in (8, 16, 32, 64, 128)} | {
+    ("70b", n) for n in (64, 128, 256, 512, 1024, 2048)
+}
+OF_405B = {
+    ("405b-proxy", 32),
+    ("405b-proxy", 64),
+    ("405b-proxy", 128),
+    ("405b", 512),
+    ("405b", 1024),
+    ("405b", 2048),
+}
 ASTRAY = {
     "pretrain_nemotron4": set(),
     "pretrain_nemotronh": set(),
@@ -351,10 +388,16 @@ def test_what_does_not_follow_from_the_step_times(
     key: str, figures: dict[str, tuple[Figure, ...]], workloads: dict[str, Workload]
 ) -> None:
     found = disagreements(figures[key], workloads[key])
-    assert {(d.figure.model_size, d.figure.dtype, d.figure.scale, d.quantity) for d in found} == ASTRAY[key]
+    assert {
+        (d.figure.model_size, d.figure.dtype, d.figure.scale, d.quantity) for d in found
+    } == ASTRAY[key]
     assert len(found) == len(ASTRAY[key])
     for one in found:
-        reason = "a peak of 989.5 TFLOPS, not 989" if one.quantity == MFU else "16 query groups, the model has 8"
+        reason = (
+            "a peak of 989.5 TFLOPS, not 989"
+            if one.quantity == MFU
+            else "16 query groups, the model has 8"
+        )
         assert reason in one.note
 
 
@@ -373,10 +416,14 @@ def test_what_does_not_follow_from_the_step_times(
 def test_the_formula_is_kept_with_the_mfu(
     key: str, size: str, conventions: set[str], figures: dict[str, tuple[Figure, ...]]
 ) -> None:
-    printed = [figure for figure in figures[key] if figure.model_size == size and figure.mfu is not None]
+    printed = [
+        figure for figure in figures[key] if figure.model_size == size and figure.mfu is not None
+    ]
     assert {figure.flops_convention for figure in printed} == conventions
     bare = [figure for figure in figures[key] if figure.mfu is None]
-    assert {(figure.flops_convention, figure.model_flops, figure.peak_tflops) for figure in bare} <= {(None,) * 3}
+    assert {
+        (figure.flops_convention, figure.model_flops, figure.peak_tflops) for figure in bare
+    } <= {(None,) * 3}
 
 
 def test_the_files_travel_with_the_plugins(workloads: dict[str, Workload]) -> None:
@@ -390,14 +437,22 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_list_shows_the_rows_and_figures_of_a_gpu_type(llmb_here: Command) -> None:
-    """Release 25.05 publishes 340b on GB200 on 128, 256 and 512 GPUs; 405b has no row for A100s, tiny for any type."""
+    """Release 25.05 publishes 340b on GB200 on 128, 256 and 512 GPUs; 405b has no row for A100s,
+    tiny for any type.
+    """
 
     def rows(*words: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(llmb_here("list", *words, "--format", "json").stdout)
+        found: list[dict[str, Any]] = json.loads(
+            llmb_here("list", *words, "--format", "json").stdout
+        )
         return found
 
-    found = rows("--published", "--gpu-type", "gb200", "--framework", "nemo", "-w", "nemotron4_340b")
-    assert {(row["gpu_type"], row["scale"]) for row in found} == {("gb200", scale) for scale in (128, 256, 512)}
+    found = rows(
+        "--published", "--gpu-type", "gb200", "--framework", "nemo", "-w", "nemotron4_340b"
+    )
+    assert {(row["gpu_type"], row["scale"]) for row in found} == {
+        ("gb200", scale) for scale in (128, 256, 512)
+    }
     sizes = {(row["workload"], row["size"]) for row in rows("--gpu-type", "a100")}
     assert ("microbench", "host_to_device") in sizes
     assert ("pretrain_nemotron4", "tiny") in sizes
@@ -406,12 +461,16 @@ def test_list_shows_the_rows_and_figures_of_a_gpu_type(llmb_here: Command) -> No
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_published_figures_fit_the_width(width: int, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_published_figures_fit_the_width(
+    width: int, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     done = llmb_here("list", "--published", "-w", "nemotron4")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= width
-    published = json.loads(llmb_here("list", "--published", "-w", "nemotron4", "--format", "json").stdout)
+    published = json.loads(
+        llmb_here("list", "--published", "-w", "nemotron4", "--format", "json").stdout
+    )
     assert len(lines) == 2 + len(published)
     assert "Days for 1T" in done.stderr  # which is omitted
 
@@ -422,11 +481,17 @@ def test_list_shows_every_figure(llmb_here: Command) -> None:
     rows = json.loads(done.stdout)
     of_nemo = [row for row in rows if row["framework"] == "nemo"]
     assert len([row for row in of_nemo if row["workload"] in KEYS]) == 99
-    assert json.loads(llmb_here("list", "--published", "--framework", "nemo", "--format", "json").stdout) == of_nemo
+    assert (
+        json.loads(
+            llmb_here("list", "--published", "--framework", "nemo", "--format", "json").stdout
+        )
+        == of_nemo
+    )
     (row,) = (
         row
         for row in rows
-        if (row["release"], row["model_size"], row["dtype"], row["scale"]) == ("24.11", "340b", "fp8", 512)
+        if (row["release"], row["model_size"], row["dtype"], row["scale"])
+        == ("24.11", "340b", "fp8", 512)
     )
     source = "release 24.11, table of Nemotron4 340b on H100"
     assert row == {
@@ -486,6 +551,10 @@ def test_list_checks_printed_values(llmb_here: Command, wording: Callable[..., N
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert (done.returncode, len(rows)) == (0, sum(map(len, ASTRAY.values())))
     assert {row["workload"] for row in rows} == {"pretrain_llama3.1"}
-    assert (rows[0]["quantity"], rows[0]["printed"], rows[0]["recomputed"][:7]) == (MFU, "62.47", "62.4967")
+    assert (rows[0]["quantity"], rows[0]["printed"], rows[0]["recomputed"][:7]) == (
+        MFU,
+        "62.47",
+        "62.4967",
+    )
     wording("list", done.stderr)
     wording("list", llmb_here("list", "--published", "--check", "-w", "nemotron4").stderr)

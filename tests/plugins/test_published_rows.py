@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every row of the three workloads, and the jobs made of it, with the tables as the releases print them."""
+"""Compares every row of the three workloads, and the jobs made of it, with the tables as the
+releases print them.
+"""
 
 import json
 import subprocess
@@ -17,8 +19,8 @@ import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
 from llmb import hookspecs
-from llmb.workload.rows import BatchRule, Row
-from llmb.workload.spec import Size, Workload
+from llmb.contract.rows import BatchRule, Row
+from llmb.contract.spec import Size, Workload
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
@@ -99,7 +101,8 @@ def table(
     return found
 
 
-# Columns: GPUs, layers, TP, PP, CP, VP, MBS, GBS, DP, GA. Misprints of a release are in the table's comment.
+# Columns: GPUs, layers, TP, PP, CP, VP, MBS, GBS, DP, GA. Misprints of a release are in the table's
+# comment.
 
 # Release 25.04; 25.07 prints 16 to 512, there with DP 8 in every line.
 NEMOTRON4_15B_H100 = """
@@ -209,7 +212,9 @@ PUBLISHED = [
     *table(NEMOTRON4_340B_HOPPER, "nemotron4", "340b", "h100"),
     *table(NEMOTRON4_340B_HOPPER, "nemotron4", "340b", "a100", ("bf16",)),
     *table(NEMOTRON4_340B_BLACKWELL, "nemotron4", "340b", "b200 gb200", up_to={"gb200": 512}),
-    *table(NEMOTRON4_340B_STRONG, "nemotron4", "340b", "b200 gb200", strong=True, up_to={"gb200": 512}),
+    *table(
+        NEMOTRON4_340B_STRONG, "nemotron4", "340b", "b200 gb200", strong=True, up_to={"gb200": 512}
+    ),
     *table(LLAMA_8B, "llama3.1", "8b", "h100"),
     *table(LLAMA_70B_BF16, "llama3.1", "70b", "h100", ("bf16",)),
     *table(LLAMA_70B_FP8, "llama3.1", "70b", "h100", ("fp8",)),
@@ -231,7 +236,9 @@ def row_of(line: Printed) -> tuple[Size, Row]:
     (row,) = (
         row
         for row in size.rows
-        if row.fits(line.gpu, line.dtype) and row.strong_scaling == line.strong and line.gpus in row.scales.counts
+        if row.fits(line.gpu, line.dtype)
+        and row.strong_scaling == line.strong
+        and line.gpus in row.scales.counts
     )
     return size, row
 
@@ -240,7 +247,13 @@ def row_of(line: Printed) -> tuple[Size, Row]:
 def test_a_row_is_the_published_one(line: Printed) -> None:
     size, row = row_of(line)
     assert (row.layers or size.trained_model.layers) == line.layers
-    assert (row.tp, row.pp, row.cp, row.vp, row.mbs) == (line.tp, line.pp, line.cp, line.vp, line.mbs)
+    assert (row.tp, row.pp, row.cp, row.vp, row.mbs) == (
+        line.tp,
+        line.pp,
+        line.cp,
+        line.vp,
+        line.mbs,
+    )
     assert row.ep == 1
     assert row.batch(line.gpus) == line.gbs
 
@@ -276,7 +289,10 @@ def test_no_row_is_without_a_published_one() -> None:
         for dtype in row.dtype
         for count in row.scales.counts
     }
-    assert ours == {(line.workload, line.size, line.gpu, line.dtype, line.gpus, line.strong) for line in PUBLISHED}
+    assert ours == {
+        (line.workload, line.size, line.gpu, line.dtype, line.gpus, line.strong)
+        for line in PUBLISHED
+    }
 
 
 # Minutes by workload, and of strong scaling.
@@ -336,11 +352,15 @@ def expected(line: Printed) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100", "b200", "gb200"])
-def test_a_dry_run_of_every_row(gpu: str, cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_a_dry_run_of_every_row(
+    gpu: str, cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
     lines = on(gpu)
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(yaml.safe_dump(job_list(lines)))
-    done = llmb_here("submit-all", jobs, "--install", cluster("slurm", gpu), "--dry-run", "--format", "json")
+    done = llmb_here(
+        "submit-all", jobs, "--install", cluster("slurm", gpu), "--dry-run", "--format", "json"
+    )
     assert done.returncode == 0, done.stderr
     found = {job["experiment_name"]: job for job in json.loads(done.stdout)["jobs"]}
     wanted = {job["experiment_name"]: job for job in map(expected, lines)}
@@ -406,7 +426,17 @@ def test_list_shows_every_row(workload: str, llmb_here: Command) -> None:
 def test_no_row_uses_part_of_a_node(
     gpu: str, scale: int, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", scale, "--install", cluster("slurm", gpu), "-d", "--force")
+    done = llmb_here(
+        "single",
+        "-w",
+        "nemotron4",
+        "--scale",
+        scale,
+        "--install",
+        cluster("slurm", gpu),
+        "-d",
+        "--force",
+    )
     assert done.returncode == 2
     wording("single", done.stderr)
 
@@ -415,6 +445,8 @@ def test_no_row_uses_part_of_a_node(
 def test_the_proxy_is_for_its_three_scales(
     scale: int, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "llama31_405b-proxy", "--scale", scale, "--install", cluster(), "-d")
+    done = llmb_here(
+        "single", "-w", "llama31_405b-proxy", "--scale", scale, "--install", cluster(), "-d"
+    )
     assert done.returncode == 2
     wording("single", done.stderr)

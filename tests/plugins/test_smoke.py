@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the size ``smoke``: a few real layers for a first run on a cluster, in the memory of one GPU of 80 GB."""
+"""Tests the size ``smoke``: a few real layers for a first run on a cluster, in the memory of one
+GPU of 80 GB.
+"""
 
 from typing import Any
 
 import pytest
 
-from llmb.config import ClusterConfig
-from llmb.planning.discover import discover
-from llmb.planning.plan import make_plan
-from llmb.planning.select import Selection
-from llmb.results.description import configuration_of
-from llmb.runs.job import Job, JobRequest
-from llmb.stats.measure import default_window
-from llmb.verdict.reference import find_reference
-from llmb.workload.gpus import known_types
-from llmb.workload.model import ModelShape, parameters
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload
+from llmb.contract.gpus import known_types
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.model import ModelShape, parameters
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
+from llmb.contract.window import default_window
+from llmb.plan.comparable import find_reference
+from llmb.plan.discover import discover
+from llmb.plan.plan import make_plan
+from llmb.plan.published_tables import read_published
+from llmb.plan.select import Selection
+from llmb_installer.cluster_types import all_types
 
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
 SCALES = (1, 2, 4, 8, 16)
 SMALLEST = {"pretrain_llama3.1": "8b", "pretrain_nemotron4": "15b", "pretrain_nemotronh": "56b"}
-# Bytes of a parameter in bf16 with Adam: weight 2, gradient 2 and its copy in FP32 for the optimizer's step 4, master
-# weight and both moments 4 each. FP8 keeps a weight and its transpose in one byte each.
+# Bytes of a parameter in bf16 with Adam: weight 2, gradient 2 and its copy in FP32 for the
+# optimizer's step 4, master weight and both moments 4 each. FP8 keeps a weight and its transpose in
+# one byte each.
 STATE = 2 + 2 + 4 + 3 * 4
 LOGIT = 2 + 4 + 4  # in bf16, and as the loss and its gradient in FP32
 CARD = 80e9
@@ -33,14 +36,17 @@ Workloads = dict[str, Workload]
 
 def planned(workloads: Workloads, key: str, gpu: str, **request: Any) -> tuple[Job, ...]:
     """The jobs of a request for smoke."""
-    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu)
-    plan = make_plan([JobRequest(workload=key, size="smoke", **{"scales": SCALES, **request})], workloads, config)
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"])
+    plan = make_plan(
+        [JobRequest(workload=key, size="smoke", **{"scales": SCALES, **request})], workloads, config
+    )
     assert not plan.faults
     return plan.jobs
 
 
 def activations(model: ModelShape) -> int:
-    """Bytes that one sample leaves for its backward pass, in bf16 and none computed again; attention keeps no square.
+    """Bytes that one sample leaves for its backward pass, in bf16 and none computed again;
+    attention keeps no square.
 
     The inputs of the norms, of each linear layer and of the activation functions.
     """
@@ -58,7 +64,9 @@ def activations(model: ModelShape) -> int:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_it_fits_one_gpu_of_80_gb(workloads: Workloads, key: str) -> None:
-    (job,) = {job.trained.model: job for job in planned(workloads, key, "h100", scales=(1,))}.values()
+    (job,) = {
+        job.trained.model: job for job in planned(workloads, key, "h100", scales=(1,))
+    }.values()
     assert (job.trained.tp, job.trained.mbs) == (1, 1)
     model = job.trained.model
     needed = STATE * parameters(model) + activations(model) + LOGIT * model.seq_length * model.vocab
@@ -69,24 +77,47 @@ def test_it_fits_one_gpu_of_80_gb(workloads: Workloads, key: str) -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_its_layers_are_those_of_the_smallest_model(workloads: Workloads, key: str) -> None:
     smoke, real = workloads[key].sizes["smoke"], workloads[key].sizes[SMALLEST[key]]
-    for name in ("architecture", "hidden", "ffn", "heads", "head_dim", "kv_groups", "seq_length", "gated", "mamba"):
+    for name in (
+        "architecture",
+        "hidden",
+        "ffn",
+        "heads",
+        "head_dim",
+        "kv_groups",
+        "seq_length",
+        "gated",
+        "mamba",
+    ):
         assert getattr(smoke.model, name) == getattr(real.model, name), name
     assert set(smoke.trained_model.pattern or "") == set(real.trained_model.pattern or "")
     assert smoke.nemo is not None
     assert real.nemo is not None
-    for name in ("recipe", "model", "attention_backend", "cross_entropy", "wgrad_deferral_limit", "environment"):
+    for name in (
+        "recipe",
+        "model",
+        "attention_backend",
+        "cross_entropy",
+        "wgrad_deferral_limit",
+        "environment",
+    ):
         assert getattr(smoke.nemo, name) == getattr(real.nemo, name), name
-    assert smoke.nemo.vocab - smoke.trained_model.vocab == real.nemo.vocab - real.trained_model.vocab
+    assert (
+        smoke.nemo.vocab - smoke.trained_model.vocab == real.nemo.vocab - real.trained_model.vocab
+    )
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_it_runs_wherever_the_workload_does(workloads: Workloads, key: str) -> None:
     sizes = workloads[key].sizes
-    others = {gpu for name, size in sizes.items() if name != "smoke" for gpu in size.gpu_types()} - {"any"}
+    others = {
+        gpu for name, size in sizes.items() if name != "smoke" for gpu in size.gpu_types()
+    } - {"any"}
     assert set(sizes["smoke"].gpu_types()) == others
     for gpu in others:
         dtypes = sizes["smoke"].dtypes(gpu)
-        assert set(dtypes) == {dtype for name in sizes if name != "tiny" for dtype in sizes[name].dtypes(gpu)}
+        assert set(dtypes) == {
+            dtype for name in sizes if name != "tiny" for dtype in sizes[name].dtypes(gpu)
+        }
         jobs = planned(workloads, key, gpu, dtypes=tuple(dtypes))
         assert [job.trained.tp for job in jobs] == [1, 2, 2, 2, 2] * len(dtypes)
         assert {job.max_steps for job in jobs} == {20}
@@ -105,23 +136,27 @@ def test_nothing_published_is_comparable(workloads: Workloads, key: str) -> None
     figures = read_published(workloads[key])
     assert figures
     for job in planned(workloads, key, "h100"):
-        figure, reason = find_reference(configuration_of(job), figures)
+        figure, reason = find_reference(job, figures)
         assert figure is None
         assert "size smoke" in reason
 
 
 @pytest.mark.parametrize("gpu", ["h100", "b200", "cpu"])
 def test_discovery_leaves_it_out_unless_it_is_named(workloads: Workloads, gpu: str) -> None:
-    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu)
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"])
     found, _ = discover(workloads, config, Selection(max_scale=4096), gpu)
     assert found
     assert "smoke" not in {request.size for request in found}
     if gpu != "cpu":
-        named, _ = discover(workloads, config, Selection(workloads=("llama3.1_smoke",), scales=(2,)), gpu)
+        named, _ = discover(
+            workloads, config, Selection(workloads=("llama3.1_smoke",), scales=(2,)), gpu
+        )
         assert {(request.size, request.scales) for request in named} == {("smoke", (2,))}
 
 
 def test_sets_steps_over_its_own(workloads: Workloads) -> None:
-    (job,) = planned(workloads, KEYS[0], "h100", scales=(1,), dtypes=("bf16",), params={"max_steps": (5,)})
+    (job,) = planned(
+        workloads, KEYS[0], "h100", scales=(1,), dtypes=("bf16",), params={"max_steps": (5,)}
+    )
     assert job.max_steps == 5
     assert "_steps5" in job.experiment_name

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what the three workloads say beside their rows: shapes, defaults, limits, and the size that runs anywhere."""
+"""Tests what the three workloads say beside their rows: shapes, defaults, limits, and the size that
+runs anywhere.
+"""
 
 import itertools
 from dataclasses import replace
@@ -9,14 +11,16 @@ import pytest
 import llmb_llama31
 import llmb_nemotron4
 import llmb_nemotronh
-from llmb.workload.gpus import known_types
-from llmb.workload.model import MambaShape
-from llmb.workload.nemo_recipe import NemoRecipe, NemoRelease
-from llmb.workload.published import release_order
-from llmb.workload.published_tables import read_published
-from llmb.workload.spec import Workload
+from llmb.contract.gpus import known_types
+from llmb.contract.model import MambaShape
+from llmb.contract.nemo_recipe import NemoRecipe, NemoRelease
+from llmb.contract.spec import Workload
+from llmb.plan.published import release_order
+from llmb.plan.published_tables import read_published
 
-NEMOTRON4, LLAMA, NEMOTRONH = (module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh))
+NEMOTRON4, LLAMA, NEMOTRONH = (
+    module.llmb_workload() for module in (llmb_nemotron4, llmb_llama31, llmb_nemotronh)
+)
 ALL = [NEMOTRON4, LLAMA, NEMOTRONH]
 
 
@@ -28,13 +32,21 @@ def key(workload: Workload) -> str:
     ("workload", "expected"),
     [
         (NEMOTRON4, ("pretrain_nemotron4", "15b", 20, ["15b", "340b", "smoke", "tiny"])),
-        (LLAMA, ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "smoke", "tiny"])),
+        (
+            LLAMA,
+            ("pretrain_llama3.1", "8b", 30, ["8b", "70b", "405b", "405b-proxy", "smoke", "tiny"]),
+        ),
         (NEMOTRONH, ("pretrain_nemotronh", "56b", 25, ["56b", "smoke", "tiny"])),
     ],
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )
 def test_defaults(workload: Workload, expected: tuple[str, str, int, list[str]]) -> None:
-    assert (workload.key, workload.default_size, workload.time_limit_minutes, list(workload.sizes)) == expected
+    assert (
+        workload.key,
+        workload.default_size,
+        workload.time_limit_minutes,
+        list(workload.sizes),
+    ) == expected
     assert (workload.default_dtype, workload.max_steps) == ("fp8", 50)
     assert workload.image == "nvcr.io/nvidia/nemo:25.04.01"
 
@@ -54,9 +66,19 @@ def test_defaults(workload: Workload, expected: tuple[str, str, int, list[str]])
 )
 def test_model_shapes(workload: Workload, size: str, shape: tuple[int | bool, ...]) -> None:
     model = workload.sizes[size].trained_model
-    found = (model.layers, model.hidden, model.ffn, model.heads, model.kv_groups, model.vocab, model.seq_length)
+    found = (
+        model.layers,
+        model.hidden,
+        model.ffn,
+        model.heads,
+        model.kv_groups,
+        model.vocab,
+        model.seq_length,
+    )
     assert (*found, model.gated) == shape
-    assert model.architecture == {"nemotron4": "nemotron", "llama3.1": "llama"}.get(workload.key[9:], "nemotronh")
+    assert model.architecture == {"nemotron4": "nemotron", "llama3.1": "llama"}.get(
+        workload.key[9:], "nemotronh"
+    )
 
 
 def test_the_hybrid_has_its_three_kinds_of_layers() -> None:
@@ -66,11 +88,15 @@ def test_the_hybrid_has_its_three_kinds_of_layers() -> None:
     # Each group of Mamba and MLP pairs ends in a Mamba layer, which attention follows.
     assert model.pattern.split("*") == ["M-M-M-M", *["-M-M-M-M-M"] * 9, "-M-M-M-M-M-"]
     assert model.head_dim == 128
-    assert model.mamba == MambaShape(heads=256, head_dim=64, expand=2, chunk=256, state=256, groups=8)
+    assert model.mamba == MambaShape(
+        heads=256, head_dim=64, expand=2, chunk=256, state=256, groups=8
+    )
 
 
 def test_405b_counts_embedding_and_loss_and_has_a_proxy() -> None:
-    assert {name: size.pipeline_extra for name, size in LLAMA.sizes.items() if size.pipeline_extra} == {
+    assert {
+        name: size.pipeline_extra for name, size in LLAMA.sizes.items() if size.pipeline_extra
+    } == {
         "405b": 2,
         "405b-proxy": 2,
     }
@@ -86,7 +112,10 @@ def test_strong_scaling_is_340b_on_blackwell_with_a_longer_limit() -> None:
         for row in size.rows
         if row.strong_scaling
     ]
-    assert strong == [("pretrain_nemotron4", "340b", ("b200",), 35), ("pretrain_nemotron4", "340b", ("gb200",), 35)]
+    assert strong == [
+        ("pretrain_nemotron4", "340b", ("b200",), 35),
+        ("pretrain_nemotron4", "340b", ("gb200",), 35),
+    ]
     assert all(
         row.time_limit_minutes is None
         for workload in ALL
@@ -97,9 +126,16 @@ def test_strong_scaling_is_340b_on_blackwell_with_a_longer_limit() -> None:
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
-def test_the_sizes_for_trying_take_part_of_a_node_and_are_not_discovered_on_gpus(workload: Workload) -> None:
-    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == ["smoke", "tiny"]
-    discovered = {name: size.discover for name, size in workload.sizes.items() if size.discover is not None}
+def test_the_sizes_for_trying_take_part_of_a_node_and_are_not_discovered_on_gpus(
+    workload: Workload,
+) -> None:
+    assert [name for name, size in workload.sizes.items() if not size.whole_nodes] == [
+        "smoke",
+        "tiny",
+    ]
+    discovered = {
+        name: size.discover for name, size in workload.sizes.items() if size.discover is not None
+    }
     assert discovered == {"smoke": (), "tiny": ("cpu",)}
 
 
@@ -111,12 +147,19 @@ def test_tiny_runs_on_anything(workload: Workload) -> None:
         assert tiny.scales(gpu, "bf16") == [1, 2, 4]
     (row,) = tiny.rows
     assert (row.tp, row.pp, row.cp, row.vp, row.ep) == (1, 1, 1, None, 1)
-    assert [(row.batch(count) or 1) % ((row.mbs or 0) * count) for count in row.scales.counts] == [0, 0, 0]
+    assert [(row.batch(count) or 1) % ((row.mbs or 0) * count) for count in row.scales.counts] == [
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("workload", ALL, ids=key)
 def test_tiny_has_the_architecture_of_its_big_sisters(workload: Workload) -> None:
-    tiny, big = workload.sizes["tiny"].trained_model, workload.sizes[workload.default_size].trained_model
+    tiny, big = (
+        workload.sizes["tiny"].trained_model,
+        workload.sizes[workload.default_size].trained_model,
+    )
     assert (tiny.architecture, tiny.gated) == (big.architecture, big.gated)
     assert set(tiny.pattern or "") == set(big.pattern or "")
 
@@ -127,10 +170,12 @@ def test_the_cpu_runs_nothing_but_tiny(workload: Workload) -> None:
 
 
 NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
-# Release 25.04 had neither Transformer Engine's cross entropy nor the precision-aware optimizer, nor cuDNN's norms.
+# Release 25.04 had neither Transformer Engine's cross entropy nor the precision-aware optimizer,
+# nor cuDNN's norms.
 BEFORE = NemoRelease(cross_entropy="native", precision_aware_optimizer=False)
 WITHOUT_NORMS = replace(BEFORE, environment=dict.fromkeys(NORMS))
-# Llama 3's recipes, as the figures were made, for the model of Llama 3.1. The null tokenizer adds one word.
+# Llama 3's recipes, as the figures were made, for the model of Llama 3.1. The null tokenizer adds
+# one word.
 OF_405B = NemoRecipe(
     recipe="llama31_405b",
     flops_name="llama3",
@@ -150,7 +195,10 @@ OF_405B = NemoRecipe(
             NEMOTRON4,
             {
                 "15b": NemoRecipe(
-                    recipe="nemotron4_15b", flops_name="nemotron", vocab=256000, releases={"25.04": BEFORE}
+                    recipe="nemotron4_15b",
+                    flops_name="nemotron",
+                    vocab=256000,
+                    releases={"25.04": BEFORE},
                 ),
                 "340b": NemoRecipe(
                     recipe="nemotron4_340b",
@@ -197,7 +245,11 @@ OF_405B = NemoRecipe(
                     vocab=131072,
                     hub_tokenizer="nvidia/Nemotron-H-8B-Base-8K",
                     attention_backend="auto",
-                    releases={"25.05": NemoRelease(attention_backend="flash", environment={"NVTE_FUSED_ATTN": "0"})},
+                    releases={
+                        "25.05": NemoRelease(
+                            attention_backend="flash", environment={"NVTE_FUSED_ATTN": "0"}
+                        )
+                    },
                 )
             },
         ),
@@ -205,8 +257,13 @@ OF_405B = NemoRecipe(
     ids=["nemotron4", "llama3.1", "nemotronh"],
 )
 def test_the_recipe_of_each_size(workload: Workload, recipes: dict[str, NemoRecipe]) -> None:
-    assert {name: size.nemo for name, size in workload.sizes.items() if name != "smoke"} == {**recipes, "tiny": None}
-    assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {"bf16_with_fp8_mixed"}
+    assert {name: size.nemo for name, size in workload.sizes.items() if name != "smoke"} == {
+        **recipes,
+        "tiny": None,
+    }
+    assert {size.nemo.fp8_plugin for size in workload.sizes.values() if size.nemo} == {
+        "bf16_with_fp8_mixed"
+    }
     own_end = (
         1 if workload is LLAMA else 0
     )  # Llama's vocabulary has one, the others' comes on top, as in NVIDIA's scripts
@@ -272,26 +329,46 @@ def test_rows_without_a_figure_follow_the_release_that_has_them() -> None:
     ],
 )
 def test_checkpoints(
-    workload: Workload, size: str, size_gb: float, save: dict[str, tuple[int, int]], load: dict[str, int]
+    workload: Workload,
+    size: str,
+    size_gb: float,
+    save: dict[str, tuple[int, int]],
+    load: dict[str, int],
 ) -> None:
     checkpoint = workload.sizes[size].checkpoint
     assert checkpoint is not None
     assert checkpoint.size_gb == size_gb
-    assert {gpu: (scales.counts[0], scales.counts[-1]) for gpu, scales in checkpoint.save.items()} == save
+    assert {
+        gpu: (scales.counts[0], scales.counts[-1]) for gpu, scales in checkpoint.save.items()
+    } == save
     assert checkpoint.load == load
 
 
 def test_nothing_was_published_of_other_checkpoints() -> None:
-    sizes = [(name, size) for workload in ALL for name, size in workload.sizes.items() if size.checkpoint is None]
+    sizes = [
+        (name, size)
+        for workload in ALL
+        for name, size in workload.sizes.items()
+        if size.checkpoint is None
+    ]
     assert {name for name, _ in sizes} == {"405b-proxy", "56b", "smoke", "tiny"}
 
 
 OVERLAP = {
     ("15b", "b200"): ("bf16_b200_h6144_tp2_mbs1_seqlen4096", "bf16_b200_h6144_tp2_mbs1_seqlen4096"),
-    ("340b", "b200"): ("fp8_b200_h18432_tp8_mbs1_seqlen4096", "bf16_b200_h18432_tp8_mbs1_seqlen4096"),
+    ("340b", "b200"): (
+        "fp8_b200_h18432_tp8_mbs1_seqlen4096",
+        "bf16_b200_h18432_tp8_mbs1_seqlen4096",
+    ),
     ("70b", "h100"): ("fp8_h100_h8192_tp4_mbs1_seqlen8192", "bf16_h100_h8192_tp4_mbs1_seqlen8192"),
-    ("405b", "h100"): ("fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192", "bf16_h100_h16384_tp8_cp2_mbs1_seqlen8192"),
-    ("405b", "b200"): ("fp8_b200_h16384_tp4_cp2_mbs1_seqlen8192", "bf16_b200_h16384_tp4_cp2_mbs1_seqlen8192"),
+    ("405b", "h100"): (
+        "fp8_h100_h16384_tp8_cp2_mbs1_seqlen8192",
+        "bf16_h100_h16384_tp8_cp2_mbs1_seqlen8192",
+    ),
+    ("405b", "b200"): (
+        "fp8_b200_h16384_tp4_cp2_mbs1_seqlen8192",
+        "bf16_b200_h16384_tp4_cp2_mbs1_seqlen8192",
+    ),
 }
 for kind in ("15b", "340b", "405b"):
     OVERLAP[kind, "gb200"] = OVERLAP[kind, "b200"]  # NeMo has none of its own for GB200
@@ -307,7 +384,9 @@ def test_user_buffers_cuda_graphs_and_memory(workload: Workload) -> None:
                 overlap = {"fp8": fp8, "bf16": bf16}.get(dtype)
                 assert row.userbuffers.get(dtype) == (overlap and f"userbuffers_{overlap}")
                 assert row.cuda_graphs == (workload is NEMOTRON4 and gpu in ("b200", "gb200"))
-                memory = {"tiny": None, "smoke": 80}.get(name, 180 if gpu in ("b200", "gb200") else 80)
+                memory = {"tiny": None, "smoke": 80}.get(
+                    name, 180 if gpu in ("b200", "gb200") else 80
+                )
                 assert row.memory_gb == memory
                 assert memory is None or memory <= (known_types()[gpu].memory_gb or 0)
 

@@ -36,7 +36,9 @@ def test_the_page_is_not_stale(writer: ModuleType) -> None:
         assert text in written
 
 
-def test_its_check_tells_a_stale_page(writer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_check_tells_a_stale_page(
+    writer: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert writer.main(["--check"]) == 1
     assert writer.main([]) == 0
     assert writer.main(["--check"]) == 0

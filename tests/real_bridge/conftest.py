@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests with the real Megatron-Bridge: every row, built by our program and by NVIDIA's functions."""
+"""Fixtures of the tests with the real Megatron-Bridge: every row, built by our program and by
+NVIDIA's functions.
+"""
 
 import json
 import os
@@ -13,13 +15,13 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb.builtin import builtin_plugins
-from llmb.frameworks.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.gpus import known_types
+from llmb.contract.job import Job, Training
+from llmb.contract.spec import Workload
+from llmb.plan.bridge_rows import BridgeRow, BridgeSize, read_bridge, releases
 from llmb.plugins.loader import load_plugins
-from llmb.runs.job import Job, Training
-from llmb.workload.bridge import BridgeRow, BridgeSize, read_bridge, releases
-from llmb.workload.gpus import known_types
-from llmb.workload.spec import Workload
 
 # `make test-bridge` sets it: an interpreter for each release, the oldest first.
 PYTHONS = os.environ.get("LLMB_TEST_BRIDGE_PYTHONS", "").split()
@@ -28,7 +30,7 @@ collect_ignore_glob = [] if PYTHONS else ["test_*.py"]
 HERE = Path(__file__).parent
 PROGRAMS = Path(llmb_workloads.__file__).parent.parent
 LONGEST = 280  # seconds that a process may take: below pytest's limit for a test
-VERSIONS = ("0.3.1", "0.6.2")
+VERSIONS = ("0.3.1", "0.6.0")
 
 Record = Mapping[str, dict[str, dict[str, str | None]]]
 
@@ -48,7 +50,9 @@ class Case:
 @cache
 def record(version: str) -> Record:
     """What NVIDIA's scripts configure, by row: `base`, `changed` and `environment`."""
-    raw: dict[str, Any] = json.loads((HERE / f"recorded-{version}.json").read_text(encoding="utf-8"))
+    raw: dict[str, Any] = json.loads(
+        (HERE / f"recorded-{version}.json").read_text(encoding="utf-8")
+    )
     del raw["megatron-bridge"]
     parts = ("base", "changed", "environment")
     rows = {label: row for label, row in raw.items() if not label.endswith(" *")}
@@ -61,11 +65,19 @@ def record(version: str) -> Record:
 def bridge_sizes() -> list[tuple[Workload, str, BridgeSize]]:
     """Every size that has rows."""
     found = load_plugins(builtin_plugins()).workloads().values()
-    tables = [(workload, read_bridge(workload.bridge)) for workload in found if workload.bridge is not None]
-    return [(workload, name, size) for workload, table in tables for name, size in table.sizes.items()]
+    tables = [
+        (workload, read_bridge(workload.bridge))
+        for workload in found
+        if workload.bridge is not None
+    ]
+    return [
+        (workload, name, size) for workload, table in tables for name, size in table.sizes.items()
+    ]
 
 
-def job_of(workload: Workload, name: str, row: BridgeRow, *, gpu: str, scale: int, release: str, **own: Any) -> Job:
+def job_of(
+    workload: Workload, name: str, row: BridgeRow, *, gpu: str, scale: int, release: str, **own: Any
+) -> Job:
     """The job of a row as llmb plans it."""
     model, gbs = workload.sizes[name].trained_model, row.batch(scale)
     assert gbs is not None
@@ -87,7 +99,14 @@ def job_of(workload: Workload, name: str, row: BridgeRow, *, gpu: str, scale: in
         learning_rate=3e-4,
     )
     each = min(known_types()[gpu].gpus_per_node, scale)
-    values = {"repeat": 1, "profile": False, "env": {}, "max_steps": 50, "time_limit": 1800, "image": None}
+    values = {
+        "repeat": 1,
+        "profile": False,
+        "env": {},
+        "max_steps": 50,
+        "time_limit": 1800,
+        "image": None,
+    }
     return Job(
         workload=workload.key,
         model_size=name,
@@ -112,9 +131,14 @@ def cases() -> Mapping[str, Case]:
             known = releases()[release]
             for row in rows:
                 for gpu, dtype, scale in (
-                    (gpu, dtype, scale) for gpu in row.gpu for dtype in row.dtype for scale in row.scales.counts
+                    (gpu, dtype, scale)
+                    for gpu in row.gpu
+                    for dtype in row.dtype
+                    for scale in row.scales.counts
                 ):
-                    job = job_of(workload, name, row, gpu=gpu, dtype=dtype, scale=scale, release=release)
+                    job = job_of(
+                        workload, name, row, gpu=gpu, dtype=dtype, scale=scale, release=release
+                    )
                     label = f"{'smoke ' if size.cut else ''}{size.model} {gpu} {dtype} {scale}"
                     found[f"{known.bridge} {label}"] = Case(
                         label=label,
@@ -142,9 +166,13 @@ def with_batch(case: Case, gbs: int) -> Case:
 
 @pytest.fixture(scope="session")
 def run_bridge() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a script of this folder, or the program, with the Python of one release. Both streams are in ``stdout``."""
+    """Runs a script of this folder, or the program, with the Python of one release. Both streams
+    are in ``stdout``.
+    """
 
-    def run(version: str, *arguments: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        version: str, *arguments: object, cwd: Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         python = PYTHONS[VERSIONS.index(version)]
         return subprocess.run(
             [python, "-W", "ignore", *map(str, arguments)],
@@ -173,14 +201,21 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def build(run_bridge: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Builds rows on one side, "ours" or "theirs", in a process of its own, and returns what driver.py writes."""
+def build(
+    run_bridge: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Any:
+    """Builds rows on one side, "ours" or "theirs", in a process of its own, and returns what
+    driver.py writes.
+    """
 
     def built(side: str, version: str, rows: Mapping[str, Any]) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(side)
         (folder / "work").mkdir()
         (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-        done = run_bridge(version, HERE / "driver.py", side, "../rows.json", "../found.json", cwd=folder / "work")
+        done = run_bridge(
+            version, HERE / "driver.py", side, "../rows.json", "../found.json", cwd=folder / "work"
+        )
         assert done.returncode == 0, done.stdout[-4000:]
         found: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
         return found
@@ -197,7 +232,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def by_version() -> Callable[[str], dict[str, Case]]:
     """The cases of one release that are NVIDIA's rows, by label."""
-    return lambda version: {case.label: case for case in cases().values() if case.version == version}
+    return lambda version: {
+        case.label: case for case in cases().values() if case.version == version
+    }
 
 
 @pytest.fixture(scope="session")

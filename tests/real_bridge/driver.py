@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """python driver.py ours|theirs ROWS.json FOUND.json: the leaves of each row's configuration.
 
-`ours` builds recipes with llmb's program; `theirs` calls NVIDIA's functions and imports nothing of llmb. They run in
-two processes, because some objects of the library are shared by all configurations of a process.
+`ours` builds recipes with llmb's program; `theirs` calls NVIDIA's functions and imports nothing of
+llmb. They run in two processes, because some objects of the library are shared by all
+configurations of a process.
 """
 
 import importlib
@@ -32,8 +33,12 @@ def theirs(row: dict[str, Any]) -> tuple[Any, dict[str, str]]:
     return config, {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
 
 
-def shown(make: Callable[[dict[str, Any]], tuple[Any, dict[str, str]]], row: dict[str, Any]) -> dict[str, Any]:
-    """Leaves, variables, and what the library's own check says: null where it accepts the configuration."""
+def shown(
+    make: Callable[[dict[str, Any]], tuple[Any, dict[str, str]]], row: dict[str, Any]
+) -> dict[str, Any]:
+    """Leaves, variables, and what the library's own check says: null where it accepts the
+    configuration.
+    """
     os.environ.update(WORLD_SIZE=str(row["gpus"]), RANK="0")
     try:
         config, variables = make(row)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mocks of the CUDA libraries that Megatron-Bridge imports, so that it builds its configurations on a CPU.
+"""Mocks of the CUDA libraries that Megatron-Bridge imports, so that it builds its configurations on
+a CPU.
 
-`install()` must come after torch and transformers are imported (these look for the libraries too) and before
-Megatron-Bridge is. Nothing here computes: every name is an empty class that can be subscripted and used as a decorator.
+`install()` must come after torch and transformers are imported (these look for the libraries too)
+and before Megatron-Bridge is. Nothing here computes: every name is an empty class that can be
+subscripted and used as a decorator.
 """
 
 import abc
@@ -18,8 +20,14 @@ from types import ModuleType
 from typing import Any
 
 # Megatron compares the versions; those of image 26.02.01.
-VERSIONS = {"transformer_engine": "2.12.0", "triton": "3.6.0", "modelopt": "0.41.0", "diffusers": "0.36.0"}
-# fused_weight_gradient_mlp_cuda: without it gradient_accumulation_fusion would be False on a CPU and True in the image.
+VERSIONS = {
+    "transformer_engine": "2.12.0",
+    "triton": "3.6.0",
+    "modelopt": "0.41.0",
+    "diffusers": "0.36.0",
+}
+# fused_weight_gradient_mlp_cuda: without it gradient_accumulation_fusion would be False on a CPU
+# and True in the image.
 FAMILIES = {*VERSIONS, "megatron.energon", "fused_weight_gradient_mlp_cuda"}
 # What the gated config.json of each repository says about the architecture.
 HUB = {
@@ -47,7 +55,9 @@ class Mock(metaclass=Subscriptable):
 
     def __new__(cls, *arguments: Any, **_: Any) -> Any:
         """A decorator returns what it decorates."""
-        return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else super().__new__(cls)
+        return (
+            arguments[0] if len(arguments) == 1 and callable(arguments[0]) else super().__new__(cls)
+        )
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -104,7 +114,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Mock the libraries, their versions, and the hub's configurations; imports torch and transformers first."""
+    """Mock the libraries, their versions, and the hub's configurations; imports torch and
+    transformers first.
+    """
     import torch  # noqa: F401
     import transformers
 

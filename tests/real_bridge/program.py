@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python program.py RECIPE.json [--print]: llmb's program with the mocks, and with a training that only reports."""
+"""python program.py RECIPE.json [--print]: llmb's program with the mocks, and with a training that
+only reports.
+"""
 
 import importlib
 import os
@@ -10,7 +12,9 @@ mocks = importlib.import_module("mocks")
 
 
 class Late:
-    """Installs the mocks when the library is first looked for, so that the program starts as on a cluster."""
+    """Installs the mocks when the library is first looked for, so that the program starts as on a
+    cluster.
+    """
 
     def find_spec(self, fullname: str, *_: object) -> None:
         """Nothing; the mocks are installed once."""
@@ -26,7 +30,10 @@ def pretrain(config: Any, forward_step_func: Any) -> None:
     """In place of the library's, after its check of the configuration."""
     config.validate()
     step = f"{forward_step_func.__module__}.{forward_step_func.__qualname__}"
-    print(f"pretrain: {type(config).__name__} {step} {os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS')}", flush=True)
+    print(
+        f"pretrain: {type(config).__name__} {step} {os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS')}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's launch scripts make of each row, for the parity tests.
+"""python record_nvidia.py CHECKOUT RECORD.json: what NVIDIA's launch scripts make of each row, for
+the parity tests.
 
-CHECKOUT is Megatron-Bridge's repository (git, or its folder scripts/performance alone) at the release of the installed
-library: the scripts are not part of its wheel. The scripts run here as on a cluster, up to the training; only NeMo-Run,
-which would submit, is a mock that keeps the environment. RECORD has, for each row, the leaves in which the scripts'
-configuration differs from the base function of the library, and the variables of the ranks.
+CHECKOUT is Megatron-Bridge's repository (git, or its folder scripts/performance alone) at the
+release of the installed library: the scripts are not part of its wheel. The scripts run here as on
+a cluster, up to the training; only NeMo-Run, which would submit, is a mock that keeps the
+environment. RECORD has, for each row, the leaves in which the scripts' configuration differs from
+the base function of the library, and the variables of the ranks.
 """
 
 import importlib
@@ -20,7 +22,12 @@ from typing import Any
 mocks, names = importlib.import_module("mocks"), importlib.import_module("leaves")
 GPUS = ("h100", "b200", "b300", "gb200", "gb300")
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")
-MODELS = {"llama3_8b": "llama", "llama3_70b": "llama", "llama31_405b": "llama", "nemotronh_56b": "nemotronh"}
+MODELS = {
+    "llama3_8b": "llama",
+    "llama3_70b": "llama",
+    "llama31_405b": "llama",
+    "nemotronh_56b": "nemotronh",
+}
 NODE = {"gb200": 4, "gb300": 4}
 Record = dict[str, dict[str, str | None]]  # `base`, `changed` and `environment` of a row
 
@@ -41,11 +48,18 @@ def mock_nemo_run() -> None:
     vars(run).update(Partial=SimpleNamespace, Script=Script, Plugin=object)
     config, launcher = ModuleType("nemo_run.config"), ModuleType("nemo_run.core.execution.launcher")
     vars(config).update(
-        get_nemorun_home=lambda: "/nemo", set_nemorun_home=lambda _: None, Script=Script, Partial=Script
+        get_nemorun_home=lambda: "/nemo",
+        set_nemorun_home=lambda _: None,
+        Script=Script,
+        Partial=Script,
     )
     vars(launcher).update(SlurmTemplate=Executor)
     parents = ("nemo_run.core", "nemo_run.core.execution", "nemo_run.run", "nemo_run.run.plugin")
-    modules = {"nemo_run": run, "nemo_run.config": config, "nemo_run.core.execution.launcher": launcher}
+    modules = {
+        "nemo_run": run,
+        "nemo_run.config": config,
+        "nemo_run.core.execution.launcher": launcher,
+    }
     sys.modules.update({**{name: ModuleType(name) for name in parents}, **modules})
     for name in ("nemo_run.run.plugin", "nemo_run.run"):
         vars(sys.modules[name]).update(Plugin=object)
@@ -53,14 +67,31 @@ def mock_nemo_run() -> None:
 
 def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) -> Any:
     """The scripts' own command line, parsed by the scripts."""
-    argv = ["-m", MODELS[model], "-mr", model, "-g", gpu, "-c", dtype, "-ng", str(gpus), "-gn", str(NODE.get(gpu, 8))]
-    argv += ["-a", "account", "-p", "partition", "-i", "image"] + (["--config_variant", variant] if variant else [])
+    argv = [
+        "-m",
+        MODELS[model],
+        "-mr",
+        model,
+        "-g",
+        gpu,
+        "-c",
+        dtype,
+        "-ng",
+        str(gpus),
+        "-gn",
+        str(NODE.get(gpu, 8)),
+    ]
+    argv += ["-a", "account", "-p", "partition", "-i", "image"] + (
+        ["--config_variant", variant] if variant else []
+    )
     parser = importlib.import_module("argument_parser").parse_cli_args()
     return parser.parse_known_args(argv)[0]
 
 
 def rows_by_variant() -> Iterator[tuple[str, str, str, int, str | None]]:
-    """Model, GPU type, dtype, GPUs and variant of the rows of the older scripts, which are in tables."""
+    """Model, GPU type, dtype, GPUs and variant of the rows of the older scripts, which are in
+    tables.
+    """
     utils = importlib.import_module("utils.utils")
     for model, family in MODELS.items():
         known = vars(importlib.import_module(f"configs.{family}"))
@@ -90,7 +121,10 @@ def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:
 
 def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     """The configuration of run_script.py of 0.3.1, and its base function."""
-    utils, overrides = importlib.import_module("utils.utils"), importlib.import_module("utils.overrides")
+    utils, overrides = (
+        importlib.import_module("utils.utils"),
+        importlib.import_module("utils.overrides"),
+    )
     model, family = args.model_recipe_name, args.model_family_name
     config = utils.get_perf_optimized_recipe(
         model_family_name=family,
@@ -105,7 +139,9 @@ def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     config = overrides.set_post_overrides(
         config, family, model, args.gpu, args.num_gpus, args.compute_dtype, task, None, variant
     )
-    return config, getattr(importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config")
+    return config, getattr(
+        importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config"
+    )
 
 
 def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
@@ -123,14 +159,24 @@ def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[st
     """The variables of the launcher's executor, and what it adds to the program's command line."""
     executors = importlib.import_module("utils.executors")
     kept = dict(getattr(executors, "PERF_ENV_VARS", {}))
-    made = executors.slurm_executor(args.gpu, "account", "partition", "/log", 1, NODE.get(args.gpu, 8))
+    made = executors.slurm_executor(
+        args.gpu, "account", "partition", "/log", 1, NODE.get(args.gpu, 8)
+    )
     variables, script = dict(made.env_vars), Script(args=[])
     made.env_vars = variables
     if has_plugin:
         plugins = importlib.import_module("perf_plugins")
         asked = vars(args)
-        names_ = ("gpu", "compute_dtype", "model_family_name", "model_recipe_name", "config_variant")
-        plugins.PerfEnvPlugin(train_task=args.task, **{name: asked[name] for name in names_}).setup(script, made)
+        names_ = (
+            "gpu",
+            "compute_dtype",
+            "model_family_name",
+            "model_recipe_name",
+            "config_variant",
+        )
+        plugins.PerfEnvPlugin(train_task=args.task, **{name: asked[name] for name in names_}).setup(
+            script, made
+        )
         executors.PERF_ENV_VARS.clear()  # the executor writes into the module's own table
         executors.PERF_ENV_VARS.update(kept)
     return {name: str(value) for name, value in variables.items()}, script.args
@@ -139,7 +185,9 @@ def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[st
 def main(checkout: str, target: str) -> None:
     """Write the record of all rows."""
     folder = Path(checkout)
-    sys.path.insert(0, str(folder / "scripts" / "performance" if (folder / "scripts").is_dir() else folder))
+    sys.path.insert(
+        0, str(folder / "scripts" / "performance" if (folder / "scripts").is_dir() else folder)
+    )
     mocks.install()
     mock_nemo_run()
     version = importlib.metadata.version("megatron-bridge")
@@ -151,7 +199,11 @@ def main(checkout: str, target: str) -> None:
         variables, extra = environment(args, has_plugin=is_old)
         config, function = (old_way if is_old else new_way)(args, extra)
         theirs, own = names.leaves(config), names.leaves(function())
-        changed = {path: theirs.get(path) for path in sorted({*theirs, *own}) if theirs.get(path) != own.get(path)}
+        changed = {
+            path: theirs.get(path)
+            for path in sorted({*theirs, *own})
+            if theirs.get(path) != own.get(path)
+        }
         label = " ".join([model, gpu, dtype, str(gpus), *([variant] if variant else [])])
         variables |= {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
         base = f"{function.__module__}:{function.__qualname__}"
@@ -161,20 +213,35 @@ def main(checkout: str, target: str) -> None:
 
 
 def to_text(version: str, found: Mapping[str, Record]) -> str:
-    """The record with a line for each row; what all rows of a model have in common is in the row ``MODEL *``."""
+    """The record with a line for each row; what all rows of a model have in common is in the row
+    ``MODEL *``.
+    """
     common: dict[str, Record] = {}
     for label, row in found.items():
-        shared = common.setdefault(f"{label.partition(' ')[0]} *", {part: dict(values) for part, values in row.items()})
+        shared = common.setdefault(
+            f"{label.partition(' ')[0]} *", {part: dict(values) for part, values in row.items()}
+        )
         for part, values in row.items():
-            shared[part] = {name: value for name, value in shared[part].items() if values.get(name, "?") == value}
+            shared[part] = {
+                name: value
+                for name, value in shared[part].items()
+                if values.get(name, "?") == value
+            }
     own = {
         label: {
-            part: {name: value for name, value in values.items() if name not in common[f"{label.split()[0]} *"][part]}
+            part: {
+                name: value
+                for name, value in values.items()
+                if name not in common[f"{label.split()[0]} *"][part]
+            }
             for part, values in row.items()
         }
         for label, row in found.items()
     }
-    lines = [f"{json.dumps(label)}: {json.dumps(row, sort_keys=True)}" for label, row in {**common, **own}.items()]
+    lines = [
+        f"{json.dumps(label)}: {json.dumps(row, sort_keys=True)}"
+        for label, row in {**common, **own}.items()
+    ]
     return "{" + ",\n".join([f'"megatron-bridge": "{version}"', *lines]) + "}\n"
 
 

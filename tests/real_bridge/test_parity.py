@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every setting and variable of every row with NVIDIA's: equal, or one of the listed differences.
+"""Compares every setting and variable of every row with NVIDIA's: equal, or one of the listed
+differences.
 
-NVIDIA's side is the function of the installed library, called in a process without llmb, with the changes that its
-launch scripts make on top (record_nvidia.py).
+NVIDIA's side is the function of the installed library, called in a process without llmb, with the
+changes that its launch scripts make on top (record_nvidia.py).
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,14 @@ import pytest
 
 # What llmb sets otherwise, by path or name: our value, and why.
 DIFFERENT = {
-    "checkpoint.load": ("None", "NVIDIA's is a folder below the working folder, from which a run would continue"),
+    "checkpoint.load": (
+        "None",
+        "NVIDIA's is a folder below the working folder, from which a run would continue",
+    ),
 }
 # NVIDIA's rows that are none of ours, and what the library's own check says.
 FAULTY = {
-    "0.6.2": {
+    "0.6.0": {
         "nemotronh_56b b200 bf16 256": "(192) must be divisible",
         "nemotronh_56b gb300 bf16 256": "(192) must be divisible",
     }
@@ -25,14 +29,23 @@ FAULTY = {
 OTHER_BATCHES = {"llama3_70b": 2, "llama31_405b h100": 0.5}
 
 
-def matched(version: str, ours: Mapping[str, Any], record: Mapping[str, Any], rebatch: Any) -> dict[str, Any]:
+def matched(
+    version: str, ours: Mapping[str, Any], record: Mapping[str, Any], rebatch: Any
+) -> dict[str, Any]:
     """Our case for each row of the record."""
     found: dict[str, Any] = {}
     for label in record:
         words = label.split()
         case = ours.get(" ".join(words[:4]))
-        factor = next((times for name, times in OTHER_BATCHES.items() if label.startswith(name)), None)
-        if case is not None and factor is not None and words[4:] == ["v1"] and (words[1] == "h100" or "70b" in label):
+        factor = next(
+            (times for name, times in OTHER_BATCHES.items() if label.startswith(name)), None
+        )
+        if (
+            case is not None
+            and factor is not None
+            and words[4:] == ["v1"]
+            and (words[1] == "h100" or "70b" in label)
+        ):
             case = rebatch(case, int(factor * case.gpus))
         if case is not None:
             found[label] = case
@@ -44,9 +57,16 @@ def sides(version: str, by_version: Any, recorded: Any, rebatch: Any, build: Any
     """Ours and NVIDIA's configuration of each row."""
     record = recorded(version)
     ours = matched(version, by_version(version), record, rebatch)
-    bases = {label: {"base": row["base"]["base"], "gpus": int(label.split()[3])} for label, row in record.items()}
+    bases = {
+        label: {"base": row["base"]["base"], "gpus": int(label.split()[3])}
+        for label, row in record.items()
+    }
     recipes = {label: {"recipe": case.recipe, "gpus": case.gpus} for label, case in ours.items()}
-    return {"ours": build("ours", version, recipes), "theirs": build("theirs", version, bases), "record": record}
+    return {
+        "ours": build("ours", version, recipes),
+        "theirs": build("theirs", version, bases),
+        "record": record,
+    }
 
 
 def expected(label: str, sides: Mapping[str, Any]) -> dict[str, str]:
@@ -55,13 +75,21 @@ def expected(label: str, sides: Mapping[str, Any]) -> dict[str, str]:
     return {path: value for path, value in leaves.items() if value is not None}
 
 
-def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
+def differences(
+    ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> dict[str, tuple[str | None, str | None]]:
     """Paths with both values where they differ."""
     paths = sorted({*ours, *theirs})
-    return {path: (ours.get(path), theirs.get(path)) for path in paths if ours.get(path) != theirs.get(path)}
+    return {
+        path: (ours.get(path), theirs.get(path))
+        for path in paths
+        if ours.get(path) != theirs.get(path)
+    }
 
 
-def test_every_row_of_nvidia_is_ours(version: str, by_version: Any, recorded: Any, rebatch: Any) -> None:
+def test_every_row_of_nvidia_is_ours(
+    version: str, by_version: Any, recorded: Any, rebatch: Any
+) -> None:
     """No row is missing, none is invented, and the faulty ones are none of ours."""
     record = recorded(version)
     ours = matched(version, by_version(version), record, rebatch)
@@ -79,7 +107,11 @@ def test_every_setting_is_nvidias(version: str, sides: Mapping[str, Any]) -> Non
         theirs = expected(label, sides)
         count += len(theirs)
         left = differences(ours["leaves"], theirs)
-        allowed = {path for path, (value, _) in DIFFERENT.items() if path in left and left[path][0] == value}
+        allowed = {
+            path
+            for path, (value, _) in DIFFERENT.items()
+            if path in left and left[path][0] == value
+        }
         found |= {(label, path): pair for path, pair in left.items() if path not in allowed}
     assert not found
     assert count > 600 * len(sides["ours"])
@@ -87,17 +119,21 @@ def test_every_setting_is_nvidias(version: str, sides: Mapping[str, Any]) -> Non
 
 
 def test_every_variable_is_nvidias(version: str, sides: Mapping[str, Any]) -> None:
-    """The whole environment of every row; that of a function of 0.6 is also read from the function itself."""
+    """The whole environment of every row; that of a function of 0.6 is also read from the function
+    itself.
+    """
     for label, ours in sides["ours"].items():
         assert ours["environment"] == sides["record"][label]["environment"], label
         flat = sides["theirs"][label]["environment"]
-        assert bool(flat) == (version == "0.6.2")
+        assert bool(flat) == (version == "0.6.0")
         assert flat.items() <= ours["environment"].items(), label
 
 
 def test_the_library_accepts_every_row(version: str, sides: Mapping[str, Any]) -> None:
     """Its own check finds no fault in ours, and refuses the rows of NVIDIA that are not ours."""
-    assert {label: row["invalid"] for label, row in sides["ours"].items() if row["invalid"] is not None} == {}
+    assert {
+        label: row["invalid"] for label, row in sides["ours"].items() if row["invalid"] is not None
+    } == {}
     for label, message in FAULTY.get(version, {}).items():
         assert message.lower() in str(sides["theirs"][label]["invalid"]).lower()
 
@@ -108,7 +144,11 @@ def test_a_missing_setting_is_seen(version: str, by_version: Any, build: Any) ->
     Entries that repeat what NVIDIA's function says already are no settings of their own.
     """
     rows = {}
-    labels = ("llama3_70b gb300 bf16 64", "llama31_405b gb200 fp8_cs 256", "nemotronh_56b h100 fp8_cs 64")
+    labels = (
+        "llama3_70b gb300 bf16 64",
+        "llama31_405b gb200 fp8_cs 256",
+        "nemotronh_56b h100 fp8_cs 64",
+    )
     for label in labels:
         case = by_version(version)[label]
         rows[label] = {"recipe": case.recipe, "gpus": case.gpus}
@@ -124,11 +164,14 @@ def test_a_missing_setting_is_seen(version: str, by_version: Any, build: Any) ->
             name = key.removeprefix(f"{label} ")
             whole = found[label]["leaves"]
             (seen if "refused" in row or row["leaves"] != whole else unseen).add((label, name))
-    assert len(seen) >= {"0.3.1": 60, "0.6.2": 9}[version]
+    assert len(seen) >= {"0.3.1": 60, "0.6.0": 9}[version]
     for label, name in sorted(unseen):
         # NVIDIA's function has the value already: a recipe with another one would differ.
         assert name in by_version(version)[label].recipe["set"]
-    print(f"{version}: {len(seen)} dropped entries seen, {len(unseen)} repeat the value of NVIDIA's function")
+    print(
+        f"{version}: {len(seen)} dropped entries seen, {len(unseen)} repeat the value of NVIDIA's"
+        " function"
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -147,7 +190,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_the_library_lacks_is_refused(version: str, by_version: Any, build: Any) -> None:
     """With the nearest word."""
     case = by_version(version)["llama3_8b h100 bf16 8"]
-    rows = {name: {"recipe": {**case.recipe, **changes}, "gpus": 8} for name, (changes, _) in REFUSED.items()}
+    rows = {
+        name: {"recipe": {**case.recipe, **changes}, "gpus": 8}
+        for name, (changes, _) in REFUSED.items()
+    }
     found = build("ours", version, rows)
     for name, (_, near) in REFUSED.items():
         assert near in found[name]["refused"], name

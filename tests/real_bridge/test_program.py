@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program as it is started, with the real library: until the training begins, which needs GPUs."""
+"""The program as it is started, with the real library: until the training begins, which needs
+GPUs.
+"""
 
 import json
 from collections.abc import Callable
@@ -33,14 +35,18 @@ Run = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def smoke(version: str, by_version: Any, tmp_path: Path) -> dict[str, Any]:
-    """The recipe of the smallest size, with its config.json in a folder as llmb-install leaves it."""
+    """The recipe of the smallest size, with its config.json in a folder as llmb-install leaves
+    it.
+    """
     case = by_version(version)["smoke llama3_8b gb300 fp8_cs 4"]
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     return {**case.recipe, "hub": {REPOSITORY: str(tmp_path / "hub")}}
 
 
-def start(run: Run, version: str, folder: Path, recipe: dict[str, Any], *flags: str, **variables: str) -> Any:
+def start(
+    run: Run, version: str, folder: Path, recipe: dict[str, Any], *flags: str, **variables: str
+) -> Any:
     (folder / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
     own = {"LLMB_TEST_REAL_HUB": "1", "TMPDIR": str(folder), **variables}
     return run(version, HERE / "program.py", "recipe.json", *flags, cwd=folder, **own)
@@ -49,11 +55,16 @@ def start(run: Run, version: str, folder: Path, recipe: dict[str, Any], *flags: 
 def test_it_trains_with_the_installed_config_json(
     version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: Path
 ) -> None:
-    """Transformers reads the file from the program's cache; the variables come first, and the user's wins."""
+    """Transformers reads the file from the program's cache; the variables come first, and the
+    user's wins.
+    """
     ranks = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
     done = start(run_bridge, version, tmp_path, smoke, CUDA_DEVICE_MAX_CONNECTIONS="7", **ranks)
     assert done.returncode == 0, done.stdout[-4000:]
-    assert "pretrain: ConfigContainer megatron.bridge.training.gpt_step.forward_step 7" in done.stdout.splitlines()
+    assert (
+        "pretrain: ConfigContainer megatron.bridge.training.gpt_step.forward_step 7"
+        in done.stdout.splitlines()
+    )
     written = json.loads((tmp_path / "configuration.json").read_text(encoding="utf-8"))
     assert written["versions"]["megatron-bridge"] == version
     assert written["configuration"]["model"]["num_layers"] == 4
@@ -72,8 +83,16 @@ def test_print(version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: P
 
 def test_the_small_sizes_are_valid(version: str, by_version: Any, build: Any) -> None:
     """The library accepts every row of size smoke, which has the layers that workload.yaml says."""
-    cases = {label: case for label, case in by_version(version).items() if label.startswith("smoke")}
-    found = build("ours", version, {label: {"recipe": one.recipe, "gpus": one.gpus} for label, one in cases.items()})
-    assert {label: row.get("invalid") or row.get("refused") for label, row in found.items()} == dict.fromkeys(cases)
+    cases = {
+        label: case for label, case in by_version(version).items() if label.startswith("smoke")
+    }
+    found = build(
+        "ours",
+        version,
+        {label: {"recipe": one.recipe, "gpus": one.gpus} for label, one in cases.items()},
+    )
+    assert {
+        label: row.get("invalid") or row.get("refused") for label, row in found.items()
+    } == dict.fromkeys(cases)
     layers = {label.split()[1]: row["leaves"]["model.num_layers"] for label, row in found.items()}
     assert layers == {"llama3_8b": "4", "nemotronh_56b": "5"}

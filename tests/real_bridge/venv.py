@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the environments of the tests with Megatron-Bridge, once on a machine, and prints their interpreters.
+"""Creates the environments of the tests with Megatron-Bridge, once on a machine, and prints their
+interpreters.
 
-Each lies in $LLMB_TEST_BRIDGE_CACHE (default ~/.cache/llmb/bridge), named by the digest of its locked requirements, and
-is made under another name first. Megatron-Bridge 0.6 asks for Python 3.12, for which a machine may have no torch
-without CUDA; it is pure Python, so it is unpacked into an environment of 3.11.
+Each lies in $LLMB_TEST_BRIDGE_CACHE (default ~/.cache/llmb/bridge), named by the digest of its
+locked requirements, and is made under another name first. Megatron-Bridge 0.6 asks for Python 3.12,
+for which a machine may have no torch without CUDA; it is pure Python, so it is unpacked into an
+environment of 3.11.
 """
 
 import hashlib
@@ -21,13 +23,15 @@ HERE = Path(__file__).parent
 PYTHON = "3.11"  # the locks are for this one
 LIBRARIES = {
     "0.3.1": ("megatron-bridge==0.3.1", "megatron-core==0.16.1"),
-    "0.6.2": ("megatron-bridge==0.6.2", "megatron-core==0.19.2"),
+    "0.6.0": ("megatron-bridge==0.6.0", "megatron-core==0.19.0"),
 }
 
 
 def shared() -> ModuleType:
     """The same script for NeMo, which knows where torch comes from."""
-    spec = importlib.util.spec_from_file_location("nemo_venv", HERE.parent / "real_nemo" / "venv.py")
+    spec = importlib.util.spec_from_file_location(
+        "nemo_venv", HERE.parent / "real_nemo" / "venv.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -47,7 +51,10 @@ def main() -> int:
             try:
                 make(nemo, place, lock, packages)
             except subprocess.CalledProcessError as error:
-                print(f"error: {shlex.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
+                print(
+                    f"error: {shlex.join(map(str, error.cmd))} ended with {error.returncode}",
+                    file=sys.stderr,
+                )
                 hint = "the lines above say why; free 4 GB, or see docs/megatron-bridge.md"
                 print(f"hint: {hint}", file=sys.stderr)
                 return 1
@@ -67,7 +74,15 @@ def make(nemo: ModuleType, place: Path, lock: Path, packages: tuple[str, ...]) -
     print(f"making {place}: {', '.join(packages)}, 1.7 GB", file=sys.stderr)
     part, start = place.with_name(f"{place.name}.{os.getpid()}.part"), time.monotonic()
     nemo.run("venv", "--quiet", "--relocatable", "--python", PYTHON, part)
-    nemo.run("pip", "sync", "--require-hashes", "--python", part / "bin" / "python", *nemo.sources(), lock)
+    nemo.run(
+        "pip",
+        "sync",
+        "--require-hashes",
+        "--python",
+        part / "bin" / "python",
+        *nemo.sources(),
+        lock,
+    )
     (folder,) = part.glob("lib/python3.*/site-packages")
     target = ("--target", folder, "--python-version", "3.12", "--no-deps", "--only-binary", ":all:")
     nemo.run("pip", "install", "--quiet", "--python", part / "bin" / "python", *target, *packages)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests with the real NeMo: every row and some variants, planned by llmb and built in one process."""
+"""Fixtures of the tests with the real NeMo: every row and some variants, planned by llmb and built
+in one process.
+"""
 
 import json
 import os
@@ -16,17 +18,18 @@ from typing import Any
 import pytest
 
 import llmb_workloads
-from llmb.builtin import builtin_plugins
-from llmb.clusters.slurm.sbatch_script import Setting, render
-from llmb.config import ClusterConfig
-from llmb.config.slurm import SlurmConfig
-from llmb.planning.job_spec import JobOverrides
-from llmb.planning.plan import make_plan
+from llmb.builtin.plugins import builtin_plugins
+from llmb.builtin.slurm.sbatch_script import Setting, render
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.launch import Stamp
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.switches import Switches
+from llmb.plan.job_spec import JobOverrides
+from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Stamp
-from llmb.submission.prepare import prepare
-from llmb.workload.switches import Switches
+from llmb.run.prepare import prepare
+from llmb_installer.cluster_types import all_types
 
 # `make test-nemo` sets it. Without it nothing here is collected, so that `make test` stays fast.
 NEMO_PYTHON = os.environ.get("LLMB_TEST_NEMO_PYTHON")
@@ -51,8 +54,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "switches": Switches(profile_start=20, profile_stop=25, profile_ranks="0,8"),
         },
     ),
-    "save": ("h100", {"workload": "llama3.1_405b", "scales": (512,), "switches": Switches(save_checkpoint=True)}),
-    "save hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(save_checkpoint=True)}),
+    "save": (
+        "h100",
+        {"workload": "llama3.1_405b", "scales": (512,), "switches": Switches(save_checkpoint=True)},
+    ),
+    "save hybrid": (
+        "h100",
+        {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(save_checkpoint=True)},
+    ),
     "load": (
         "b200",
         {
@@ -62,10 +71,22 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "switches": Switches(load_checkpoint=CHECKPOINT),
         },
     ),
-    "hub llama": ("h100", {"workload": "llama3.1_8b", "scales": (8,), "switches": Switches(tokenizer="hub")}),
-    "hub hybrid": ("h100", {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(tokenizer="hub")}),
-    "current scaling": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(fp8="current")}),
-    "trace": ("h100", {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(nccl_trace=True)}),
+    "hub llama": (
+        "h100",
+        {"workload": "llama3.1_8b", "scales": (8,), "switches": Switches(tokenizer="hub")},
+    ),
+    "hub hybrid": (
+        "h100",
+        {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(tokenizer="hub")},
+    ),
+    "current scaling": (
+        "h100",
+        {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(fp8="current")},
+    ),
+    "trace": (
+        "h100",
+        {"workload": "nemotron4_15b", "scales": (16,), "switches": Switches(nccl_trace=True)},
+    ),
     "without PMIx": ("h100", {"workload": "llama3.1_70b", "scales": (64,), "mpi": "none"}),
     "overrides": (
         "h100",
@@ -91,7 +112,11 @@ CHANGED: tuple[dict[str, Any], ...] = (
     {"workload": "llama3.1_70b", "scales": (64,), "params": {"pp": (1,), "vp": (1,)}},
     {"workload": "llama3.1_405b", "scales": (512,), "params": {"pp": (16,), "vp": (4,)}},
     {"workload": "llama3.1_405b-proxy", "scales": (32,), "params": {"pp": (2,), "vp": (5,)}},
-    {"workload": "nemotron4_15b", "scales": (16,), "params": {"tp": (1,), "cp": (2,), "pp": (2,), "vp": (2,)}},
+    {
+        "workload": "nemotron4_15b",
+        "scales": (16,),
+        "params": {"tp": (1,), "cp": (2,), "pp": (2,), "vp": (2,)},
+    },
     {"workload": "nemotronh_56b", "scales": (32,), "params": {"pp": (2,), "num_layers": (60,)}},
     {"workload": "nemotronh_56b", "scales": (32,), "switches": Switches(fp8="current")},
 )
@@ -118,9 +143,18 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The name of the row in differences.yaml: workload, size, GPU type, dtype, GPUs, release."""
+        """The name of the row in differences.yaml: workload, size, GPU type, dtype, GPUs,
+        release.
+        """
         job, release = self.job, self.recipe["release"] or "2.3.1"
-        words = (job.workload.removeprefix("pretrain_"), job.model_size, self.gpu, job.dtype, job.scale, release)
+        words = (
+            job.workload.removeprefix("pretrain_"),
+            job.model_size,
+            self.gpu,
+            job.dtype,
+            job.scale,
+            release,
+        )
         return " ".join(map(str, words)) + (" strong" if job.switches.strong_scaling else "")
 
     @property
@@ -134,8 +168,15 @@ class Case:
             job.dtype,
             f"layers{job.trained.num_layers}",
         )
-        ways = (f"tp{job.trained.tp}", f"pp{job.trained.pp}", f"cp{job.trained.cp}", f"vp{job.trained.vp or 1}")
-        return " ".join((*words, *ways, release, *((job.switches.fp8,) if job.switches.fp8 else ())))
+        ways = (
+            f"tp{job.trained.tp}",
+            f"pp{job.trained.pp}",
+            f"cp{job.trained.cp}",
+            f"vp{job.trained.vp or 1}",
+        )
+        return " ".join(
+            (*words, *ways, release, *((job.switches.fp8,) if job.switches.fp8 else ()))
+        )
 
     @property
     def exported(self) -> dict[str, str]:
@@ -147,16 +188,25 @@ class Case:
 
     @property
     def set_in_rank(self) -> dict[str, str]:
-        """Names of the variables that each rank sets before it starts the program; the values differ by rank."""
+        """Names of the variables that each rank sets before it starts the program; the values
+        differ by rank.
+        """
         ranks = self.script.partition("\nsrun ")[2]
-        lines = re.findall(r"(?:^\s*|')export (\w+=.*)$|^for llmb_pair in (.*); do$", ranks, re.MULTILINE)
-        return dict.fromkeys(re.findall(r"(?<!\S)(\w+)=", " ".join(map(" ".join, lines))), "in the rank")
+        lines = re.findall(
+            r"(?:^\s*|')export (\w+=.*)$|^for llmb_pair in (.*); do$", ranks, re.MULTILINE
+        )
+        return dict.fromkeys(
+            re.findall(r"(?<!\S)(\w+)=", " ".join(map(" ".join, lines))), "in the rank"
+        )
 
     @property
     def row(self) -> dict[str, Any]:
         """The values from which nvidia.py makes the command line of the launcher."""
         job = self.job
-        sizes = {name: getattr(job.trained, name) for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs")}
+        sizes = {
+            name: getattr(job.trained, name)
+            for name in ("tp", "pp", "cp", "ep", "vp", "mbs", "gbs")
+        }
         sizes |= {"nodes": job.nodes, "dtype": job.dtype}
         return {
             **sizes,
@@ -177,7 +227,9 @@ def nemo_python() -> Path:
 
 @pytest.fixture(scope="session")
 def run_nemo() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a script of this folder, or the program, with NeMo's Python. Both output streams are in ``stdout``."""
+    """Runs a script of this folder, or the program, with NeMo's Python. Both output streams are in
+    ``stdout``.
+    """
 
     def run(
         *arguments: object, cwd: Path, stderr: int = subprocess.STDOUT, **variables: str
@@ -246,7 +298,11 @@ def environment(home: Path) -> dict[str, str]:
 @cache
 def cases() -> Mapping[str, Case]:
     """Every row that NeMo runs, and the variants, by name."""
-    found = {f"{case.gpu} {case.job.experiment_name}": case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu))}
+    found = {
+        f"{case.gpu} {case.job.experiment_name}": case
+        for gpu in GPU_TYPES
+        for case in planned(gpu, rows(gpu))
+    }
     for name, (gpu, variant) in VARIANTS.items():
         request = {"dtypes": ("fp8",), **variant}
         mpi = request.pop("mpi", None)  # of the cluster, not of the job
@@ -257,7 +313,9 @@ def cases() -> Mapping[str, Case]:
 def published() -> Mapping[str, Case]:
     """The rows that can be compared with NVIDIA's, by label."""
     return {
-        case.label: case for name, case in cases().items() if name not in VARIANTS and case.job.model_size in PUBLISHED
+        case.label: case
+        for name, case in cases().items()
+        if name not in VARIANTS and case.job.model_size in PUBLISHED
     }
 
 
@@ -266,12 +324,16 @@ def models() -> Mapping[str, Case]:
     """A case for each model: of the published rows, of the size smoke, and some by --set."""
     own = [case for name, case in cases().items() if name not in VARIANTS]
     own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
-    own += planned("h100", [JobRequest(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True)
+    own += planned(
+        "h100", [JobRequest(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True
+    )
     return {case.model_name: case for case in reversed(own)}
 
 
 def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
-    """One request for each row, dtype and scale of this GPU type: of the published sizes, or of smoke."""
+    """One request for each row, dtype and scale of this GPU type: of the published sizes, or of
+    smoke.
+    """
     return [
         JobRequest(
             workload=key,
@@ -290,10 +352,17 @@ def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
     ]
 
 
-def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: str | None = None) -> list[Case]:
+def planned(
+    gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: str | None = None
+) -> list[Case]:
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())
-    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, slurm=SlurmConfig(mpi=mpi))
+    config = ClusterConfig(
+        cluster_type="slurm",
+        gpu_type=gpu,
+        sections={"slurm": SlurmConfig(mpi=mpi)},
+        kind=all_types()["slurm"],
+    )
     plan = make_plan(requests, plugins.workloads(), config, overrides=JobOverrides(force=force))
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults
@@ -303,23 +372,35 @@ def planned(gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: s
     setting = Setting(config=config, programs="/programs", knows_segment=True)
     stamp = Stamp(id="<id>", timestamp="<timestamp>", directory="/run")
     return [
-        Case(gpu=gpu, job=job, recipe=json.loads(launch.files[0].text), script=render(launch, stamp, setting))
+        Case(
+            gpu=gpu,
+            job=job,
+            recipe=json.loads(launch.files[0].text),
+            script=render(launch, stamp, setting),
+        )
         for job, launch in launches
     ]
 
 
 @pytest.fixture(scope="session")
 def built(
-    run_nemo: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+    run_nemo: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
-    """The values of NeMo's objects: `found` by case, and `untouched` by the name of NeMo's recipe."""
+    """The values of NeMo's objects: `found` by case, and `untouched` by the name of NeMo's
+    recipe.
+    """
     folder = tmp_path_factory.mktemp("driver")
     sound = cases()["hub llama"].recipe
     recipes = {
         "found": {name: case.recipe for name, case in cases().items()},
         "compared": {label: case.row for label, case in published().items()},
         "refused": {
-            name: sound | {key: sound[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
+            name: sound
+            | {
+                key: sound[key] | new if isinstance(new, dict) else new
+                for key, new in changes.items()
+            }
             for name, changes in REFUSED.items()
         },
     }

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python driver.py RECIPES.json FOUND.json: builds recipes with the program and writes the values of NeMo's objects.
+"""python driver.py RECIPES.json FOUND.json: builds recipes with the program and writes the values
+of NeMo's objects.
 
-Run by the NeMo environment's Python, once for all: the import takes longer than every recipe. Nothing of ours reads the
-objects: the configuration is built to the end as NeMo-Run would, and the values are taken from the instances.
+Run by the NeMo environment's Python, once for all: the import takes longer than every recipe.
+Nothing of ours reads the objects: the configuration is built to the end as NeMo-Run would, and the
+values are taken from the instances.
 """
 
 import copy
@@ -48,7 +50,9 @@ SHAPE = (
 
 def untouched(name: str) -> dict[str, Any]:
     """The model of NeMo's unchanged recipe."""
-    recipe = importlib.import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(performance_mode=True)
+    recipe = importlib.import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(
+        performance_mode=True
+    )
     return shape(recipe.model.config)
 
 
@@ -58,14 +62,18 @@ def instances(raw: object) -> dict[str, Any]:
     partial.trainer.accelerator = "cpu"
     asked, aware = hub(partial.data.tokenizer), partial.optim.config.use_precision_aware_optimizer
     # These need Transformer Engine at once.
-    partial.model.config.apply_rope_fusion = partial.optim.config.use_precision_aware_optimizer = False
+    partial.model.config.apply_rope_fusion = partial.optim.config.use_precision_aware_optimizer = (
+        False
+    )
     call = fiddle.build(partial)
     function = f"{call.func.__module__}.{call.func.__qualname__}"
     return {"function": function, "hub": asked, "precision_aware": aware, **call.keywords}
 
 
 def hub(config: Any) -> dict[str, Any] | None:
-    """The repository on the model hub, replaced by a small tokenizer of this folder; None without a hub."""
+    """The repository on the model hub, replaced by a small tokenizer of this folder; None without a
+    hub.
+    """
     if config.library != "huggingface":
         return None
     asked = {"asked": config.model_name, "library": config.library, "use_fast": config.use_fast}
@@ -112,10 +120,16 @@ def found(raw: object) -> dict[str, Any]:
         "tokenizer": tokenizer(model, data),
         "hub": call["hub"],
         "precision": plain(trainer.strategy.precision_plugin.dtype_config),
-        "optimizer": {**plain(call["optim"].config), "use_precision_aware_optimizer": call["precision_aware"]},
+        "optimizer": {
+            **plain(call["optim"].config),
+            "use_precision_aware_optimizer": call["precision_aware"],
+        },
         "callbacks": sorted(own),
         "overlap": overlap(own["MegatronCommOverlapCallback"]),
-        "flops": {"name": flops.model, "same_objects": flops.model_cfg is model.config and flops.data_cfg is data},
+        "flops": {
+            "name": flops.model,
+            "same_objects": flops.model_cfg is model.config and flops.data_cfg is data,
+        },
         "step_flops": step_flops(flops),
         "profile": profile(own.get("NsysCallback")),
         "checkpoint": checkpoint(own.get("ModelCheckpoint")),
@@ -125,7 +139,9 @@ def found(raw: object) -> dict[str, Any]:
 
 
 def compared(row: dict[str, Any]) -> dict[str, Any]:
-    """Every leaf of the program's and of NVIDIA's configuration, and the variables that NVIDIA's job exports."""
+    """Every leaf of the program's and of NVIDIA's configuration, and the variables that NVIDIA's
+    job exports.
+    """
     theirs = nvidia.configured(row)
     return {
         "ours": leaves.leaves(build(parse_recipe(row["recipe"]))),
@@ -144,21 +160,31 @@ def refusal(raw: object) -> str:
 
 
 def shape(config: Any) -> dict[str, Any]:
-    """Fields of the model configuration for the tests; None for those that this kind of model lacks."""
+    """Fields of the model configuration for the tests; None for those that this kind of model
+    lacks.
+    """
     return {name: plain(getattr(config, name, None)) for name in SHAPE}
 
 
 def tokenizer(model: Any, data: Any) -> dict[str, Any]:
     """The kind and size of the one tokenizer that model and data share."""
     kind = type(data.tokenizer).__name__
-    return {"kind": kind, "vocabulary": data.tokenizer.vocab_size, "shared": model.tokenizer is data.tokenizer}
+    return {
+        "kind": kind,
+        "vocabulary": data.tokenizer.vocab_size,
+        "shared": model.tokenizer is data.tokenizer,
+    }
 
 
 def overlap(callback: Any) -> dict[str, Any]:
     """The callback's settings; user buffers as the names of NeMo's equal configurations."""
     settings = callback.user_comm_overlap_cfg
     buffers = settings.tp_comm_overlap_cfg
-    names = [name for name, value in vars(userbuffers).items() if name.startswith("userbuffers") and value == buffers]
+    names = [
+        name
+        for name, value in vars(userbuffers).items()
+        if name.startswith("userbuffers") and value == buffers
+    ]
     return {**plain(settings), "tp_comm_overlap_cfg": names if buffers is not None else None}
 
 
@@ -197,7 +223,9 @@ def checkpoint(callback: Any) -> dict[str, Any] | None:
 def plain(value: Any) -> Any:
     """The value in types of JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 

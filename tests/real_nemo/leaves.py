@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NeMo configuration as leaves, a value for each path of names, so that two configurations can be compared."""
+"""A NeMo configuration as leaves, a value for each path of names, so that two configurations can be
+compared.
+"""
 
 import enum
 import re
@@ -13,7 +15,9 @@ TWICE = ("model_config", "data_config")  # FLOPsMeasurementCallback has model an
 
 
 def leaves(partial: Any) -> dict[str, Any]:
-    """The leaves of a recipe. Callbacks are named by class, because their order differs; a tokenizer is one leaf."""
+    """The leaves of a recipe. Callbacks are named by class, because their order differs; a
+    tokenizer is one leaf.
+    """
     shown = plain(partial)
     trainer = shown["trainer"]
     callbacks = {callback[TARGET].rpartition(".")[2]: callback for callback in trainer["callbacks"]}
@@ -42,7 +46,9 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _call(value: dict[str, Any]) -> str:
     """A configured call as text, with the arguments that affect the vocabulary."""
     shown = ("library", "model_name", "vocab_size", "pretrained_model_name")
-    arguments = ", ".join(f"{name}={value[name]!r}" for name in shown if value.get(name) is not None)
+    arguments = ", ".join(
+        f"{name}={value[name]!r}" for name in shown if value.get(name) is not None
+    )
     return f"{value[TARGET].rpartition('.')[2]}({arguments})"
 
 

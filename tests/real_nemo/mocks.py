@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mocks of Transformer Engine, mamba_ssm, causal_conv1d and Apex: parameters and signatures, almost no kernels.
+"""Mocks of Transformer Engine, mamba_ssm, causal_conv1d and Apex: parameters and signatures, almost
+no kernels.
 
-With them, Megatron defines and constructs its own classes where there is no CUDA. A layer's parameters are split over
-the tensor parallel ranks as the real ones are; a forward pass is refused. The one kernel is that of Apex.
+With them, Megatron defines and constructs its own classes where there is no CUDA. A layer's
+parameters are split over the tensor parallel ranks as the real ones are; a forward pass is refused.
+The one kernel is that of Apex.
 """
 
 import contextlib
@@ -18,8 +20,15 @@ from typing import Any
 import torch
 
 VERSION = "2.2.0"  # of Transformer Engine in the image 25.04.01
-FUSED_GRADIENT = "fused_weight_gradient_mlp_cuda"  # of Apex; computes a weight's gradient into its buffer
-FAMILIES = ("transformer_engine", "transformer_engine_torch", "mamba_ssm", "causal_conv1d", FUSED_GRADIENT)
+# of Apex; computes a weight's gradient into its buffer
+FUSED_GRADIENT = "fused_weight_gradient_mlp_cuda"
+FAMILIES = (
+    "transformer_engine",
+    "transformer_engine_torch",
+    "mamba_ssm",
+    "causal_conv1d",
+    FUSED_GRADIENT,
+)
 LOADED_EARLY = (
     "transformer_engine.common.recipe",
     "transformer_engine.pytorch.attention",
@@ -80,7 +89,9 @@ class LayerNormLinear(Linear):
         device: Any = None,
         **others: Any,
     ) -> None:
-        super().__init__(in_features, out_features, params_dtype=params_dtype, device=device, **others)
+        super().__init__(
+            in_features, out_features, params_dtype=params_dtype, device=device, **others
+        )
         make = {"dtype": params_dtype, "device": device}
         self.layer_norm_weight = torch.nn.Parameter(torch.empty(in_features, **make))
         if normalization == "LayerNorm":
@@ -90,15 +101,21 @@ class LayerNormLinear(Linear):
 class RMSNorm(TransformerEngineBaseModule):
     """A weight for each unit."""
 
-    def __init__(self, hidden_size: int, *, params_dtype: Any = None, device: Any = None, **_: Any) -> None:
+    def __init__(
+        self, hidden_size: int, *, params_dtype: Any = None, device: Any = None, **_: Any
+    ) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.empty(hidden_size, dtype=params_dtype, device=device))
+        self.weight = torch.nn.Parameter(
+            torch.empty(hidden_size, dtype=params_dtype, device=device)
+        )
 
 
 class LayerNorm(RMSNorm):
     """A weight and a bias for each unit."""
 
-    def __init__(self, hidden_size: int, *, params_dtype: Any = None, device: Any = None, **_: Any) -> None:
+    def __init__(
+        self, hidden_size: int, *, params_dtype: Any = None, device: Any = None, **_: Any
+    ) -> None:
         super().__init__(hidden_size, params_dtype=params_dtype, device=device)
         self.bias = torch.nn.Parameter(torch.empty(hidden_size, dtype=params_dtype, device=device))
 
@@ -117,7 +134,9 @@ class GroupedLinear(TransformerEngineBaseModule):
 class GatedRMSNorm(torch.nn.Module):  # type: ignore[misc]
     """mamba_ssm's norm after the scan: a weight for each unit of this rank."""
 
-    def __init__(self, hidden_size: int, *, device: Any = None, dtype: Any = None, **_: Any) -> None:
+    def __init__(
+        self, hidden_size: int, *, device: Any = None, dtype: Any = None, **_: Any
+    ) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.empty(hidden_size, device=device, dtype=dtype))
 
@@ -201,7 +220,9 @@ def get_cpu_offload_context(*_: Any, **__: Any) -> tuple[Any, Any]:
 
 
 def accumulate_gradient(values: Any, gradient: Any, buffer: Any) -> None:
-    """Add a linear layer's weight gradient, of inputs ``values`` and outputs' ``gradient``, to ``buffer``."""
+    """Add a linear layer's weight gradient, of inputs ``values`` and outputs' ``gradient``, to
+    ``buffer``.
+    """
     buffer.add_(gradient.t().matmul(values))
     CALLS[tuple(buffer.shape)] += 1
 
@@ -210,7 +231,9 @@ CALLS: Counter[tuple[int, ...]] = Counter()  # of accumulate_gradient, by the we
 
 
 def split(size: int, ways: int) -> int:
-    """``size`` per rank of ``ways``. Raises AssertionError if it does not divide, as Transformer Engine does."""
+    """``size`` per rank of ``ways``. Raises AssertionError if it does not divide, as Transformer
+    Engine does.
+    """
     assert size % ways == 0, f"{size} is not divisible by {ways}"
     return size // ways
 
@@ -231,13 +254,18 @@ NAMES: dict[str, dict[str, Any]] = {
         "GroupedLinear": GroupedLinear,
         "fp8_model_init": fp8_model_init,
     },
-    "transformer_engine.pytorch.module.base": {"TransformerEngineBaseModule": TransformerEngineBaseModule},
+    "transformer_engine.pytorch.module.base": {
+        "TransformerEngineBaseModule": TransformerEngineBaseModule
+    },
     "transformer_engine.pytorch.distributed": {"CudaRNGStatesTracker": CudaRNGStatesTracker},
     "transformer_engine.pytorch.optimizers": {"FusedAdam": FusedAdam},
     "transformer_engine.pytorch.tensor": {"QuantizedTensor": QuantizedTensor},
     "transformer_engine.pytorch.cpu_offload": {"get_cpu_offload_context": get_cpu_offload_context},
     "mamba_ssm.ops.triton.layernorm_gated": {"RMSNorm": GatedRMSNorm},
-    FUSED_GRADIENT: {"wgrad_gemm_accum_fp32": accumulate_gradient, "wgrad_gemm_accum_fp16": accumulate_gradient},
+    FUSED_GRADIENT: {
+        "wgrad_gemm_accum_fp32": accumulate_gradient,
+        "wgrad_gemm_accum_fp16": accumulate_gradient,
+    },
 }
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVIDIA's launch scripts configure for a row: the recipe, and variables and options of its Slurm job.
+"""What NVIDIA's launch scripts configure for a row: the recipe, and variables and options of its
+Slurm job.
 
-The scripts are in NeMo's wheel, package scripts.performance. Each runs as its launcher would run it, up to the moment
-when it gives NeMo-Run its experiment, which is only kept. Nothing is executed or submitted.
+The scripts are in NeMo's wheel, package scripts.performance. Each runs as its launcher would run
+it, up to the moment when it gives NeMo-Run its experiment, which is only kept. Nothing is executed
+or submitted.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ SCRIPTS = {
 BLACKWELL = ("b200", "gb200")
 CHUNKS = 2097152
 
-# Nemotron-H's script is in no wheel. Its launcher's commits: 7a8f1cc7 for 25.05, 00b778eb for 25.07.
+# Nemotron-H's script is in no wheel. Its launcher's commits: 7a8f1cc7 for 25.05, 00b778eb for
+# 25.07.
 NEMOTRON_H: dict[str, dict[str, Any]] = {
     "25.05": {"backend": None, "gather": False, "environment": {"NVTE_FUSED_ATTN": "0"}},
     "25.07": {"backend": "auto", "gather": True, "environment": {}},
@@ -69,14 +72,21 @@ def configured(row: dict[str, Any]) -> Configured:
     if row["size"] == "56b":
         return _nemotron_h(row)
     kept = Kept()
-    with _patched(nemo_run, "Experiment", lambda _: kept), _patched(sys, "argv", ["script", *_arguments(row)]):
-        runpy.run_module(f"scripts.performance.llm.pretrain_{SCRIPTS[row['size']]}", run_name="__main__")
+    with (
+        _patched(nemo_run, "Experiment", lambda _: kept),
+        _patched(sys, "argv", ["script", *_arguments(row)]),
+    ):
+        runpy.run_module(
+            f"scripts.performance.llm.pretrain_{SCRIPTS[row['size']]}", run_name="__main__"
+        )
     (added,) = kept.added
     return _with_plugins(added["recipe"], added["executor"], added["plugins"])
 
 
 def _arguments(row: dict[str, Any]) -> list[str]:
-    """The launcher's command line. Its CSV files, which are not in the wheel, enable graphs only for these rows."""
+    """The launcher's command line. Its CSV files, which are not in the wheel, enable graphs only
+    for these rows.
+    """
     graphs = row["size"] in ("15b", "340b") and row["gpu"] in BLACKWELL
     sizes = {
         "-tp": row["tp"],
@@ -107,9 +117,17 @@ def _nemotron_h(row: dict[str, Any]) -> Configured:
     recipe = module.pretrain_recipe(performance_mode=True)
     sizes = [row[name] for name in ("mbs", "gbs", "steps", "tp", "pp", "cp", "vp", "ep")]
     recipe = utils.set_primary_perf_configs(
-        recipe, "pre_train", row["nodes"], row["gpus_per_node"], *sizes, compute_dtype=row["dtype"], fp8_recipe="ds"
+        recipe,
+        "pre_train",
+        row["nodes"],
+        row["gpus_per_node"],
+        *sizes,
+        compute_dtype=row["dtype"],
+        fp8_recipe="ds",
     )
-    recipe = utils.set_exp_logging_configs(recipe, "pre_train", "llm", "nemotronh", False, False, "", "")
+    recipe = utils.set_exp_logging_configs(
+        recipe, "pre_train", "llm", "nemotronh", False, False, "", ""
+    )
     if own["backend"] is not None:
         recipe.model.config.attention_backend = own["backend"]
     recipe.trainer.strategy.ddp.overlap_param_gather = own["gather"]
@@ -123,7 +141,9 @@ def _nemotron_h(row: dict[str, Any]) -> Configured:
     )
     chunks = CHUNKS if row["pp"] > 1 else None
     plugin = PerfEnvPlugin(
-        enable_vboost=True, nccl_pp_comm_chunksize=chunks, gpu_sm100_or_newer=row["gpu"] in BLACKWELL
+        enable_vboost=True,
+        nccl_pp_comm_chunksize=chunks,
+        gpu_sm100_or_newer=row["gpu"] in BLACKWELL,
     )
     return _with_plugins(recipe, executor, [plugin])
 

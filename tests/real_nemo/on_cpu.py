@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python on_cpu.py RECIPE.json [--narrow] [--defer]: the program, with mocks of what only GPUs have.
+"""python on_cpu.py RECIPE.json [--narrow] [--defer]: the program, with mocks of what only GPUs
+have.
 
-Run by the NeMo environment's Python. NeMo's trainer, loops, callbacks, progress printer and checkpoints are its own, as
-are Megatron's layers: linear ones add their weight gradients to the gradient buffer, with a stand-in for Apex's kernel.
-After each step a line says how many gradients of the output layer are still held for later, and how many weight
-gradients of it were computed. ``--narrow`` trains the recipe's layers with widths that a CPU can compute. ``--defer``
-defers the output layer's gradients whatever the program says.
+Run by the NeMo environment's Python. NeMo's trainer, loops, callbacks, progress printer and
+checkpoints are its own, as are Megatron's layers: linear ones add their weight gradients to the
+gradient buffer, with a stand-in for Apex's kernel. After each step a line says how many gradients
+of the output layer are still held for later, and how many weight gradients of it were computed.
+``--narrow`` trains the recipe's layers with widths that a CPU can compute. ``--defer`` defers the
+output layer's gradients whatever the program says.
 """
 
 import contextlib
@@ -34,7 +36,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 
 import llmb_workloads.nemo_pretrain.__main__ as program  # noqa: E402
 from llmb_workloads.nemo_pretrain.build import build  # noqa: E402
-from llmb_workloads.nemo_pretrain.recipe import Recipe  # noqa: E402
+from llmb_workloads.nemo_pretrain.recipe import NemoRunRecipe  # noqa: E402
 
 FUSIONS = (
     "apply_rope_fusion",
@@ -44,7 +46,13 @@ FUSIONS = (
     "masked_softmax_fusion",
     "persist_layer_norm",
 )
-NARROW = {"hidden_size": 64, "ffn_hidden_size": 128, "num_attention_heads": 4, "num_query_groups": 2, "seq_length": 64}
+NARROW = {
+    "hidden_size": 64,
+    "ffn_hidden_size": 128,
+    "num_attention_heads": 4,
+    "num_query_groups": 2,
+    "seq_length": 64,
+}
 NARROW_VOCABULARY = 1024
 
 
@@ -57,13 +65,18 @@ class Held(pl.Callback):  # type: ignore[misc]
             if isinstance(module, GPTModel):
                 held, weight = len(module.grad_output_buffer or ()), module.output_layer.weight
                 computed = mocks.CALLS[tuple(weight.shape)]
-                print(f"on_cpu: gradients of the output layer held: {held}, computed: {computed}", flush=True)
+                print(
+                    f"on_cpu: gradients of the output layer held: {held}, computed: {computed}",
+                    flush=True,
+                )
 
 
 class OnCpu(TorchFunctionMode):  # type: ignore[misc]
     """Creates tensors for GPUs on the CPU."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call ``function`` with the CPU for its device."""
         kwargs = dict(kwargs or {})
         if str(kwargs.get("device")).startswith("cuda"):
@@ -79,12 +92,16 @@ def replace_gpu() -> None:
     CudaRNGStatesTracker.fork = lambda *_, **__: contextlib.nullcontext()
     checkpoints._fix_tensors_device = lambda state: state
     # torch has given this function one more argument since Megatron core 0.12.
-    write_item = functools.partial(filesystem._write_item, serialization_format=SerializationFormat.TORCH_SAVE)
+    write_item = functools.partial(
+        filesystem._write_item, serialization_format=SerializationFormat.TORCH_SAVE
+    )
     filesystem._write_item = write_item
 
 
 class Inner(ColumnParallelLinear):  # type: ignore[misc]
-    """A layer inside the model, which like Transformer Engine's does not support the deferral of the output layer."""
+    """A layer inside the model, which like Transformer Engine's does not support the deferral of
+    the output layer.
+    """
 
     def __init__(self, *sizes: Any, config: Any, **others: Any) -> None:
         config = copy.copy(config)
@@ -115,7 +132,7 @@ def spoil_gradient(step: int) -> None:
     ChainedOptimizer.step_with_ready_grads = lambda self: len(steps) - 1 == step or update(self)
 
 
-def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
+def build_for_cpu(recipe: NemoRunRecipe, *, narrow: bool, defer: bool) -> Any:
     """The program's configuration without what needs a GPU or Transformer Engine."""
     partial = build(recipe)
     model, trainer, optimizer = partial.model.config, partial.trainer, partial.optim.config
@@ -143,11 +160,15 @@ def build_for_cpu(recipe: Recipe, *, narrow: bool, defer: bool) -> Any:
 def masked_step(model: Any, batch: dict[str, Any]) -> Any:
     """A step with the causal mask, which Transformer Engine would create."""
     length = batch["tokens"].shape[1]
-    return gpt_forward_step(model, {**batch, "attention_mask": torch.ones(1, 1, length, length).tril() < 0.5})
+    return gpt_forward_step(
+        model, {**batch, "attention_mask": torch.ones(1, 1, length, length).tril() < 0.5}
+    )
 
 
 def main(words: list[str]) -> int:
-    """Run the program with the arguments that are not options of this script, and return its exit code."""
+    """Run the program with the arguments that are not options of this script, and return its exit
+    code.
+    """
     replace_gpu()
     if spoilt := os.environ.get("LLMB_TEST_SPOILT_STEP"):
         spoil_gradient(int(spoilt))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that Megatron core constructs each configuration's whole model, in the environment of its script."""
+"""Tests that Megatron core constructs each configuration's whole model, in the environment of its
+script.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llmb.workload.model import parameters
+from llmb.contract.model import parameters
 
 if TYPE_CHECKING:
-    from llmb.runs.job import Job
+    from llmb.contract.job import Job
 
 HERE = Path(__file__).parent
 SIZES = {"15b", "340b", "8b", "70b", "405b", "405b-proxy", "56b", "smoke"}
-CLASSES = {"M": "MambaLayer", "-": "MLPLayer", "*": "TransformerLayer"}  # of Megatron core, by a pattern's letter
+# of Megatron core, by a pattern's letter
+CLASSES = {"M": "MambaLayer", "-": "MLPLayer", "*": "TransformerLayer"}
 LAYERS_56B = {"MambaLayer": 54, "MLPLayer": 54, "TransformerLayer": 10}
 
-# Broken configurations: a valid one, the changed keys of its recipe.json, the changed variables of its script, and
-# the error of Megatron core or NeMo.
+# Broken configurations: a valid one, the changed keys of its recipe.json, the changed variables of
+# its script, and the error of Megatron core or NeMo.
 H56B = "nemotronh 56b h100 fp8 layers118 tp8 pp1 cp1 vp1 25.05"
 N340B = "nemotron4 340b h100 bf16 layers96 tp8 pp8 cp1 vp12 25.05"
 SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
@@ -73,8 +76,13 @@ SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
 
 
 def wanted(case: Any, changes: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """A case in the driver's format, with changed keys of its recipe.json and variables of its script."""
-    recipe = {key: case.recipe[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
+    """A case in the driver's format, with changed keys of its recipe.json and variables of its
+    script.
+    """
+    recipe = {
+        key: case.recipe[key] | new if isinstance(new, dict) else new
+        for key, new in changes.items()
+    }
     exported = {name: value for name, value in case.exported.items() if name != "numactl"}
     return {"recipe": case.recipe | recipe, "environment": {**exported, **variables}}
 
@@ -89,7 +97,8 @@ def constructed(
     folder = tmp_path_factory.mktemp("construct")
     sound = {name: wanted(case, {}, {}) for name, case in cases_by_model.items()}
     spoilt = {
-        name: wanted(cases_by_model[own], changes, variables) for name, (own, changes, variables, _) in SPOILT.items()
+        name: wanted(cases_by_model[own], changes, variables)
+        for name, (own, changes, variables, _) in SPOILT.items()
     }
     (folder / "wanted.json").write_text(json.dumps(sound | spoilt), encoding="utf-8")
     done = run_nemo(HERE / "construct.py", "wanted.json", "found.json", cwd=folder)
@@ -120,10 +129,14 @@ def test_megatron_constructs_the_planned_model(
     pattern = (
         job.trained.model.pattern or "*" * job.trained.num_layers
     )  # Megatron has one class for attention followed by an MLP
-    assert found["layers"] == {CLASSES[letter]: pattern.count(letter) for letter in sorted(set(pattern))}
+    assert found["layers"] == {
+        CLASSES[letter]: pattern.count(letter) for letter in sorted(set(pattern))
+    }
 
 
-def test_the_hybrid_has_its_published_layers(constructed: dict[str, Any], cases_by_model: Mapping[str, Any]) -> None:
+def test_the_hybrid_has_its_published_layers(
+    constructed: dict[str, Any], cases_by_model: Mapping[str, Any]
+) -> None:
     hybrids = [
         name
         for name, case in cases_by_model.items()
@@ -137,7 +150,11 @@ def test_the_hybrid_has_its_published_layers(constructed: dict[str, Any], cases_
 def test_8b_has_no_padding_beyond_the_vocabulary_of_llama(
     constructed: dict[str, Any], cases_by_model: Mapping[str, Any]
 ) -> None:
-    found = {constructed[name]["vocabulary"] for name, case in cases_by_model.items() if case.job.model_size == "8b"}
+    found = {
+        constructed[name]["vocabulary"]
+        for name, case in cases_by_model.items()
+        if case.job.model_size == "8b"
+    }
     assert found == {128256}
 
 

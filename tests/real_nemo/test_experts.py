@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a mixture of experts with the real NeMo: the configuration that it builds, and its own FLOPs formulas."""
+"""Tests a mixture of experts with the real NeMo: the configuration that it builds, and its own
+FLOPs formulas.
+"""
 
 import json
 import subprocess
@@ -9,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from llmb.frameworks.nemo.nemo_pretrain import recipe_of
-from llmb.frameworks.nemo.recipe_checks import installed_names, listed_names
-from llmb.planning.configure import configure, find_row
-from llmb.planning.job_spec import ClusterLimits, JobSpec
-from llmb.workload.flops import model_flops
-from llmb.workload.model import MlaShape, ModelShape, MoeShape
-from llmb.workload.spec import Workload, read_workload
+from llmb.builtin.nemo.nemo_pretrain import recipe_of
+from llmb.builtin.nemo.recipe_checks import installed_names, listed_names
+from llmb.contract.flops import model_flops
+from llmb.contract.model import MlaShape, ModelShape, MoeShape
+from llmb.contract.spec import Workload, read_workload
+from llmb.plan.configure import configure, find_row
+from llmb.plan.job_spec import ClusterLimits, JobSpec
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -110,12 +112,18 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def found(run_nemo: Run, tmp_path_factory: pytest.TempPathFactory, workload: Workload) -> dict[str, Any]:
+def found(
+    run_nemo: Run, tmp_path_factory: pytest.TempPathFactory, workload: Workload
+) -> dict[str, Any]:
     """What NeMo answers, in one process: its import takes longer than all else."""
     raw, folder = recipe(workload), tmp_path_factory.mktemp("experts")
     plain = raw | {"overrides": {}, "model": raw["model"] | {"moe": None}}
     plain["parallelism"] = raw["parallelism"] | {"ep": 1, "etp": None}
-    recipes = {"own": raw, "plain": plain, **{path: raw | {"overrides": {path: 1}} for path in WRONG}}
+    recipes = {
+        "own": raw,
+        "plain": plain,
+        **{path: raw | {"overrides": {path: 1}} for path in WRONG},
+    }
     (folder / "recipes.json").write_text(json.dumps(recipes), encoding="utf-8")
     done = run_nemo("-c", DRIVER, cwd=folder)
     assert done.returncode == 0, done.stdout
@@ -136,8 +144,11 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
 def test_experts_and_overrides_reach_nemos_configuration(found: dict[str, Any]) -> None:
     own, without = found["built"]["own"], found["built"]["plain"]
     before, after = leaves(without), leaves(own)
-    changed = {name: after.get(name) for name in {*before, *after} if before.get(name) != after.get(name)}
-    callback = {name for name in changed if name.startswith("trainer.callbacks")}  # FLOPs, of the same model
+    changed = {
+        name: after.get(name) for name in {*before, *after} if before.get(name) != after.get(name)
+    }
+    # FLOPs, of the same model
+    callback = {name for name in changed if name.startswith("trainer.callbacks")}
     assert {name: changed[name] for name in changed.keys() - callback} == {
         "model.config.moe_ffn_hidden_size": 14336,
         "model.config.moe_permute_fusion": True,
@@ -151,7 +162,11 @@ def test_experts_and_overrides_reach_nemos_configuration(found: dict[str, Any]) 
     }
     # The rest of the experts is NeMo's own, and equal to what llmb says.
     config = own["model"]["config"]
-    assert (config["num_moe_experts"], config["moe_router_topk"], config["moe_layer_freq"]) == (8, 2, 1)
+    assert (config["num_moe_experts"], config["moe_router_topk"], config["moe_layer_freq"]) == (
+        8,
+        2,
+        1,
+    )
 
 
 @pytest.mark.parametrize("path", WRONG)
@@ -175,15 +190,23 @@ def test_nemos_own_formulas_give_the_same_flops(found: dict[str, Any], workload:
         moe=MoeShape(experts=256, top_k=8, ffn=2048, shared_experts=1, dense_layers=3),
         mla=MlaShape(q_rank=1536, kv_rank=512, head_dim=128, rope_dim=64, value_dim=128),
     )
-    assert model_flops(workload.sizes["8x7b"].trained_model) == pytest.approx(found["flops"]["mixtral"], rel=1e-12)
+    assert model_flops(workload.sizes["8x7b"].trained_model) == pytest.approx(
+        found["flops"]["mixtral"], rel=1e-12
+    )
     assert model_flops(shape) == pytest.approx(found["flops"]["deepseek"], rel=1e-12)
 
 
 def test_the_listed_names_are_those_of_this_nemo(nemo_python: Path) -> None:
     installed, listed = installed_names(nemo_python.parent.parent), listed_names()
     assert installed is not None
-    assert (installed.recipes, set(installed.flops)) == (tuple(sorted(listed.recipes)), set(listed.flops))
-    assert (installed.usable, installed.recompute_modules) == (listed.usable, listed.recompute_modules)
+    assert (installed.recipes, set(installed.flops)) == (
+        tuple(sorted(listed.recipes)),
+        set(listed.flops),
+    )
+    assert (installed.usable, installed.recompute_modules) == (
+        listed.usable,
+        listed.recompute_modules,
+    )
     assert installed.optimizer == listed.optimizer
 
 

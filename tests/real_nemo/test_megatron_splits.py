@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from llmb.builtin import builtin_plugins
-from llmb.config import ClusterConfig
-from llmb.config.slurm import SlurmConfig
-from llmb.planning.configure import find_row
-from llmb.planning.job_spec import JobOverrides
-from llmb.planning.plan import make_plan
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.job import JobRequest
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.plan.configure import find_row
+from llmb.plan.job_spec import JobOverrides
+from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.runs.job import JobRequest
+from llmb_installer.cluster_types import all_types
 
 HERE = Path(__file__).parent
 # The workload, the scale and the --set values of each; the number of GPUs does not affect a split.
@@ -61,10 +62,14 @@ def case(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def refusals(run_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def refusals(
+    run_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """Megatron's error for each case."""
     folder = tmp_path_factory.mktemp("splits")
-    (folder / "cases.json").write_text(json.dumps({name: case(name) for name in CASES}), encoding="utf-8")
+    (folder / "cases.json").write_text(
+        json.dumps({name: case(name) for name in CASES}), encoding="utf-8"
+    )
     done = run_nemo(HERE / "megatron_splits.py", "cases.json", "found.json", cwd=folder)
     assert done.returncode == 0, done.stdout[-4000:]
     found: dict[str, str] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
@@ -75,11 +80,24 @@ def refusals(run_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFact
 def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> None:
     workload, scale, params = CASES[name]
     request = JobRequest(
-        workload=workload, dtypes=("fp8",), scales=(scale,), params={key: (value,) for key, value in params.items()}
+        workload=workload,
+        dtypes=("fp8",),
+        scales=(scale,),
+        params={key: (value,) for key, value in params.items()},
     )
-    config = ClusterConfig(cluster_type="slurm", gpu_type="h100", slurm=SlurmConfig())
+    config = ClusterConfig(
+        cluster_type="slurm",
+        gpu_type="h100",
+        sections={"slurm": SlurmConfig()},
+        kind=all_types()["slurm"],
+    )
     # Any GPU count is accepted, so that only the split can be refused.
-    plan = make_plan([request], load_plugins(builtin_plugins()).workloads(), config, overrides=JobOverrides(force=True))
+    plan = make_plan(
+        [request],
+        load_plugins(builtin_plugins()).workloads(),
+        config,
+        overrides=JobOverrides(force=True),
+    )
     assert bool(refusals[name]) is bool(plan.faults), refusals[name]
     assert bool(plan.jobs) is (name in TAKEN)
     for fault in plan.faults:

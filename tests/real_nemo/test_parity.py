@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares every setting of every row with NVIDIA's scripts: equal, or one of the listed differences."""
+"""Compares every setting of every row with NVIDIA's scripts: equal, or one of the listed
+differences.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmb.text import typed, yamlfile
+from llmb.core import typed, yamlfile
 
 LIST = Path(__file__).with_name("differences.yaml")
 ABSENT = "absent"
@@ -55,28 +57,45 @@ def faults(rows: Rows, differences: tuple[Difference, ...]) -> list[str]:
             found += [] if labels else [f"no row is named {row}"]
             for (pattern, wanted), label in itertools.product(one.settings.items(), labels):
                 meant = [
-                    key for key, pair in open_.items() if key[0] == label and _is_meant(key[1], pair, pattern, wanted)
+                    key
+                    for key, pair in open_.items()
+                    if key[0] == label and _is_meant(key[1], pair, pattern, wanted)
                 ]
-                found += [] if meant else [f"{label}: {pattern} does not differ as listed ({wanted[0]}, {wanted[1]})"]
+                found += (
+                    []
+                    if meant
+                    else [
+                        f"{label}: {pattern} does not differ as listed ({wanted[0]}, {wanted[1]})"
+                    ]
+                )
                 for key in meant:
                     del open_[key]
-    found += [f"{label}: {name} is {ours}, NVIDIA's {theirs}" for (label, name), (ours, theirs) in open_.items()]
+    found += [
+        f"{label}: {name} is {ours}, NVIDIA's {theirs}"
+        for (label, name), (ours, theirs) in open_.items()
+    ]
     return sorted(found)
 
 
 def _is_meant(name: str, pair: tuple[Any, Any], pattern: str, wanted: list[Any]) -> bool:
     """Whether an entry lists a setting with our value and NVIDIA's."""
     return fnmatchcase(name, pattern) and all(
-        value == one or (one == "*" and value != ABSENT) for value, one in zip(pair, wanted, strict=True)
+        value == one or (one == "*" and value != ABSENT)
+        for value, one in zip(pair, wanted, strict=True)
     )
 
 
 @pytest.fixture(scope="module")
 def rows(built: dict[str, Any], cases_by_label: Mapping[str, Any]) -> Rows:
-    """All rows: the leaves of the configuration, and below `environment` the variables of the job script."""
+    """All rows: the leaves of the configuration, and below `environment` the variables of the job
+    script.
+    """
     return {
         label: (
-            {**row["ours"], **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported)},
+            {
+                **row["ours"],
+                **_below(cases_by_label[label].set_in_rank | cases_by_label[label].exported),
+            },
             {**row["theirs"], **_below(row["executor"])},
         )
         for label, row in built["compared"].items()
@@ -90,7 +109,8 @@ def _below(variables: Mapping[str, str]) -> dict[str, str]:
 def test_every_row_is_compared(rows: Rows) -> None:
     own = ("nemotronh ", "llama3.1 405b-proxy ", "nemotron4 340b a100 ")
     assert len(rows) == 150
-    # NVIDIA's wheel has scripts of these; the proxy and A100 are compared with the script of the same model.
+    # NVIDIA's wheel has scripts of these; the proxy and A100 are compared with the script of the
+    # same model.
     assert len([label for label in rows if not label.startswith(own)]) == 122
     for ours, theirs in rows.values():
         assert min(len(ours), len(theirs)) > 400
@@ -120,21 +140,35 @@ def test_a_difference_that_is_removed_from_the_list_is_reported(rows: Rows) -> N
 @pytest.mark.parametrize(
     ("label", "name", "change"),
     [
-        ("nemotron4 15b h100 bf16 64 25.04", "trainer.plugins.grad_reduce_in_fp32", lambda value: not value),
-        ("llama3.1 70b h100 fp8 64 25.04", "trainer.callbacks.GarbageCollectionCallback._target_", lambda _: ABSENT),
+        (
+            "nemotron4 15b h100 bf16 64 25.04",
+            "trainer.plugins.grad_reduce_in_fp32",
+            lambda value: not value,
+        ),
+        (
+            "llama3.1 70b h100 fp8 64 25.04",
+            "trainer.callbacks.GarbageCollectionCallback._target_",
+            lambda _: ABSENT,
+        ),
         ("llama3.1 8b h100 fp8 8 25.04", "model.config.init_method_std", lambda value: value / 2),
         ("nemotronh 56b h100 fp8 32 25.05", "environment.NVTE_FUSED_ATTN", lambda _: "1"),
     ],
 )
-def test_a_wrong_setting_is_reported(rows: Rows, label: str, name: str, change: Callable[[Any], Any]) -> None:
+def test_a_wrong_setting_is_reported(
+    rows: Rows, label: str, name: str, change: Callable[[Any], Any]
+) -> None:
     ours, theirs = rows[label]
     reported = faults({**rows, label: ({**ours, name: change(ours[name])}, theirs)}, listed())
     assert any(line.startswith(f"{label}: {name} ") for line in reported)
 
 
 def test_an_entry_that_no_row_needs_is_reported(rows: Rows) -> None:
-    one = Difference(rows=("nemotron4 *",), settings={"model.config.num_layers": [32, 33]}, reason="", source="")
+    one = Difference(
+        rows=("nemotron4 *",), settings={"model.config.num_layers": [32, 33]}, reason="", source=""
+    )
     gone = replace(one, rows=("nemotron5 *",))
-    assert len(faults(rows, (*listed(), one))) == len([label for label in rows if label.startswith("nemotron4 ")])
+    assert len(faults(rows, (*listed(), one))) == len(
+        [label for label in rows if label.startswith("nemotron4 ")]
+    )
     (fault,) = faults(rows, (*listed(), gone))
     assert "nemotron5 *" in fault

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llmb.workload.flops import model_flops
+from llmb.contract.flops import model_flops
 
 if TYPE_CHECKING:
-    from llmb.runs.job import Job
+    from llmb.contract.job import Job
 
-# NeMo's null tokenizer adds an end-of-document token; Llama's own vocabulary has one, NVIDIA's scripts read that.
-VOCABULARY = {"pretrain_nemotron4": 256000 + 1, "pretrain_nemotronh": 131072 + 1, "pretrain_llama3.1": 128256}
+# NeMo's null tokenizer adds an end-of-document token; Llama's own vocabulary has one, NVIDIA's
+# scripts read that.
+VOCABULARY = {
+    "pretrain_nemotron4": 256000 + 1,
+    "pretrain_nemotronh": 131072 + 1,
+    "pretrain_llama3.1": 128256,
+}
 # Not in release 25.04: Transformer Engine's cross entropy, the precision-aware optimizer.
 BEFORE = "25.04"
 NEMO_RECIPE = {
@@ -53,15 +58,26 @@ def test_parallelism(case: Any, found: dict[str, Any]) -> None:
         settings["context_parallel_size"],
         settings["virtual_pipeline_model_parallel_size"],
         settings["expert_model_parallel_size"],
-    ) == (job.trained.tp, job.trained.pp, job.trained.cp, None if job.trained.vp == 1 else job.trained.vp, 1)
+    ) == (
+        job.trained.tp,
+        job.trained.pp,
+        job.trained.cp,
+        None if job.trained.vp == 1 else job.trained.vp,
+        1,
+    )
     assert settings["sequence_parallel"] is (job.trained.tp > 1)
     counts_both_ends = job.model_size in ("405b", "405b-proxy")
     assert settings["account_for_embedding_in_pipeline_split"] is counts_both_ends
     assert settings["account_for_loss_in_pipeline_split"] is counts_both_ends
     replicas = (
-        found["trainer"]["nodes"] * found["trainer"]["devices"] // (job.trained.tp * job.trained.pp * job.trained.cp)
+        found["trainer"]["nodes"]
+        * found["trainer"]["devices"]
+        // (job.trained.tp * job.trained.pp * job.trained.cp)
     )
-    assert (replicas, job.trained.gbs // (job.trained.mbs * replicas)) == (job.trained.dp, job.trained.ga)
+    assert (replicas, job.trained.gbs // (job.trained.mbs * replicas)) == (
+        job.trained.dp,
+        job.trained.ga,
+    )
 
 
 def test_batch_and_data(case: Any, found: dict[str, Any]) -> None:
@@ -90,7 +106,9 @@ def test_trainer(case: Any, found: dict[str, Any]) -> None:
     assert job.gpus_per_node == (4 if case.gpu == "gb200" else 8)
 
 
-def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], built: dict[str, Any]) -> None:
+def test_model_as_planned_and_as_nemo_has_it(
+    case: Any, found: dict[str, Any], built: dict[str, Any]
+) -> None:
     job: Job = case.job
     planned = {
         "hidden_size": job.trained.model.hidden,
@@ -111,7 +129,13 @@ def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], b
         None,
         job.trained.model.head_dim or job.trained.model.hidden // job.trained.model.heads,
     )
-    unset = ("normalization", "mamba_head_dim", "mamba_state_dim", "mamba_num_groups", "cross_entropy_loss_fusion")
+    unset = (
+        "normalization",
+        "mamba_head_dim",
+        "mamba_state_dim",
+        "mamba_num_groups",
+        "cross_entropy_loss_fusion",
+    )
     assert {name: found["model"][name] for name in unset} == {name: own[name] for name in unset}
     if (mamba := job.trained.model.mamba) is not None:
         sizes = ("mamba_head_dim", "mamba_state_dim", "mamba_num_groups")
@@ -121,13 +145,19 @@ def test_model_as_planned_and_as_nemo_has_it(case: Any, found: dict[str, Any], b
 def test_loss_and_cuda_graphs(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     captured = job.model_size in ("15b", "340b") and case.gpu in ("b200", "gb200")
-    assert found["model"]["cross_entropy_fusion_impl"] == ("native" if case.recipe["release"] == BEFORE else "te")
+    assert found["model"]["cross_entropy_fusion_impl"] == (
+        "native" if case.recipe["release"] == BEFORE else "te"
+    )
     assert found["model"]["enable_cuda_graph"] is captured
     assert found["parallelism"]["use_te_rng_tracker"] is captured
 
 
 def test_tokenizer(case: Any, found: dict[str, Any]) -> None:
-    assert found["tokenizer"] == {"kind": "NullTokenizer", "vocabulary": VOCABULARY[case.job.workload], "shared": True}
+    assert found["tokenizer"] == {
+        "kind": "NullTokenizer",
+        "vocabulary": VOCABULARY[case.job.workload],
+        "shared": True,
+    }
 
 
 def test_precision(case: Any, found: dict[str, Any]) -> None:
@@ -138,7 +168,11 @@ def test_precision(case: Any, found: dict[str, Any]) -> None:
         assert optimizer["use_precision_aware_optimizer"] is (case.recipe["release"] != BEFORE)
     else:
         # Per-tensor, delayed scaling.
-        assert (settings["fp8"], settings["fp8_recipe"], settings["fp8_param_gather"]) == ("hybrid", "delayed", True)
+        assert (settings["fp8"], settings["fp8_recipe"], settings["fp8_param_gather"]) == (
+            "hybrid",
+            "delayed",
+            True,
+        )
         assert optimizer["use_precision_aware_optimizer"] is False
     assert settings["grad_reduce_in_fp32"] is False
     assert (optimizer["optimizer"], optimizer["use_distributed_optimizer"]) == ("adam", True)
@@ -166,7 +200,10 @@ def test_communication_overlap(case: Any, found: dict[str, Any]) -> None:
     assert settings["tp_comm_overlap"] is (job.model_size != "8b")
     # Megatron computes deferred gradients while a pipeline drains, and never where there is none.
     limit = DEFERRED.get(job.model_size) if job.trained.pp > 1 else None
-    assert (settings["defer_embedding_wgrad_compute"], settings["wgrad_deferral_limit"]) == (limit and True, limit)
+    assert (settings["defer_embedding_wgrad_compute"], settings["wgrad_deferral_limit"]) == (
+        limit and True,
+        limit,
+    )
     assert settings["overlap_param_gather_with_optimizer_step"] is (
         job.trained.dp > 1 and job.trained.pp > 1 and (job.trained.vp or 1) > 1
     )
@@ -178,7 +215,9 @@ def test_communication_overlap(case: Any, found: dict[str, Any]) -> None:
 
 def test_attention(case: Any, found: dict[str, Any]) -> None:
     backends = {"25.05": "AttnBackend.flash", "25.07": "AttnBackend.auto"}
-    expected = backends[case.recipe["release"]] if case.job.model_size == "56b" else "AttnBackend.auto"
+    expected = (
+        backends[case.recipe["release"]] if case.job.model_size == "56b" else "AttnBackend.auto"
+    )
     assert found["model"]["attention_backend"] == expected
     # Megatron refuses flash attention beside NVTE_FUSED_ATTN=1, and auto beside a 0.
     variables = ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN")
@@ -190,10 +229,15 @@ def test_flops(case: Any, found: dict[str, Any]) -> None:
     job: Job = case.job
     assert found["flops"]["same_objects"] is True
     if job.model_size == "56b":
-        # NeMo 2.3 treats the hybrid as a dense transformer: its figure is wrong, and llmb reports that.
-        assert found["step_flops"] != pytest.approx(model_flops(job.trained.model) * job.trained.gbs, rel=0.1)
+        # NeMo 2.3 treats the hybrid as a dense transformer: its figure is wrong, and llmb reports
+        # that.
+        assert found["step_flops"] != pytest.approx(
+            model_flops(job.trained.model) * job.trained.gbs, rel=0.1
+        )
     else:
-        assert found["step_flops"] == pytest.approx(model_flops(job.trained.model) * job.trained.gbs, rel=1e-3)
+        assert found["step_flops"] == pytest.approx(
+            model_flops(job.trained.model) * job.trained.gbs, rel=1e-3
+        )
 
 
 def test_nothing_is_saved_loaded_or_profiled(found: dict[str, Any]) -> None:

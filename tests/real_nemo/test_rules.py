@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows without a script in NVIDIA's wheel (Nemotron-H, A100, the 405b proxy), compared with the rules of others.
+"""Rows without a script in NVIDIA's wheel (Nemotron-H, A100, the 405b proxy), compared with the
+rules of others.
 
-They are compared with the nearest script as well (test_parity.py); here is what must follow for them alone.
+They are compared with the nearest script as well (test_parity.py); here is what must follow for
+them alone.
 """
 
 from collections.abc import Mapping
@@ -29,10 +31,16 @@ def ours(built: dict[str, Any]) -> Mapping[str, Leaves]:
 
 
 def differing(one: Leaves, other: Leaves) -> set[str]:
-    return {name for name in one.keys() | other.keys() if one.get(name, "absent") != other.get(name, "absent")}
+    return {
+        name
+        for name in one.keys() | other.keys()
+        if one.get(name, "absent") != other.get(name, "absent")
+    }
 
 
-def test_a100_is_configured_like_h100(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
+def test_a100_is_configured_like_h100(
+    ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]
+) -> None:
     one, other = (f"nemotron4 340b {gpu} bf16 128 24.11" for gpu in ("a100", "h100"))
     assert differing(ours[one], ours[other]) == set()
     assert cases_by_label[one].exported == cases_by_label[other].exported
@@ -59,8 +67,16 @@ def test_the_proxy_is_the_405b_with_fewer_layers(
 
 HYBRID = {
     # What each release's script and recipe set; the variables override the common ones.
-    "h100": ("25.05", "flash", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}),
-    "b200": ("25.07", "auto", {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}),
+    "h100": (
+        "25.05",
+        "flash",
+        {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "0", "CUDA_DEVICE_MAX_CONNECTIONS": "1"},
+    ),
+    "b200": (
+        "25.07",
+        "auto",
+        {"NVTE_FLASH_ATTN": "1", "NVTE_FUSED_ATTN": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "32"},
+    ),
     "gb200": (
         "25.07",
         "auto",
@@ -75,7 +91,9 @@ HYBRID = {
 
 
 @pytest.mark.parametrize("gpu", HYBRID)
-def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
+def test_nemotron_h(
+    gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]
+) -> None:
     release, backend, variables = HYBRID[gpu]
     labels = [label for label in ours if label.startswith(f"nemotronh 56b {gpu} ")]
     assert len(labels) == (7 if gpu == "h100" else 5)
@@ -97,12 +115,28 @@ def test_nemotron_h(gpu: str, ours: Mapping[str, Leaves], cases_by_label: Mappin
         }
         assert {name: settings[name] for name in expected} == expected
         exported = cases_by_label[label].exported
-        own = ("NVTE_FLASH", "NVTE_FUSED", "NVTE_UNFUSED", "NVTE_NORM", "CUDA_", "NCCL_NET", "NCCL_P2P")
-        assert {name: value for name, value in exported.items() if name.startswith(own)} == variables
+        own = (
+            "NVTE_FLASH",
+            "NVTE_FUSED",
+            "NVTE_UNFUSED",
+            "NVTE_NORM",
+            "CUDA_",
+            "NCCL_NET",
+            "NCCL_P2P",
+        )
+        assert {
+            name: value for name, value in exported.items() if name.startswith(own)
+        } == variables
 
 
-def test_what_releases_up_to_25_07_do_not_set(ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]) -> None:
+def test_what_releases_up_to_25_07_do_not_set(
+    ours: Mapping[str, Leaves], cases_by_label: Mapping[str, Any]
+) -> None:
     """NaN checks are on. Expandable segments and C2C belong to later releases."""
-    assert {settings["trainer.strategy.ddp.check_for_nan_in_grad"] for settings in ours.values()} == {True}
+    assert {
+        settings["trainer.strategy.ddp.check_for_nan_in_grad"] for settings in ours.values()
+    } == {True}
     later = {"PYTORCH_CUDA_ALLOC_CONF", "NCCL_NET_GDR_C2C"}
-    assert not later & {name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)}
+    assert not later & {
+        name for case in cases_by_label.values() for name in (*case.exported, *case.set_in_rank)
+    }

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The size smoke on a real Slurm, from llmb-run to results, trained by the real NeMo on two CPU ranks.
+"""The size smoke on a real Slurm, from llmb-run to results, trained by the real NeMo on two CPU
+ranks.
 
-Real: the commands, the batch script, srun and the ranks it starts with their environment, the staged program, NeMo's
-recipe and trainer, Megatron's model split over two tensor parallel ranks, the log and how it is read. Mocked: the
-GPUs (pretended in Slurm; on_cpu.py computes on CPUs, in FP32), Transformer Engine's layers (Megatron's instead), and
-the widths: on_cpu.py --narrow trains smoke's four layers with 64 hidden units instead of 4096. Instead of pyxis, srun
-has a plugin that knows its options and starts no container: an image's Python is a script on PATH.
+Real: the commands, the batch script, srun and the ranks it starts with their environment, the
+staged program, NeMo's recipe and trainer, Megatron's model split over two tensor parallel ranks,
+the log and how it is read. Mocked: the GPUs (pretended in Slurm; on_cpu.py computes on CPUs, in
+FP32), Transformer Engine's layers (Megatron's instead), and the widths: on_cpu.py --narrow trains
+smoke's four layers with 64 hidden units instead of 4096. Instead of pyxis, srun has a plugin that
+knows its options and starts no container: an image's Python is a script on PATH.
 """
 
 import json
@@ -40,7 +42,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 def kit() -> Iterator[SlurmKit]:
     """One node with eight pretended GPUs."""
     if missing := missing_packages(accounting=False):
-        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+        pytest.skip(
+            f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}"
+        )
     with SlurmKit(Shape(nodes=1, accounting=False)) as kit:
         yield kit
 
@@ -51,9 +55,13 @@ def install(tmp_path: Path, nemo_python: Path) -> Path:
     folder = tmp_path / "install"
     (folder / "venv/bin").mkdir(parents=True)
     python = folder / "venv/bin/python"
-    python.write_text(PYTHON.format(python=nemo_python, on_cpu=HERE / "on_cpu.py"), encoding="utf-8")
+    python.write_text(
+        PYTHON.format(python=nemo_python, on_cpu=HERE / "on_cpu.py"), encoding="utf-8"
+    )
     python.chmod(0o755)
-    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n", encoding="utf-8")
+    (folder / "venv/pyvenv.cfg").write_text(
+        "include-system-site-packages = true\n", encoding="utf-8"
+    )
     config = {
         "schema_version": 2,
         "cluster_type": "slurm",
@@ -66,7 +74,9 @@ def install(tmp_path: Path, nemo_python: Path) -> Path:
             "config": {"pretrain_llama3.1": {"venvs": {"nemo": str(folder / "venv")}}},
         },
     }
-    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    (folder / "cluster_config.yaml").write_text(
+        yaml.safe_dump(config, sort_keys=False), encoding="utf-8"
+    )
     return folder
 
 
@@ -86,7 +96,8 @@ def test_smoke_goes_from_single_to_results(kit: SlurmKit, install: Path, llmb_ru
     assert result["experiment"] == "pretrain_llama3.1_smoke_bf16_gpus2_tp2_pp1_cp1_vpNone_mbs1_gbs4"
     (opening,) = [line for line in text.splitlines() if "nemo_pretrain: llama3_8b" in line]
     assert {"llama31_8b", "bf16_mixed", "2", "2.3.1"} <= set(re.findall(r"[\w.]+", opening))
-    # A rank has half of all but the norms: of both embeddings, whose 1025 rows are padded to 1280, and of four layers.
+    # A rank has half of all but the norms: of both embeddings, whose 1025 rows are padded to 1280,
+    # and of four layers.
     layer = (2 * 64 * 16 * (4 + 2) + 3 * 64 * 128) // 2 + 2 * 64
     megatrons = f"model parallel rank (0 ,0): {1280 * 64 + 4 * layer + 64}\n"
     assert megatrons in text
@@ -114,9 +125,13 @@ def containers(
     pyxis_mock: Callable[..., None],
     smallest_image: bytes,
 ) -> Path:
-    """An install directory for pyxis with two images, each only a superblock, and their Python in ``path``."""
+    """An install directory for pyxis with two images, each only a superblock, and their Python in
+    ``path``.
+    """
     pyxis_mock(kit)
-    installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))["workloads"]
+    installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text(encoding="utf-8"))[
+        "workloads"
+    ]
     torch_python = Path(next(iter(installed["config"].values()))["venv_path"], "bin/python")
     folder = tmp_path / "install"
     for name in ("images", "path"):
@@ -124,7 +139,9 @@ def containers(
     for image in ("nvidia+nemo+25.04.01.sqsh", "torch+1.sqsh"):
         (folder / "images" / image).write_bytes(smallest_image)
     python = folder / "path/python3"
-    python.write_text(IMAGE_PYTHON.format(torch=torch_python, python=nemo_python, on_cpu=HERE / "on_cpu.py"))
+    python.write_text(
+        IMAGE_PYTHON.format(torch=torch_python, python=nemo_python, on_cpu=HERE / "on_cpu.py")
+    )
     python.chmod(0o755)
     config = {
         "schema_version": 2,
@@ -135,7 +152,9 @@ def containers(
         "environment": {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         "workloads": {"installed": ["pretrain_llama3.1"], "config": {"pretrain_llama3.1": {}}},
     }
-    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    (folder / "cluster_config.yaml").write_text(
+        yaml.safe_dump(config, sort_keys=False), encoding="utf-8"
+    )
     return folder
 
 
@@ -144,12 +163,22 @@ def test_a_list_of_smoke_and_tiny_jobs_in_images_becomes_results(
     kit: SlurmKit, containers: Path, llmb_run: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "jobs.yaml").write_text(LIST)
-    variables = {**kit.environ, "PATH": f"{containers}/path{os.pathsep}{kit.environ.get('PATH', os.environ['PATH'])}"}
-    done = llmb_run("submit-all", tmp_path / "jobs.yaml", "--wait", "--install", containers, **variables)
-    logs = "".join(log.read_text() for log in containers.glob("workloads/*/experiments/*/*/*/log-*.out"))
+    variables = {
+        **kit.environ,
+        "PATH": f"{containers}/path{os.pathsep}{kit.environ.get('PATH', os.environ['PATH'])}",
+    }
+    done = llmb_run(
+        "submit-all", tmp_path / "jobs.yaml", "--wait", "--install", containers, **variables
+    )
+    logs = "".join(
+        log.read_text() for log in containers.glob("workloads/*/experiments/*/*/*/log-*.out")
+    )
     assert done.returncode == 0, done.stdout + done.stderr + logs[-4000:]
     found = results(llmb_run("results", "--format", "json", "--install", containers, **variables))
-    ended = {(one["configuration"]["model_size"], one["configuration"]["scale"], one["steps"]): one for one in found}
+    ended = {
+        (one["configuration"]["model_size"], one["configuration"]["scale"], one["steps"]): one
+        for one in found
+    }
     assert set(ended) == {("smoke", 2, 20), ("tiny", 1, 4), ("tiny", 2, 4)}
     assert {(one["status"], one["verdict"]) for one in found} == {("Success", "NO_REFERENCE")}
     assert re.search(r"ranks: 2\b.*nemo_toolkit 2\.3\.1", logs)

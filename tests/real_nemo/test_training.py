@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a very small llama with NeMo's trainer on a CPU, through the program, and reads its log."""
+"""Trains a very small llama with NeMo's trainer on a CPU, through the program, and reads its
+log.
+"""
 
 import json
 import math
@@ -11,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from llmb.logs.reader import read_log
-from llmb.logs.samples import Samples
-from llmb.results.facts import GRADIENT_NAN, invalid_because
-from llmb.stats.measure import Window
+from llmb.contract.samples import Samples
+from llmb.contract.window import Window
+from llmb.measure.facts import GRADIENT_NAN, invalid_because
+from llmb.measure.log_reader import read_log
 from llmb_testing.ports import hold_port, number_of
 
 HERE = Path(__file__).parent
 PADDED_VOCABULARY = 1152  # 1024 and the end of document, padded to a multiple of 128
 STEPS = 5
 # FLOPs of a step by NeMo's formula, which always takes llama 3's vocabulary of 128256.
-STEP_FLOPS = 4 * 64 * 2 * 64**2 * (12 + 12 * 2 / 4 + 18 * 128 / 64 + 12 * 64 / 64 + 6 * 128256 / (2 * 64))
+STEP_FLOPS = (
+    4 * 64 * 2 * 64**2 * (12 + 12 * 2 / 4 + 18 * 128 / 64 + 12 * 64 / 64 + 6 * 128256 / (2 * 64))
+)
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -101,10 +105,18 @@ def saved(run_nemo: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def test_the_log_of_a_run_is_read_whole(saved: tuple[Path, str, Samples]) -> None:
     _, text, samples = saved
-    opening = "nemo_pretrain: llama3_8b (model llama31_8b) with bf16_mixed, ranks: 1, nemo_toolkit 2.3.1, megatron-core"
+    opening = (
+        "nemo_pretrain: llama3_8b (model llama31_8b) with bf16_mixed, ranks: 1, nemo_toolkit 2.3.1,"
+        " megatron-core"
+    )
     assert text.count(opening) == 1
     assert [step.iteration for step in samples.steps] == [*range(STEPS)]
-    assert (samples.last, samples.attempts, samples.ended, samples.framework) == (STEPS - 1, 1, True, "NeMo 2")
+    assert (samples.last, samples.attempts, samples.ended, samples.framework) == (
+        STEPS - 1,
+        1,
+        True,
+        "NeMo 2",
+    )
     assert (samples.gbs, samples.environment.world_size) == (4, 1)
     for step in samples.steps:
         assert step.loss == pytest.approx(math.log(PADDED_VOCABULARY), abs=0.1)
@@ -130,7 +142,9 @@ def test_a_gradient_that_is_no_number_makes_the_run_invalid(run_nemo: Run, tmp_p
     assert invalid_because(samples, Window(2, 2)) == (GRADIENT_NAN,)
 
 
-def test_a_saved_checkpoint_is_where_and_as_the_published_pages_show_it(saved: tuple[Path, str, Samples]) -> None:
+def test_a_saved_checkpoint_is_where_and_as_the_published_pages_show_it(
+    saved: tuple[Path, str, Samples],
+) -> None:
     folder, _, samples = saved
     (weights,) = folder.glob("nemo_experiments/default/checkpoints/*/weights")
     assert weights.parent.name == f"default--None=0.0000-epoch=0-consumed_samples={STEPS * 4}.0"
@@ -152,7 +166,9 @@ def test_a_checkpoint_is_loaded_and_one_step_follows(
     saved: tuple[Path, str, Samples], run_nemo: Run, tmp_path: Path
 ) -> None:
     (weights,) = saved[0].glob("nemo_experiments/default/checkpoints/*/weights")
-    text, samples = train(run_nemo, tmp_path / "loaded", load_checkpoint=str(weights.parent), max_steps=1)
+    text, samples = train(
+        run_nemo, tmp_path / "loaded", load_checkpoint=str(weights.parent), max_steps=1
+    )
     (load,) = samples.checkpoints
     assert (load.kind, load.ranks) == ("load", (0,))
     assert "Restoring model weights" in text
@@ -167,11 +183,15 @@ def test_a_checkpoint_is_loaded_and_one_step_follows(
 
 def output_gradients(text: str) -> list[tuple[int, int]]:
     """After each step, how many gradients of the output layer were held, and how many computed."""
-    found = re.findall(r"^on_cpu: gradients of the output layer held: (\d+), computed: (\d+)$", text, re.MULTILINE)
+    found = re.findall(
+        r"^on_cpu: gradients of the output layer held: (\d+), computed: (\d+)$", text, re.MULTILINE
+    )
     return [(int(held), int(computed)) for held, computed in found]
 
 
-def test_no_gradient_of_the_output_layer_is_held_after_a_step(saved: tuple[Path, str, Samples]) -> None:
+def test_no_gradient_of_the_output_layer_is_held_after_a_step(
+    saved: tuple[Path, str, Samples],
+) -> None:
     # One is computed in each of a step's four micro-batches.
     assert output_gradients(saved[1]) == [(0, 4 * step) for step in range(1, STEPS + 1)]
 
@@ -194,8 +214,11 @@ def test_two_processes_share_a_batch(
     (tmp_path / "log.out").write_text(log, encoding="utf-8")
     samples = read_log(tmp_path / "log.out")
     assert samples.environment.world_size == 2
-    # The same samples as one process takes, so the same losses; and only the first process logs them.
-    assert [step.loss for step in samples.steps] == pytest.approx([s.loss for s in saved[2].steps], rel=1e-3)
+    # The same samples as one process takes, so the same losses; and only the first process logs
+    # them.
+    assert [step.loss for step in samples.steps] == pytest.approx(
+        [s.loss for s in saved[2].steps], rel=1e-3
+    )
     assert "Training epoch" not in other_log
 
 

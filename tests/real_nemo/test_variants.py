@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how switches and overrides change NeMo's objects: profile, checkpoints, tokenizer, sizes."""
+"""Tests how switches and overrides change NeMo's objects: profile, checkpoints, tokenizer,
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from llmb.runs.job import Job
+    from llmb.contract.job import Job
 
 Variant = Callable[[str], "tuple[Job, dict[str, Any]]"]
 
@@ -27,7 +29,9 @@ def test_a_profile_of_other_steps_and_ranks_ends_the_run_at_its_end(variant: Var
     assert (found["trainer"]["max_steps"], found["trainer"]["validation_interval"]) == (25, 25)
 
 
-def test_tensor_parallel_overlap_starts_by_nccl_where_no_pmix_starts_the_ranks(variant: Variant) -> None:
+def test_tensor_parallel_overlap_starts_by_nccl_where_no_pmix_starts_the_ranks(
+    variant: Variant,
+) -> None:
     _, found = variant("without PMIx")
     assert found["overlap"]["tp_comm_bootstrap_backend"] == "nccl"
     _, found = variant("profile")
@@ -35,7 +39,9 @@ def test_tensor_parallel_overlap_starts_by_nccl_where_no_pmix_starts_the_ranks(v
 
 
 @pytest.mark.parametrize("name", ["save", "save hybrid"])
-def test_a_checkpoint_is_saved_once_and_whole_after_the_last_step(variant: Variant, name: str) -> None:
+def test_a_checkpoint_is_saved_once_and_whole_after_the_last_step(
+    variant: Variant, name: str
+) -> None:
     _, found = variant(name)
     assert found["checkpoint"] == {
         "kind": "nemo.lightning.pytorch.callbacks.model_checkpoint",
@@ -60,7 +66,10 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
         "load_optim_state": True,
         "load_artifacts": False,
     }
-    assert (found["resume"]["resume_if_exists"], found["resume"]["resume_from_path"]) == (False, None)
+    assert (found["resume"]["resume_if_exists"], found["resume"]["resume_from_path"]) == (
+        False,
+        None,
+    )
     assert (found["trainer"]["max_steps"], found["data"]["samples"]) == (1, job.trained.gbs)
     assert found["optimizer"]["use_precision_aware_optimizer"] is False
     assert found["checkpoint"] is None
@@ -68,9 +77,12 @@ def test_a_checkpoint_is_loaded_with_its_optimizer_before_one_step(variant: Vari
 
 
 @pytest.mark.parametrize(
-    ("name", "repository"), [("hub llama", "meta-llama/Llama-3.1-8B"), ("hub hybrid", "nvidia/Nemotron-H-8B-Base-8K")]
+    ("name", "repository"),
+    [("hub llama", "meta-llama/Llama-3.1-8B"), ("hub hybrid", "nvidia/Nemotron-H-8B-Base-8K")],
 )
-def test_the_hubs_tokenizer_is_read_by_its_name(variant: Variant, name: str, repository: str) -> None:
+def test_the_hubs_tokenizer_is_read_by_its_name(
+    variant: Variant, name: str, repository: str
+) -> None:
     _, found = variant(name)
     assert found["hub"] == {"asked": repository, "library": "huggingface", "use_fast": True}
     # The driver replaced that repository with a small tokenizer.
@@ -108,11 +120,23 @@ def test_overrides_reach_nemo(variant: Variant) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no such recipe", "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b"),
-        ("no such plugin", "mixed_precision has no 'bf16_with_fp8_mixd'; did you mean 'bf16_with_fp8_mixed'?"),
+        (
+            "no such recipe",
+            "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b",
+        ),
+        (
+            "no such plugin",
+            "mixed_precision has no 'bf16_with_fp8_mixd'; did you mean 'bf16_with_fp8_mixed'?",
+        ),
         ("no such buffers", "userbuffers has no 'userbuffers_bf16_h200'; use NeMo 2.3"),
-        ("no such model", "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b"),
-        ("no performance mode", "mamba2_130m.pretrain_recipe has no setting 'performance_mode'; use NeMo 2.3"),
+        (
+            "no such model",
+            "nemo_toolkit 2.3.1: has no module nemo.collections.llm.recipes.llama31_9b",
+        ),
+        (
+            "no performance mode",
+            "mamba2_130m.pretrain_recipe has no setting 'performance_mode'; use NeMo 2.3",
+        ),
         ("no pattern", "Llama31Config8B has no setting 'hybrid_override_pattern'; use NeMo 2.3"),
     ],
 )

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates the environment of the tests with the real NeMo, once on a machine, and prints its interpreter.
+"""Creates the environment of the tests with the real NeMo, once on a machine, and prints its
+interpreter.
 
-It lies in $LLMB_TEST_NEMO_CACHE (default ~/.cache/llmb/nemo) under the digest of the locked requirements. It is made
-beside its place and then renamed, so that one which was interrupted is never taken for whole.
+It lies in $LLMB_TEST_NEMO_CACHE (default ~/.cache/llmb/nemo) under the digest of the locked
+requirements. It is made beside its place and then renamed, so that one which was interrupted is
+never taken for whole.
 """
 
 import hashlib
@@ -34,7 +36,10 @@ def main() -> int:
         try:
             make(place)
         except subprocess.CalledProcessError as error:
-            print(f"error: {shlex.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
+            print(
+                f"error: {shlex.join(map(str, error.cmd))} ended with {error.returncode}",
+                file=sys.stderr,
+            )
             print("hint: the lines above say why; free 5 GB, or see docs/nemo.md", file=sys.stderr)
             return 1
     print(place / "bin" / "python")
@@ -44,7 +49,11 @@ def main() -> int:
 def cache() -> Path:
     """The folder of the environments."""
     own = os.environ.get("LLMB_TEST_NEMO_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmb" / "nemo"
+    return (
+        Path(own)
+        if own
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmb" / "nemo"
+    )
 
 
 def make(place: Path) -> None:
@@ -52,7 +61,16 @@ def make(place: Path) -> None:
     print(f"making {place}: 2.4 GB, some minutes where nothing is in uv's cache", file=sys.stderr)
     part, start = place.with_name(f"{place.name}.{os.getpid()}.part"), time.monotonic()
     run("venv", "--quiet", "--relocatable", "--python", PYTHON, part)
-    run("pip", "sync", "--require-hashes", "--python", part / "bin" / "python", *DATES, *sources(), LOCK)
+    run(
+        "pip",
+        "sync",
+        "--require-hashes",
+        "--python",
+        part / "bin" / "python",
+        *DATES,
+        *sources(),
+        LOCK,
+    )
     if place.is_dir():
         shutil.rmtree(part)
         return
@@ -65,7 +83,8 @@ def sweep(place: Path) -> None:
     for part in place.parent.glob("*.part"):
         pid = re.fullmatch(r"[0-9a-f]+\.(\d+)\.part", part.name)
         if pid is not None and not psutil.pid_exists(int(pid[1])):
-            shutil.rmtree(part, ignore_errors=True)  # its uv may still write: the next start removes it
+            # its uv may still write: the next start removes it
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def sources() -> list[str]:
@@ -83,7 +102,9 @@ def find_links() -> list[str]:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
     values = re.findall(r"\.find-links='(.*)'$", listed, re.MULTILINE)
-    return list(dict.fromkeys(link for value in values for link in value.replace("\\n", " ").split()))
+    return list(
+        dict.fromkeys(link for value in values for link in value.replace("\\n", " ").split())
+    )
 
 
 def run(*arguments: object) -> None:

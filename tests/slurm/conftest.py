@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Slurm clusters for the tests, with and without accounting, and install directories that point at them."""
+"""Real Slurm clusters for the tests, with and without accounting, and install directories that
+point at them.
+"""
 
 import itertools
 import os
@@ -15,26 +17,33 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.clusters.slurm.commands import Client
-from llmb.clusters.slurm.poll import Memory
-from llmb.clusters.slurm.slurm_cluster import SlurmCluster
-from llmb.config import ClusterConfig, load_config
-from llmb.runs import programs, record, store
-from llmb.runs.launch import Launch, Program
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, ENDS, JobState
-from llmb.system import files
-from llmb.system.process import ProcessId
+from llmb.builtin.slurm.commands import Client
+from llmb.builtin.slurm.poll import Memory
+from llmb.builtin.slurm.slurm_cluster import SlurmCluster
+from llmb.contract import record
+from llmb.contract.launch import Launch, Program
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.state import COMPLETED, ENDS, JobState
+from llmb.core import files
+from llmb.core.process import ProcessId
+from llmb.kit import programs
+from llmb.plan.config_layers import load_config
+from llmb.run import store
+from llmb_installer.cluster_types import all_types
 from llmb_testing.job import SMALLEST_JOB
 from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 PATIENCE = 180.0  # seconds until a test gives up
-LIMIT = 1200  # seconds, the time limit of jobs: too long for any test to reach, even on a busy machine
+# seconds, the time limit of jobs: too long for any test to reach, even on a busy machine
+LIMIT = 1200
 
 
 def _need(*, accounting: bool) -> None:
     if missing := missing_packages(accounting=accounting):
-        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+        pytest.skip(
+            f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}"
+        )
 
 
 def _kit(shape: Shape) -> Iterator[SlurmKit]:
@@ -51,7 +60,9 @@ def shared_kit() -> Iterator[SlurmKit]:
 
 @pytest.fixture(scope="session")
 def shared_bare_kit() -> Iterator[SlurmKit]:
-    """Two nodes without accounting; the controller forgets jobs soon, and commands do not wait for it long."""
+    """Two nodes without accounting; the controller forgets jobs soon, and commands do not wait for
+    it long.
+    """
     yield from _kit(Shape(nodes=2, accounting=False, min_job_age=2, message_timeout=5))
 
 
@@ -76,7 +87,9 @@ def _fresh(kit: SlurmKit) -> SlurmKit:
     return kit
 
 
-def wait_until(condition: Callable[[], Any], what: Callable[[], str] | str, seconds: float = PATIENCE) -> Any:
+def wait_until(
+    condition: Callable[[], Any], what: Callable[[], str] | str, seconds: float = PATIENCE
+) -> Any:
     """Wait until ``condition`` is true, however slow the machine, and return its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -97,13 +110,17 @@ class Site:
 
     @property
     def config(self) -> ClusterConfig:
-        return load_config(self.install, {})[0]
+        return load_config(self.install, {}, cluster_types=all_types)[0]
 
     def llmb(self, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the real llmb-run here."""
-        return self.command(*arguments, "--install", self.install, **{**self.kit.environ, **variables})
+        return self.command(
+            *arguments, "--install", self.install, **{**self.kit.environ, **variables}
+        )
 
-    def cluster(self, *, ask_seconds: float = 60.0, environ: dict[str, str] | None = None) -> SlurmCluster:
+    def cluster(
+        self, *, ask_seconds: float = 60.0, environ: dict[str, str] | None = None
+    ) -> SlurmCluster:
         """The cluster as llmb-run creates it for following runs, with long timeouts."""
         client = Client(
             environ={**os.environ, **self.kit.environ, **(environ or {})},
@@ -152,7 +169,9 @@ class Site:
         files.write_text(run.script, self.cluster().render(launch, stamp))
         return run
 
-    def submit(self, program: str, /, *, cluster: SlurmCluster | None = None, **changes: Any) -> RunRecord:
+    def submit(
+        self, program: str, /, *, cluster: SlurmCluster | None = None, **changes: Any
+    ) -> RunRecord:
         """Record and submit a run of ``program``."""
         run = self.record(self.launch(program, **changes))
         run = run.submitted((cluster or self.cluster()).submit(run))
@@ -162,7 +181,9 @@ class Site:
     def poll(self, run: RunRecord) -> JobState:
         return self.cluster().poll([run])[run.id]
 
-    def reaches(self, run: RunRecord, *states: str, cluster: SlurmCluster | None = None) -> JobState:
+    def reaches(
+        self, run: RunRecord, *states: str, cluster: SlurmCluster | None = None
+    ) -> JobState:
         """Wait until the run is in one of ``states`` (default: ended)."""
         asked = cluster or self.cluster()
         wanted = (lambda state: state.state in states) if states else (lambda state: state.is_end)
@@ -174,7 +195,9 @@ class Site:
         found: JobState = wait_until(look, lambda: f"{states or 'the end'} of {self.all_of(run)}")
         return found
 
-    def ends(self, run: RunRecord, word: str = COMPLETED, *, cluster: SlurmCluster | None = None) -> JobState:
+    def ends(
+        self, run: RunRecord, word: str = COMPLETED, *, cluster: SlurmCluster | None = None
+    ) -> JobState:
         """Wait for the run's end, which must be ``word``."""
         end = self.reaches(run, cluster=cluster)
         assert end.state == word, f"{end}; {self.all_of(run)}"
@@ -187,12 +210,17 @@ class Site:
 
     def arrives(self, run: RunRecord, cluster: SlurmCluster) -> str:
         """Wait for the job id of a run that was submitted while the controller did not answer."""
-        found: dict[str, str] = wait_until(lambda: cluster.find([run]), lambda: f"the arrival of {self.all_of(run)}")
+        found: dict[str, str] = wait_until(
+            lambda: cluster.find([run]), lambda: f"the arrival of {self.all_of(run)}"
+        )
         return found[run.id]
 
     def waits_for(self, run: RunRecord, *reasons: str, cluster: SlurmCluster) -> None:
         """Wait until the run's reason is one of ``reasons``."""
-        wait_until(lambda: cluster.poll([run])[run.id].reason in reasons, lambda: f"{reasons} of {self.all_of(run)}")
+        wait_until(
+            lambda: cluster.poll([run])[run.id].reason in reasons,
+            lambda: f"{reasons} of {self.all_of(run)}",
+        )
 
     def one_waits_for(self, runs: list[RunRecord], reason: str) -> None:
         """Wait until one of ``runs`` has the reason ``reason``; Slurm chooses which."""
@@ -215,7 +243,9 @@ class Site:
         )
 
     def forgets_its_id(self, run: RunRecord) -> None:
-        """Remove the file with the job id that the run's script wrote, when the script no longer needs it."""
+        """Remove the file with the job id that the run's script wrote, when the script no longer
+        needs it.
+        """
         wait_until(run.log.exists, lambda: f"the ranks of {self.all_of(run)}")
         (run.place / "scheduler_id").unlink()
 
@@ -240,7 +270,8 @@ class Site:
         """Wait until the run is not in the queue."""
         known = ("squeue", "--noheader", "--format=%i")
         wait_until(
-            lambda: run.scheduler_id not in self.kit.run(*known).split(), lambda: f"the end of {self.all_of(run)}"
+            lambda: run.scheduler_id not in self.kit.run(*known).split(),
+            lambda: f"the end of {self.all_of(run)}",
         )
 
     def comes_to_rest(self, seconds: float = PATIENCE) -> None:
@@ -250,14 +281,17 @@ class Site:
     def text(self, run: RunRecord, name: str) -> str:
         """Wait for the file ``name`` in the working folder of the ranks, and return its text."""
         path = run.work / name
-        wait_until(lambda: path.exists() and path.stat().st_size, lambda: f"{path} of {self.all_of(run)}")
+        wait_until(
+            lambda: path.exists() and path.stat().st_size, lambda: f"{path} of {self.all_of(run)}"
+        )
         return path.read_text(encoding="utf-8")
 
 
 def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any) -> Site:
     (folder / "venv/bin").mkdir(parents=True)
     (folder / "venv/bin/python").symlink_to(sys.executable)
-    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n")  # complete: nothing is missing
+    # complete: nothing is missing
+    (folder / "venv/pyvenv.cfg").write_text("include-system-site-packages = true\n")
     slurm = {"container": "none", "gpu": {"partition": "gpu", "gres": 8}, **keys.pop("slurm", {})}
     names = ("pretrain_nemotron4", "pretrain_llama3.1", "pretrain_nemotronh")
     venv = keys.pop("venv", str(folder / "venv"))
@@ -268,10 +302,15 @@ def _make(kit: SlurmKit, folder: Path, command: Callable[..., Any], **keys: Any)
         "gpu_type": "h100",
         "gpu_types": {"h100": {"gpus_per_node": 1}},
         "slurm": slurm,
-        "workloads": {"installed": [*names], "config": {name: {"venv_path": venv} for name in names}},
+        "workloads": {
+            "installed": [*names],
+            "config": {name: {"venv_path": venv} for name in names},
+        },
         **keys,
     }
-    (folder / "cluster_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8")
+    (folder / "cluster_config.yaml").write_text(
+        yaml.safe_dump(config, sort_keys=False, allow_unicode=True), "utf-8"
+    )
     return Site(kit=kit, install=folder, command=command)
 
 

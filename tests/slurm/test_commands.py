@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of llmb-run on a real Slurm with a fake training program: submit, follow, cancel, pre-submission checks."""
+"""Tests of llmb-run on a real Slurm with a fake training program: submit, follow, cancel,
+pre-submission checks.
+"""
 
 import json
 from collections.abc import Callable
@@ -10,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.config import with_slurm_args
 from llmb.errors import PreflightError, describe
+from llmb.plan.config_layers import with_slurm_args
 
 Site = Any  # the class is in conftest.py
 Put = Callable[[str], None]
@@ -19,14 +21,18 @@ Wording = Callable[..., None]
 
 ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale")
 LINE = (
-    "Training epoch 0, iteration $i/4 | lr: 0.001 | global_batch_size: 4 | global_step: $i | peak_memory_usage: 1 | "
-    "memory_allocated: 1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5 | consumed_samples: 4"
+    "Training epoch 0, iteration $i/4 | lr: 0.001 | global_batch_size: 4 | global_step: $i |"
+    " peak_memory_usage: 1 | memory_allocated: 1 | reduced_train_loss: 7.0 | train_step_timing in"
+    " s: 0.5 | consumed_samples: 4"
 )
-TRAIN = f"for i in 0 1 2 3 4; do echo \"{LINE}\"; done\necho '`Trainer.fit` stopped: `max_steps=5` reached.'"
+TRAIN = (
+    f'for i in 0 1 2 3 4; do echo "{LINE}"; done\necho \'`Trainer.fit` stopped: `max_steps=5`'
+    " reached.'"
+)
 
 
 def jobs(site: Site) -> list[dict[str, Any]]:
-    done = site.llmb("jobs", "list", "--format", "json")
+    done = site.llmb("jobs", "list", "--session", "all", "--format", "json")
     assert done.returncode == 0, done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)
     return rows
@@ -34,7 +40,9 @@ def jobs(site: Site) -> list[dict[str, Any]]:
 
 def test_submit_follow_and_measure(site: Site, fake_python: Put) -> None:
     fake_python(TRAIN)
-    done = site.llmb(*ONE, 1, "--set", "max_steps=5", "--wait", "--format", "json", "--env", "note=a 'b' $c")
+    done = site.llmb(
+        *ONE, 1, "--set", "max_steps=5", "--wait", "--format", "json", "--env", "note=a 'b' $c"
+    )
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["results"]
     assert (result["status"], result["steps"]) == ("Success", 5)
@@ -44,12 +52,25 @@ def test_submit_follow_and_measure(site: Site, fake_python: Put) -> None:
 
 def test_the_script_of_a_dry_run_is_the_one_submitted(site: Site, fake_python: Put) -> None:
     fake_python(TRAIN)
-    flags = (*ONE, 2, "--set", "max_steps=5", "--slurm-arg", 'comment=it\'s a "comment"', "--slurm-arg", "nice=5")
-    shown = json.loads(site.llmb(*flags, "--dry-run", "--format", "json").stdout)["jobs"][0]["script"]
+    flags = (
+        *ONE,
+        2,
+        "--set",
+        "max_steps=5",
+        "--slurm-arg",
+        'comment=it\'s a "comment"',
+        "--slurm-arg",
+        "nice=5",
+    )
+    shown = json.loads(site.llmb(*flags, "--dry-run", "--format", "json").stdout)["jobs"][0][
+        "script"
+    ]
     assert site.llmb(*flags).returncode == 0
     (row,) = jobs(site)
     (path,) = site.install.glob("workloads/*/experiments/*/*/launch_*")
-    assert path.read_text() == shown.replace("<id>", row["id"]).replace("<timestamp>", path.parent.name.split("_")[-1])
+    assert path.read_text() == shown.replace("<id>", row["id"]).replace(
+        "<timestamp>", path.parent.name.split("_")[-1]
+    )
     job = site.kit.run("scontrol", "show", "job", row["scheduler_id"])
     assert 'Comment=it\'s a "comment"' in job
     assert "Nice=5" in job
@@ -74,7 +95,10 @@ def test_a_failure_has_its_exit_code_and_cause(site: Site, fake_python: Put) -> 
     (result,) = json.loads(done.stdout)["results"]
     assert result["status"] == "Failed"
     (row,) = jobs(site)
-    assert json.loads(site.llmb("jobs", "show", row["id"], "--format", "json").stdout)["exit_code"] == 9
+    assert (
+        json.loads(site.llmb("jobs", "show", row["id"], "--format", "json").stdout)["exit_code"]
+        == 9
+    )
     assert printed in result["reason"]
 
 
@@ -139,8 +163,12 @@ def test_preflight_passes_a_good_launch_and_reports_all_faults_of_another(
 
 
 def test_each_option_that_slurm_refuses_is_reported(site: Site, wording: Wording) -> None:
-    change(site, account="nobody", reservation="noon", constraint="fast", nodelist="n9", qos="normal")
-    faults = site.cluster().preflight([site.launch("", nodes=4), site.launch("", nodes=2, name="smaller")])
+    change(
+        site, account="nobody", reservation="noon", constraint="fast", nodelist="n9", qos="normal"
+    )
+    faults = site.cluster().preflight(
+        [site.launch("", nodes=4), site.launch("", nodes=2, name="smaller")]
+    )
     wording("single", describe(PreflightError(faults)))
 
 
@@ -151,8 +179,17 @@ def test_an_option_that_this_slurm_does_not_have(site: Site, wording: Wording) -
 
 
 def test_an_option_of_llmb_can_be_omitted(site: Site) -> None:
-    omitted = ("--slurm-arg", "exclusive=null", "--slurm-arg", "mem=false", "--slurm-arg", "overcommit=true")
-    shown = json.loads(site.llmb(*ONE, 1, *omitted, "--dry-run", "--format", "json").stdout)["jobs"][0]["script"]
+    omitted = (
+        "--slurm-arg",
+        "exclusive=null",
+        "--slurm-arg",
+        "mem=false",
+        "--slurm-arg",
+        "overcommit=true",
+    )
+    shown = json.loads(site.llmb(*ONE, 1, *omitted, "--dry-run", "--format", "json").stdout)[
+        "jobs"
+    ][0]["script"]
     assert "#SBATCH --overcommit\n" in shown
     assert "--exclusive" not in shown
     assert "--mem" not in shown
@@ -161,16 +198,23 @@ def test_an_option_of_llmb_can_be_omitted(site: Site) -> None:
 def test_a_node_out_of_service_is_named_with_its_reason(site: Site, wording: Wording) -> None:
     site.kit.run("scontrol", "update", "nodename=n3", "state=drain", "reason=broken fan")
     try:
-        faults = site.cluster().preflight([site.launch("", nodes=4), site.launch("", nodes=3, name="smaller")])
+        faults = site.cluster().preflight(
+            [site.launch("", nodes=4), site.launch("", nodes=3, name="smaller")]
+        )
     finally:
         site.kit.run("scontrol", "update", "nodename=n3", "state=resume")
     wording("single", describe(PreflightError(faults)))
 
 
-def test_a_secret_that_is_not_set_is_reported_before_submission(site: Site, wording: Wording) -> None:
+def test_a_secret_that_is_not_set_is_reported_before_submission(
+    site: Site, wording: Wording
+) -> None:
     faults = site.cluster().preflight([site.launch("", secrets=("HF_TOKEN",))])
     wording("single", describe(PreflightError(faults)))
-    assert site.cluster(environ={"HF_TOKEN": "x"}).preflight([site.launch("", secrets=("HF_TOKEN",))]) == []
+    assert (
+        site.cluster(environ={"HF_TOKEN": "x"}).preflight([site.launch("", secrets=("HF_TOKEN",))])
+        == []
+    )
 
 
 def test_without_preflight_slurm_itself_refuses(site: Site, fake_python: Put) -> None:

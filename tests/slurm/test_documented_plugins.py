@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the plugins of docs/write-a-plugin.md run unchanged on a real Slurm, with and without containers."""
+"""Tests that the plugins of docs/write-a-plugin.md run unchanged on a real Slurm, with and without
+containers.
+"""
 
 import json
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmb.config.images import image_path
+from llmb.plan.images import image_path
 
 Site = Any  # the class is in conftest.py
 IMAGES = ("docker.io/library/debian:12", "docker.io/library/python:3.12-slim")
@@ -23,7 +25,9 @@ def site(
     pyxis_mock: Callable[..., None],
     smallest_image: bytes,
 ) -> Site:
-    """An install directory; the image is only a superblock, and its ranks see this machine's commands."""
+    """An install directory; the image is only a superblock, and its ranks see this machine's
+    commands.
+    """
     slurm = {"container": request.param, "mpi": "none", "gpu": {"partition": "gpu", "gres": 8}}
     found = site_at(kit, slurm=slurm, workloads={"installed": [*CASES]})
     if request.param == "pyxis":
@@ -38,9 +42,13 @@ def site(
 @pytest.mark.parametrize("key", CASES)
 def test_a_documented_plugin_runs_unchanged(key: str, site: Site, documented_plugins: Path) -> None:
     size, metric, steps = CASES[key]
-    done = site.llmb("single", "-w", key, "-s", size, "--scale", 2, "--wait", PYTHONPATH=str(documented_plugins))
+    done = site.llmb(
+        "single", "-w", key, "-s", size, "--scale", 2, "--wait", PYTHONPATH=str(documented_plugins)
+    )
     assert done.returncode == 0, done.stderr
     done = site.llmb("results", "--format", "json", PYTHONPATH=str(documented_plugins))
     (result,) = json.loads(done.stdout)["results"]
-    assert (result["status"], result["steps"], result["headline"]) == ("Success", steps, metric), result
+    assert (result["status"], result["steps"], result["headline"]) == ("Success", steps, metric), (
+        result
+    )
     assert result["metrics"][metric]["mean"] > 0

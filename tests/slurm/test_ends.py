@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of how jobs end on a real cluster, by themselves or from outside, and of the states until then."""
+"""Tests of how jobs end on a real cluster, by themselves or from outside, and of the states until
+then.
+"""
 
 import getpass
 import time
@@ -11,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from llmb.clusters.slurm.commands import Client
-from llmb.runs.state import ACTIVE, WAITING, JobState
-from llmb.runs.store import nodes_of
-from llmb.text.node_lists import expand
+from llmb.builtin.slurm.commands import Client
+from llmb.contract.state import ACTIVE, WAITING, JobState
+from llmb.core.node_lists import expand
+from llmb.run.store import nodes_of
 
 Site = Any  # the class is in conftest.py
 Wording = Callable[..., None]
@@ -23,7 +25,9 @@ SLEEP = "import time; print('started', flush=True); time.sleep(600)"
 
 
 def test_no_state_is_reported_that_a_job_does_not_have(site: Site) -> None:
-    """Accounting is seconds late and first has ended jobs without a name: that is not the end of this job."""
+    """Accounting is seconds late and first has ended jobs without a name: that is not the end of
+    this job.
+    """
     run = site.submit("import sys, time; time.sleep(2); sys.exit(3)")
     cluster = site.cluster()
     seen: list[JobState] = []
@@ -82,6 +86,26 @@ def test_a_job_whose_id_is_not_known_yet_is_cancelled_by_its_name(site: Site) ->
     site.ends(run, "CANCELLED")
 
 
+def test_a_job_that_somebody_renames(site: Site) -> None:
+    """While it runs and while it waits; it is found, polled and cancelled all the same."""
+    running = site.submit(SLEEP, nodes=4)
+    site.says(running, "started")
+    waiting = site.submit(SLEEP, nodes=4)
+    site.reaches(waiting, "PENDING")
+    for run in (running, waiting):
+        site.kit.run("scontrol", "update", f"jobid={run.scheduler_id}", "JobName=audited")
+    cluster = site.cluster()
+    assert [state.state for state in cluster.poll([running, waiting]).values()] == [
+        "RUNNING",
+        "PENDING",
+    ]
+    unknown = replace(waiting, scheduler_id=None)
+    assert cluster.find([unknown]) == {waiting.id: waiting.scheduler_id}
+    cluster.cancel([running, unknown])
+    for run in (running, waiting):
+        site.ends(run, "CANCELLED")
+
+
 def test_time_limits_and_nodes_that_fail(site: Site, wording: Wording) -> None:
     """In one test, because Slurm takes a while for each."""
     slow = site.submit(SLEEP)
@@ -89,11 +113,18 @@ def test_time_limits_and_nodes_that_fail(site: Site, wording: Wording) -> None:
     broken = site.submit(SLEEP, nodes=2)
     site.says(broken, "started")
     site.kit.run("scontrol", "update", f"jobid={slow.scheduler_id}", "EndTime=now+2")
-    names = site.kit.run("squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N").strip()
+    names = site.kit.run(
+        "squeue", "--noheader", f"--jobs={broken.scheduler_id}", "--format=%N"
+    ).strip()
     first = site.kit.run("scontrol", "show", "hostnames", names).split()[0]
-    site.kit.fail_node(first)  # the script's node: for another one, srun loses its connection and the state is FAILED
+    # the script's node: for another one, srun loses its connection and the state is FAILED
+    site.kit.fail_node(first)
     state = site.ends(broken, "NODE_FAIL")
-    assert nodes_of(broken, state) == nodes_of(broken) == tuple(expand(names))  # by accounting, and by the script
+    # the node that failed, and not the other, which is healthy
+    assert first in state.reason
+    assert not any(name in state.reason for name in set(expand(names)) - {first})
+    # by accounting, and by the script
+    assert nodes_of(broken, state) == nodes_of(broken) == tuple(expand(names))
     wording("jobs list", site.ends(slow, "TIMEOUT").reason)
     site.says(slow, "DUE TO TIME LIMIT")
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each job exactly once on a real Slurm: llmb-run killed at any moment, and a controller that is restarted meanwhile.
+"""Each job exactly once on a real Slurm: llmb-run killed at any moment, and a controller that is
+restarted meanwhile.
 
-LLMB_TEST_KILLS, LLMB_TEST_RESTARTS and LLMB_TEST_RESTARTED_JOBS give the full counts: 50, 5 and 100.
+LLMB_TEST_KILLS, LLMB_TEST_RESTARTS and LLMB_TEST_RESTARTED_JOBS give the full counts: 50, 5 and
+100.
 """
 
 import os
@@ -14,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from llmb.runs import store
-from llmb.runs.record import RunRecord
+from llmb.contract.record import RunRecord
+from llmb.run import store
 
 Site = Any  # the class is in conftest.py
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -25,13 +27,27 @@ JOBS = 40
 RESTARTS = int(os.environ.get("LLMB_TEST_RESTARTS", "1"))
 RESTARTED_JOBS = int(os.environ.get("LLMB_TEST_RESTARTED_JOBS", "30"))
 # Held, so that the queue keeps every job that was submitted.
-ONE = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", "1", "--slurm-arg", "hold")
+ONE = (
+    "single",
+    "-w",
+    "nemotron4",
+    "-s",
+    "tiny",
+    "--dtype",
+    "fp32",
+    "--scale",
+    "1",
+    "--slurm-arg",
+    "hold",
+)
 
 
 @pytest.fixture
 def start(bare_site: Site, llmb_start: Start) -> Start:
     """Starts the real llmb-run on the cluster."""
-    return lambda *arguments: llmb_start(*arguments, "--install", bare_site.install, **bare_site.kit.environ)
+    return lambda *arguments: llmb_start(
+        *arguments, "--install", bare_site.install, **bare_site.kit.environ
+    )
 
 
 def begun(site: Site) -> int:
@@ -52,8 +68,12 @@ def runs_of(site: Site) -> list[RunRecord]:
 
 def exists_once(site: Site, seen: Callable[..., None]) -> None:
     """Each record has exactly one job, the one it names, and there are no other jobs."""
-    queued = Counter(site.kit.run("squeue", "--noheader", "--states=pending", "--format=%j %i").splitlines())
-    recorded = Counter(f"{run.launch.name}.{run.stamp.id} {run.scheduler_id}" for run in runs_of(site))
+    queued = Counter(
+        site.kit.run("squeue", "--noheader", "--states=pending", "--format=%j %i").splitlines()
+    )
+    recorded = Counter(
+        f"{run.launch.name}.{run.stamp.id} {run.scheduler_id}" for run in runs_of(site)
+    )
     seen(lost=(recorded - queued).total(), doubled=(queued - recorded).total())
     assert queued == recorded
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole script of each workload in a container and without, and of its tiny size, as golden/ has it. No Slurm.
+"""The whole script of each workload in a container and without, and of its tiny size, as golden/
+has it. No Slurm.
 
 One is of a plugin's benchmark that trains no model.
 """
@@ -13,17 +14,17 @@ from typing import Any, Literal
 
 import pytest
 
-from llmb.builtin import builtin_plugins
-from llmb.clusters.slurm.sbatch_script import Setting, render
-from llmb.config import ClusterConfig
-from llmb.config.schema import WorkloadConfig, WorkloadsConfig
-from llmb.config.slurm import SlurmConfig, SlurmOptions
-from llmb.planning.plan import make_plan
+from llmb.builtin.plugins import builtin_plugins
+from llmb.builtin.slurm.sbatch_script import Setting, render
+from llmb.contract.job import JobRequest
+from llmb.contract.launch import Stamp
+from llmb.contract.sbatch import SlurmConfig, SlurmOptions
+from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
+from llmb.contract.switches import Switches
+from llmb.plan.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
-from llmb.runs.job import JobRequest
-from llmb.runs.launch import Stamp
-from llmb.submission.prepare import site_of
-from llmb.workload.switches import Switches
+from llmb.run.prepare import site_of
+from llmb_installer.cluster_types import all_types
 from llmb_testing.plugin_writer import write_benchmark
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -52,7 +53,12 @@ CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {
     **{f"{key}.tiny": ("none", JobRequest(workload=key, **TINY)) for key in FULL},
     "pretrain_llama3.1.switches": (
         "pyxis",
-        JobRequest(workload="pretrain_llama3.1", **FULL["pretrain_llama3.1"], profile=True, switches=SWITCHED),
+        JobRequest(
+            workload="pretrain_llama3.1",
+            **FULL["pretrain_llama3.1"],
+            profile=True,
+            switches=SWITCHED,
+        ),
     ),
 }
 
@@ -64,26 +70,37 @@ BRIDGE = {
 }
 
 
-def config(container: Literal["pyxis", "none"], gpu_type: str = "h100", **slurm: Any) -> ClusterConfig:
-    own, per_node = WorkloadConfig(venv_path=Path("/lustre/llmb/venvs/torch")), 4 if gpu_type.startswith("gb") else 8
+def config(
+    container: Literal["pyxis", "none"], gpu_type: str = "h100", **slurm: Any
+) -> ClusterConfig:
+    own, per_node = (
+        WorkloadConfig(venv_path=Path("/lustre/llmb/venvs/torch")),
+        4 if gpu_type.startswith("gb") else 8,
+    )
     return ClusterConfig(
         cluster_type="slurm",
         gpu_type=gpu_type,
         llmb_install=Path("/lustre/llmb"),
         environment={"NCCL_DEBUG": "WARN", "NOTE": "it's 5 o'clock"},
         pass_environment=("SITE_PROXY",),
-        slurm=SlurmConfig(
-            account="benchmarks",
-            container=container,
-            gpu=SlurmOptions({"partition": "batch", "gres": per_node}),
-            **slurm,
-        ),
+        sections={
+            "slurm": SlurmConfig(
+                account="benchmarks",
+                container=container,
+                gpu=SlurmOptions({"partition": "batch", "gres": per_node}),
+                **slurm,
+            )
+        },
         workloads=WorkloadsConfig(config=dict.fromkeys([*FULL, "netbench"], own)),
+        kind=all_types()["slurm"],
     )
 
 
 def script(
-    request: JobRequest, container: Literal["pyxis", "none"], plugins: Plugins = PLUGINS, gpu_type: str = "h100"
+    request: JobRequest,
+    container: Literal["pyxis", "none"],
+    plugins: Plugins = PLUGINS,
+    gpu_type: str = "h100",
 ) -> str:
     place, workloads = config(container, gpu_type), plugins.workloads()
     plan = make_plan([request], workloads, place)
@@ -91,7 +108,11 @@ def script(
     (job,) = plan.jobs
     launch = plugins.launch(workloads[job.workload], job, site_of(place, job))
     assert launch is not None
-    return render(launch, STAMP, Setting(config=place, programs="/lustre/llmb/.llmb/programs/0", knows_segment=True))
+    return render(
+        launch,
+        STAMP,
+        Setting(config=place, programs="/lustre/llmb/.llmb/programs/0", knows_segment=True),
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -108,7 +129,9 @@ def test_the_script_of_megatron_bridge(name: str) -> None:
 
 
 @pytest.mark.parametrize("gpu_type", ["h100", "b200", "b300", "gb200", "gb300"])
-@pytest.mark.parametrize(("workload", "size"), [("pretrain_llama3.1", "70b"), ("pretrain_nemotronh", "56b")])
+@pytest.mark.parametrize(
+    ("workload", "size"), [("pretrain_llama3.1", "70b"), ("pretrain_nemotronh", "56b")]
+)
 def test_every_gpu_type_has_a_script(workload: str, size: str, gpu_type: str) -> None:
     """One rank for each GPU of a node, NVIDIA's image, and a row of NVIDIA's."""
     request = JobRequest(workload=workload, size=size, scales=(64,), framework="bridge")
@@ -120,7 +143,9 @@ def test_every_gpu_type_has_a_script(workload: str, size: str, gpu_type: str) ->
     assert "llmb_workloads.bridge_pretrain" in text
 
 
-def test_the_script_of_a_benchmark_that_trains_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_of_a_benchmark_that_trains_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_benchmark(tmp_path, "netbench")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
@@ -142,7 +167,12 @@ def check(name: str, now: str) -> None:
         GOLDEN.mkdir(exist_ok=True)
         path.write_text(now, encoding="utf-8")
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    changed = difflib.unified_diff(before.splitlines(), now.splitlines(), "golden", "now", lineterm="")
+    changed = difflib.unified_diff(
+        before.splitlines(), now.splitlines(), "golden", "now", lineterm=""
+    )
     if difference := "\n".join(changed):
         how = f"{ACCEPT}=1 make test ARGS='{Path(__file__).relative_to(Path(__file__).parents[2])}'"
-        pytest.fail(f"{path} is not what is rendered now:\n{difference}\n\nIf it should be: {how}", pytrace=False)
+        pytest.fail(
+            f"{path} is not what is rendered now:\n{difference}\n\nIf it should be: {how}",
+            pytrace=False,
+        )

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.system.shell import StoppedError
-from llmb.workload.needs import Needs, Venv
+from llmb.contract.needs import Needs, Venv
+from llmb.core.shell import StoppedError
 from llmb_installer.execution.runner import Sbatch
 from llmb_testing.plugin_writer import write_plugin
 from llmb_testing.slurm import SlurmKit
@@ -34,7 +34,8 @@ def wheel(tmp_path: Path) -> Path:
         archive.writestr("small.py", "__version__ = '1'\n")
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1\n")
         archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in archive.namelist()))
     return folder
@@ -42,8 +43,14 @@ def wheel(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def command(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
-    """The arguments and variables of llmb-install for a workload with one environment; keywords are more answers."""
-    write_plugin(tmp_path / "plugins", "pretrain_a", Needs(needs=(Venv(name="small", requirements=("small==1",)),)))
+    """The arguments and variables of llmb-install for a workload with one environment; keywords are
+    more answers.
+    """
+    write_plugin(
+        tmp_path / "plugins",
+        "pretrain_a",
+        Needs(needs=(Venv(name="small", requirements=("small==1",)),)),
+    )
     program = str(Path(sys.executable).with_name("llmb-install"))
     environ = {**os.environ, **kit.environ, "PYTHONPATH": str(tmp_path / "plugins")}
 
@@ -63,7 +70,12 @@ def command(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
         }
         path = tmp_path / "answers.yaml"
         path.write_text(yaml.safe_dump(data))
-        return {"args": [program, "--config", path, "--yes"], "env": environ, "stdin": subprocess.DEVNULL, "text": True}
+        return {
+            "args": [program, "--config", path, "--yes"],
+            "env": environ,
+            "stdin": subprocess.DEVNULL,
+            "text": True,
+        }
 
     return make
 
@@ -71,7 +83,9 @@ def command(kit: SlurmKit, tmp_path: Path, wheel: Path) -> Any:
 @pytest.fixture
 def install(command: Any) -> Any:
     """Runs llmb-install; keywords are more answers."""
-    return lambda **answers: subprocess.run(**command(**answers), capture_output=True, timeout=240, check=False)
+    return lambda **answers: subprocess.run(
+        **command(**answers), capture_output=True, timeout=240, check=False
+    )
 
 
 def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
@@ -82,7 +96,9 @@ def test_an_environment_is_made_on_a_node(install: Any, tmp_path: Path) -> None:
     assert facts["where"] == "srun --partition=gpu"
     assert facts["packages"]["small"] == "1"
     python = tmp_path / "install" / "venvs" / "small" / "bin" / "python"
-    done = subprocess.run([python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True)
+    done = subprocess.run(
+        [python, "-c", "import small; print(small.__version__)"], capture_output=True, check=True
+    )
     assert done.stdout == b"1\n"
 
 
@@ -125,8 +141,12 @@ def test_an_interrupted_job_is_cancelled(kit: SlurmKit, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-def test_ctrl_c_leaves_no_batch_job(signals: int, command: Any, kit: SlurmKit, tmp_path: Path) -> None:
-    """A build that ignores the first: the second ends the command at once, and cancels the job all the same."""
+def test_ctrl_c_leaves_no_batch_job(
+    signals: int, command: Any, kit: SlurmKit, tmp_path: Path
+) -> None:
+    """A build that ignores the first: the second ends the command at once, and cancels the job all
+    the same.
+    """
     python, started = tmp_path / "slow-python", tmp_path / "started"
     slow = f"touch {started}; sleep 600"
     build = f"trap '' INT TERM; touch {started}; sleep 600 & wait; wait" if signals == 2 else slow
@@ -149,7 +169,9 @@ def test_ctrl_c_leaves_no_batch_job(signals: int, command: Any, kit: SlurmKit, t
             process.kill()
     wait_for(kit.is_empty, kit)
     states = kit.run("sacct", "--noheader", "--allocations", "--format=JobName%30,State%20")
-    assert not [line for line in states.splitlines() if "llmb-install" in line and "RUNNING" in line]
+    assert not [
+        line for line in states.splitlines() if "llmb-install" in line and "RUNNING" in line
+    ]
     assert "To continue: " in lines[-1]
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the test cluster itself: it starts, stops completely, and names the packages that it lacks."""
+"""Tests of the test cluster itself: it starts, stops completely, and names the packages that it
+lacks.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,10 @@ from llmb_testing.slurm import Shape, SlurmKit, daemons, missing_packages
 def test_it_leaves_nothing_behind(bare_kit: Any) -> None:
     """Another cluster that runs at the same time continues."""
     with SlurmKit(Shape(nodes=1, gpus=1, accounting=False)) as kit:
-        assert kit.run("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES", timeout=180) == "0\n"
+        assert (
+            kit.run("srun", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES", timeout=180)
+            == "0\n"
+        )
         pids = [int(path.read_text()) for path in (kit.folder / "run").glob("*.pid")]
         assert len(pids) == 3
     assert not kit.folder.exists()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The microbenchmarks on a real Slurm: ranks of one, two and four nodes, results, verdicts, comparison, report."""
+"""The microbenchmarks on a real Slurm: ranks of one, two and four nodes, results, verdicts,
+comparison, report.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,7 +13,8 @@ import pytest
 import llmb_microbench
 from llmb_testing.plugin_writer import copy_plugin
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
+# torch may be installed first
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]
 
 LIST = """\
 mybench_all_reduce: {scales: [2, 4], dtypes: [fp32], defaults: {params: {message_size: 64K, max_steps: 9}}}
@@ -27,11 +30,14 @@ tables:
 def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(
     kit: Any, site_at: Callable[..., Any], torch_install: Path, tmp_path: Path
 ) -> None:
-    copy_plugin(Path(llmb_microbench.__file__).parent, tmp_path / "plugins", "mybench", "tables: []\n")
+    copy_plugin(
+        Path(llmb_microbench.__file__).parent, tmp_path / "plugins", "mybench", "tables: []\n"
+    )
     found = {"PYTHONPATH": str(tmp_path / "plugins")}
     venv = {"venv_path": str(torch_install / "venvs" / "torch")}
     workloads = {"installed": ["mybench"], "config": {"mybench": venv}}
-    site = site_at(kit, workloads=workloads, environment={"OMP_NUM_THREADS": "1"})  # four nodes share this machine
+    # four nodes share this machine
+    site = site_at(kit, workloads=workloads, environment={"OMP_NUM_THREADS": "1"})
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(LIST)
     done = site.llmb("submit-all", jobs, **found)
@@ -39,10 +45,14 @@ def test_a_list_becomes_results_verdicts_a_comparison_and_a_report(
     site.comes_to_rest(900)
     assert (done := site.llmb("jobs", "wait", **found)).returncode == 0, done.stderr
     results = json.loads(site.llmb("results", "--format", "json", **found).stdout)["results"]
-    assert [(one["status"], one["steps"], one["verdict"]) for one in results] == [("Success", 9, "NO_REFERENCE")] * 3
+    assert [(one["status"], one["steps"], one["verdict"]) for one in results] == [
+        ("Success", 9, "NO_REFERENCE")
+    ] * 3
     two, four = (one["metrics"] for one in results[:2])
     for metrics, factor in ((two, 1.0), (four, 1.5)):  # 2 (n - 1) / n
-        assert metrics["busbw"]["mean"] == pytest.approx(factor * metrics["algbw"]["mean"], rel=1e-4)
+        assert metrics["busbw"]["mean"] == pytest.approx(
+            factor * metrics["algbw"]["mean"], rel=1e-4
+        )
     assert "gloo" in Path(results[0]["path"]).read_text()
 
     published = PUBLISHED.format(two=two["busbw"]["mean"], four=four["busbw"]["mean"] * 2)

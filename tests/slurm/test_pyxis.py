@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of scripts with a container under the real srun, with a plugin that knows the options of pyxis."""
+"""Tests of scripts with a container under the real srun, with a plugin that knows the options of
+pyxis.
+"""
 
 import json
 import subprocess
@@ -10,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import container, slurm_checks
+from llmb.builtin.slurm import container, slurm_checks
+from llmb.contract.launch import Wrapper
 from llmb.errors import PreflightError, describe
-from llmb.runs.launch import Wrapper
 
 Site = Any  # the class is in conftest.py
-DUMP = "import json, os\nopen('env.' + os.environ['LLMB_RANK'], 'w').write(json.dumps(dict(os.environ)))\n"
+DUMP = (
+    "import json, os\nopen('env.' + os.environ['LLMB_RANK'],"
+    " 'w').write(json.dumps(dict(os.environ)))\n"
+)
 
 
 @pytest.fixture
@@ -32,9 +37,13 @@ def pyxis_site(
     smallest_image: bytes,
     known_options: str | None,
 ) -> Site:
-    """An install directory for the cluster, whose srun has the options. The image is only a superblock."""
+    """An install directory for the cluster, whose srun has the options. The image is only a
+    superblock.
+    """
     pyxis_mock(kit, known_options)
-    site = site_at(kit, "in st'all", slurm={"container": "pyxis", "mpi": "pmi2", "gpu": {"gres": 8}})
+    site = site_at(
+        kit, "in st'all", slurm={"container": "pyxis", "mpi": "pmi2", "gpu": {"gres": 8}}
+    )
     image = site.install / "images/nvidia+nemo+25.04.01.sqsh"
     image.parent.mkdir()
     image.write_bytes(smallest_image)
@@ -43,7 +52,9 @@ def pyxis_site(
 
 def test_each_rank_starts_in_its_image(pyxis_site: Site) -> None:
     site = pyxis_site
-    wrapper = Wrapper(name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_"))
+    wrapper = Wrapper(
+        name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_")
+    )
     launch = site.launch(
         DUMP,
         nodes=2,
@@ -93,7 +104,9 @@ def test_a_list_of_tiny_jobs_in_an_image_becomes_results(
     site = pyxis_site
     (tmp_path / "path").mkdir()
     (tmp_path / "path/python3").symlink_to(torchless_venv / "bin/python")
-    (site.install / "images/torch+1.sqsh").write_bytes((site.install / "images/nvidia+nemo+25.04.01.sqsh").read_bytes())
+    (site.install / "images/torch+1.sqsh").write_bytes(
+        (site.install / "images/nvidia+nemo+25.04.01.sqsh").read_bytes()
+    )
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(LIST)
     path = f"{tmp_path}/path:{site.cluster().client.environ['PATH']}"
@@ -103,7 +116,9 @@ def test_a_list_of_tiny_jobs_in_an_image_becomes_results(
     site.comes_to_rest(900)
     site.llmb("jobs", "wait")
     results = json.loads(site.llmb("results", "--format", "json").stdout)["results"]
-    assert [(result["status"], result["steps"]) for result in results] == [("Success", 4)] * 3, results
+    assert [(result["status"], result["steps"]) for result in results] == [("Success", 4)] * 3, (
+        results
+    )
     assert not list(Path("/tmp").glob("llmb-[0-9]*.0")), "each job removes its caches"
 
 
@@ -111,7 +126,9 @@ def _cpus() -> int:
     return int(subprocess.run(["nproc"], capture_output=True, check=True, text=True).stdout)
 
 
-def test_a_missing_image_is_reported_before_submission(pyxis_site: Site, wording: Callable[..., None]) -> None:
+def test_a_missing_image_is_reported_before_submission(
+    pyxis_site: Site, wording: Callable[..., None]
+) -> None:
     launch = pyxis_site.launch("", image="nvcr.io/nvidia/nemo:24.09")
     wording("single", describe(PreflightError(pyxis_site.cluster().preflight([launch]))))
 
@@ -122,7 +139,9 @@ def test_a_pyxis_that_knows_only_image_and_mounts(pyxis_site: Site) -> None:
     lacks = slurm_checks.lacking(cluster.client, cluster.config)
     assert lacks == {*container.PYXIS_OPTIONS}
     cluster = replace(cluster, lacks=lacks)
-    launch = site.launch(DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"})
+    launch = site.launch(
+        DUMP, image="nvcr.io/nvidia/nemo:25.04.01", environment={"NOTE": "it's $5"}
+    )
     assert cluster.preflight([launch]) == []
     run = site.record(launch)
     run.script.write_text(cluster.render(launch, run.stamp))
@@ -141,8 +160,9 @@ def test_an_mpi_plugin_that_cannot_be_loaded_is_reported_before_submission(
     path = pyxis_site.install / "bin"
     path.mkdir()
     (path / "srun").write_text(
-        "#!/bin/sh\ncase $* in *--mpi=list*) echo pmi2 ;; *--help*) echo --container-image ;;\n"
-        "*) echo \"srun: error: Invalid MPI type 'pmi2', --mpi=list for acceptable types\" >&2; exit 1 ;; esac\n"
+        "#!/bin/sh\ncase $* in *--mpi=list*) echo pmi2 ;; *--help*) echo --container-image ;;\n*)"
+        " echo \"srun: error: Invalid MPI type 'pmi2', --mpi=list for acceptable types\" >&2; exit"
+        " 1 ;; esac\n"
     )
     (path / "srun").chmod(0o755)
     environ = {**cluster.client.environ, "PATH": f"{path}:{cluster.client.environ['PATH']}"}

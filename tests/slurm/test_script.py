@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what a job gets and does: variables as they were given, ranks in their places, secrets seen nowhere."""
+"""Tests of what a job gets and does: variables as they were given, ranks in their places, secrets
+seen nowhere.
+"""
 
 import json
 import os
@@ -11,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from llmb.runs.launch import StagedFile, Wrapper
-from llmb.system import permissions
+from llmb.contract.launch import StagedFile, Wrapper
+from llmb.core import permissions
 
 Site = Any  # the class is in conftest.py
 
@@ -33,7 +35,10 @@ HARD = {
     "PERCENT": "%j %% %",
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
 }
-DUMP = "import json, os\nopen('env.' + os.environ['LLMB_RANK'], 'w').write(json.dumps(dict(os.environ)))\n"
+DUMP = (
+    "import json, os\nopen('env.' + os.environ['LLMB_RANK'],"
+    " 'w').write(json.dumps(dict(os.environ)))\n"
+)
 
 
 def environment(site: Site, run: Any, rank: int = 0) -> dict[str, str]:
@@ -50,7 +55,9 @@ def test_variables_arrive_as_they_were_given(site: Site) -> None:
 
 def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> None:
     site = site_at(kit, 'in st\'all %j "x" $HOME größe')
-    run = site.submit(DUMP + "print('trained')", files=(StagedFile(name="conf/a'b.txt", text="x\r\n'y'"),))
+    run = site.submit(
+        DUMP + "print('trained')", files=(StagedFile(name="conf/a'b.txt", text="x\r\n'y'"),)
+    )
     site.ends(run)
     assert run.log.read_text() == "trained\n"
     assert run.batch_log.exists()
@@ -60,7 +67,9 @@ def test_a_folder_may_have_any_name(kit: Any, site_at: Callable[..., Site]) -> N
 
 @pytest.mark.fault("users")
 @pytest.mark.parametrize(("mode", "umask"), [(0o2775, 0o077), (0o700, 0o022)])
-def test_what_a_job_writes_has_the_permissions_of_its_install(mode: int, umask: int, site: Site) -> None:
+def test_what_a_job_writes_has_the_permissions_of_its_install(
+    mode: int, umask: int, site: Site
+) -> None:
     site.install.chmod(mode)
     permissions.mode_of_install.cache_clear()
     before = os.umask(umask)
@@ -69,7 +78,13 @@ def test_what_a_job_writes_has_the_permissions_of_its_install(mode: int, umask: 
     finally:
         os.umask(before)
     site.ends(run)
-    wrote = [run.work / "own", run.log, run.batch_log, run.place / "scheduler_id", run.place / "ended"]
+    wrote = [
+        run.work / "own",
+        run.log,
+        run.batch_log,
+        run.place / "scheduler_id",
+        run.place / "ended",
+    ]
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in wrote} == {
         path.name: oct(mode & 0o666) for path in wrote
     }
@@ -77,11 +92,21 @@ def test_what_a_job_writes_has_the_permissions_of_its_install(mode: int, umask: 
 
 
 def test_ranks_know_their_places(site: Site) -> None:
-    wrapper = Wrapper(name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_"))
+    wrapper = Wrapper(
+        name="bind", argv=("bash", "-c", 'export BOUND=$((LLMB_LOCAL_RANK / 2)); exec "$@"', "_")
+    )
     run = site.submit(DUMP, nodes=2, ranks_per_node=3, wrappers=(wrapper,))
     site.ends(run)
     seen = [environment(site, run, rank) for rank in range(6)]
-    names = ("LLMB_RANK", "RANK", "LLMB_NODE_RANK", "LLMB_LOCAL_RANK", "LOCAL_RANK", "BOUND", "WORLD_SIZE")
+    names = (
+        "LLMB_RANK",
+        "RANK",
+        "LLMB_NODE_RANK",
+        "LLMB_LOCAL_RANK",
+        "LOCAL_RANK",
+        "BOUND",
+        "WORLD_SIZE",
+    )
     assert [tuple(int(one[name]) for name in names) for one in seen] == [
         (rank, rank, rank // 3, rank % 3, rank % 3, rank % 3 // 2, 6) for rank in range(6)
     ]
@@ -99,7 +124,9 @@ def test_jobs_do_not_share_a_meeting_point(site: Site) -> None:
     assert len({environment(site, run)["MASTER_PORT"] for run in runs}) == 2
 
 
-def test_nothing_of_the_submitting_shell_but_what_was_named(site_at: Callable[..., Site], kit: Any) -> None:
+def test_nothing_of_the_submitting_shell_but_what_was_named(
+    site_at: Callable[..., Site], kit: Any
+) -> None:
     """Also within an allocation, whose variables would reach sbatch and srun."""
     site = site_at(kit, pass_environment=["WANTED"])
     around = {
@@ -120,7 +147,11 @@ def test_nothing_of_the_submitting_shell_but_what_was_named(site_at: Callable[..
     run = site.submit(DUMP, cluster=cluster)
     site.ends(run, cluster=cluster)
     got = environment(site, run)
-    assert (got["SLURM_JOB_ID"], got["SLURM_NTASKS"], got["WANTED"]) == (run.scheduler_id, "1", "w x")
+    assert (got["SLURM_JOB_ID"], got["SLURM_NTASKS"], got["WANTED"]) == (
+        run.scheduler_id,
+        "1",
+        "w x",
+    )
     assert not {"STRANGER", "SBATCH_EXPORT", "SBATCH_WAIT", "SLURM_TIME_FORMAT"} & set(got)
     assert {"PATH", "HOME", "USER", "LANG", "SLURM_CONF"} <= set(got)
 
@@ -161,21 +192,34 @@ def _argv(process: psutil.Process) -> list[str]:
     ("program", "code"),
     [
         ("import os, sys, time\nif os.environ['RANK'] == '2': sys.exit(7)\ntime.sleep(300)", 7),
-        ("import os, time\nif os.environ['RANK'] == '2': os.kill(os.getpid(), 9)\ntime.sleep(300)", 137),
+        (
+            (
+                "import os, time\nif os.environ['RANK'] == '2': os.kill(os.getpid(),"
+                " 9)\ntime.sleep(300)"
+            ),
+            137,
+        ),
         ("import os, time\nif os.environ['RANK'] == '2': os.abort()\ntime.sleep(300)", 134),
     ],
 )
-def test_one_rank_that_fails_ends_the_job_with_its_code(site: Site, program: str, code: int) -> None:
+def test_one_rank_that_fails_ends_the_job_with_its_code(
+    site: Site, program: str, code: int
+) -> None:
     run = site.submit(program, nodes=2, ranks_per_node=2)
     assert site.ends(run, "FAILED").exit_code == code, site.all_of(run)
     assert "task 2" in run.log.read_text()
 
 
 def test_a_run_that_was_submitted_twice_runs_once(site: Site) -> None:
-    first = site.submit("import os, time; print('mine', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)")
+    first = site.submit(
+        "import os, time; print('mine', flush=True)\nwhile not os.path.exists('go'):"
+        " time.sleep(0.05)"
+    )
     site.begins(first)
     second = site.kit.run("sbatch", "--parsable", str(first.script)).strip()
-    site.says(first, f"this run is job {first.scheduler_id}; job {second} is one too many and ends here")
+    site.says(
+        first, f"this run is job {first.scheduler_id}; job {second} is one too many and ends here"
+    )
     (first.work / "go").touch()
     site.ends(first)
     assert first.log.read_text() == "mine\n"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.base import Cluster
-from llmb.config import ClusterConfig
-from llmb.config.cluster_type import ClusterType
-from llmb.config.own_types import SLURM
-from llmb.runs.launch import Launch
+from llmb.builtin.own_types import SLURM
+from llmb.contract.cluster import Cluster
+from llmb.contract.cluster_type import ClusterType
+from llmb.contract.launch import Launch
+from llmb.contract.schema import ClusterConfig
 from llmb_testing.contract_cluster import ClusterTypeContract
 
 

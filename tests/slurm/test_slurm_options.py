@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests on a real Slurm that options, keys and variables for sbatch reach the job that Slurm has."""
+"""Tests on a real Slurm that options, keys and variables for sbatch reach the job that Slurm
+has.
+"""
 
 import json
 import re
@@ -19,7 +21,15 @@ TARGET = ("submit", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale
 def allowed(site: Site) -> Iterator[Site]:
     """The site with the reservation ``night`` of nodes n1 and n2 and the QOS ``high``."""
     kit, user = site.kit, site.kit.location.user
-    kit.run("scontrol", "create", "reservation=night", "starttime=now", "duration=60", f"users={user}", "nodes=n[1-2]")
+    kit.run(
+        "scontrol",
+        "create",
+        "reservation=night",
+        "starttime=now",
+        "duration=60",
+        f"users={user}",
+        "nodes=n[1-2]",
+    )
     kit.run("sacctmgr", "--immediate", "add", "qos", "high")
     kit.run("sacctmgr", "--immediate", "modify", "user", user, "set", "qos+=high")
     yield site
@@ -43,7 +53,18 @@ def submitted(site: Site, *arguments: object, **variables: str) -> list[dict[str
 
 def test_options_reach_the_job(allowed: Site, fake_python: Put) -> None:
     fake_python("true")
-    words = ["--nodelist", "n1", "--exclude", "n3,n4", "--reservation", "night", "--qos", "high", "--nice", "5"]
+    words = [
+        "--nodelist",
+        "n1",
+        "--exclude",
+        "n3,n4",
+        "--reservation",
+        "night",
+        "--qos",
+        "high",
+        "--nice",
+        "5",
+    ]
     words += ["--partition", "gpu", "--account", "benchmarks"]
     (job,) = submitted(allowed, *TARGET, *words)
     assert (job["ReqNodeList"], job["ExcNodeList"]) == ("n1", "n[3-4]")
@@ -57,7 +78,13 @@ def test_keys_of_a_list_and_variables_of_the_shell_reach_the_jobs(
     fake_python("true")
     path = tmp_path / "jobs.yaml"
     tasks = "[{nodelist: n1}, {exclude: 'n[3-4]'}]"
-    path.write_text(f"nemotron4_tiny:\n  dtypes: fp32\n  scales: [1]\n  reservation: night\n  tasks: {tasks}\n")
+    path.write_text(
+        f"nemotron4_tiny:\n  dtypes: fp32\n  scales: [1]\n  reservation: night\n  tasks: {tasks}\n"
+    )
     first, second = submitted(allowed, "submit", path, SBATCH_QOS="high")
     assert (first["ReqNodeList"], first["Reservation"], first["QOS"]) == ("n1", "night", "high")
-    assert (second["ExcNodeList"], second["Reservation"], second["QOS"]) == ("n[3-4]", "night", "high")
+    assert (second["ExcNodeList"], second["Reservation"], second["QOS"]) == (
+        "n[3-4]",
+        "night",
+        "high",
+    )

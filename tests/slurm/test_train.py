@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job on a real Slurm: a list of three, trained by torch under srun on one, two and four nodes."""
+"""The main job on a real Slurm: a list of three, trained by torch under srun on one, two and four
+nodes.
+"""
 
 import json
 import re
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]  # torch may be installed first
+# torch may be installed first
+pytestmark = [pytest.mark.slow, pytest.mark.local_install, pytest.mark.timeout(1800)]
 
 # Each rank imports torch and transformers for seconds of CPU time: more precisions and sizes are in
 # tests/integration/test_main_job.py and tests/workloads/.
@@ -28,7 +31,8 @@ def test_a_job_list_becomes_a_table_of_results(
 ) -> None:
     installed = yaml.safe_load((torch_install / "cluster_config.yaml").read_text())["workloads"]
     venv = next(iter(installed["config"].values()))["venv_path"]
-    site = site_at(kit, venv=venv, environment={"OMP_NUM_THREADS": "1"})  # four nodes share this machine
+    # four nodes share this machine
+    site = site_at(kit, venv=venv, environment={"OMP_NUM_THREADS": "1"})
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(LIST)
     done = site.llmb("submit-all", jobs, "--set", "max_steps=4")
@@ -46,11 +50,13 @@ def test_a_job_list_becomes_a_table_of_results(
         assert result["tokens_per_second"] == pytest.approx(
             64 * int(re.search(r"gbs(\d+)", result["experiment"])[1]) / result["time_mean_seconds"]  # type: ignore[index]
         )
-    listed = json.loads(site.llmb("jobs", "list", "--format", "json").stdout)
+    listed = json.loads(site.llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
     assert {row["state"] for row in listed} == {"COMPLETED"}
     # Without a start time, sacct omits jobs from before midnight.
     columns = "--format=JobIDRaw,NNodes,JobName%200"
-    shown = kit.run("sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-1days", columns)
+    shown = kit.run(
+        "sacct", "--noheader", "--parsable2", "--allocations", "--starttime=now-1days", columns
+    )
     by_job = dict(line.split("|", 1) for line in shown.splitlines())
     for row, nodes in zip(listed, NODES, strict=True):
         assert by_job[row["scheduler_id"]] == f"{nodes}|{row['experiment']}.{row['id']}"

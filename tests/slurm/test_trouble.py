@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.base import UnclearError
-from llmb.clusters.slurm.commands import SilentError
-from llmb.clusters.slurm.partitions import NodeWait
+from llmb.builtin.slurm.commands import SilentError
+from llmb.builtin.slurm.partitions import NodeWait
+from llmb.contract import state as job_state
+from llmb.contract.cluster import UnclearError
+from llmb.contract.state import ACTIVE, JobState
 from llmb.errors import LlmbError, PreflightError, describe
-from llmb.runs import state as job_state, store
-from llmb.runs.state import ACTIVE, JobState
-from llmb.submission.follow import poll
+from llmb.run import store
+from llmb.run.follow import poll
 
 pytestmark = pytest.mark.fault("slurm-trouble")
 
@@ -23,7 +24,8 @@ Site = Any  # the class is in conftest.py
 Wording = Callable[..., None]
 PATIENCE = 180.0  # seconds until a test gives up
 SLEEP = "import time; print('started', flush=True); time.sleep(600)"
-# RUNNING comes before the script asks the controller for the step of its ranks, so the ranks print when they run.
+# RUNNING comes before the script asks the controller for the step of its ranks, so the ranks print
+# when they run.
 WAIT_FOR_GO = """\
 import os, sys, time
 print("started", flush=True)
@@ -41,7 +43,9 @@ def test_without_accounting_the_queue_has_the_states(bare_site: Site) -> None:
     assert bare_site.ends(run, "FAILED", cluster=cluster).exit_code == 4
 
 
-def test_a_forgotten_job_has_the_end_that_its_files_record(bare_site: Site, wording: Wording) -> None:
+def test_a_forgotten_job_has_the_end_that_its_files_record(
+    bare_site: Site, wording: Wording
+) -> None:
     failed, cancelled = bare_site.submit(WAIT_FOR_GO), bare_site.submit(SLEEP)
     for run in (failed, cancelled):
         bare_site.begins(run)
@@ -118,7 +122,9 @@ def unheard_nodes(bare_site: Site) -> Iterator[Callable[[], None]]:
 def test_nodes_that_a_new_controller_has_not_heard_of_are_waited_for(
     bare_site: Site, unheard_nodes: Callable[[], None], wording: Wording
 ) -> None:
-    """Until they register, `sbatch --test-only` fails for lack of nodes, although Slurm would take the job."""
+    """Until they register, `sbatch --test-only` fails for lack of nodes, although Slurm would take
+    the job.
+    """
     with pytest.raises(LlmbError, match="node configuration"):  # Slurm's own words
         bare_site.kit.run("sbatch", "--test-only", "--nodes=1", "--wrap=true")
     notes = []
@@ -165,15 +171,27 @@ def test_a_controller_that_does_not_answer_is_not_an_end(bare_site: Site, wordin
     assert bare_site.ends(run, "FAILED", cluster=patient).exit_code == 4
 
 
-def test_commands_that_poll_once_show_the_last_known_states(bare_site: Site, wording: Wording) -> None:
+def test_commands_that_poll_once_show_the_last_known_states(
+    bare_site: Site, wording: Wording
+) -> None:
     done = bare_site.llmb(
-        "single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 1, "--slurm-arg", "hold"
+        "single",
+        "-w",
+        "nemotron4",
+        "-s",
+        "tiny",
+        "--dtype",
+        "fp32",
+        "--scale",
+        1,
+        "--slurm-arg",
+        "hold",
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads(bare_site.llmb("jobs", "list", "--format", "json").stdout)
+    seen = json.loads(bare_site.llmb("jobs", "list", "--session", "all", "--format", "json").stdout)
     bare_site.kit.pause("slurmctld")
     try:
-        done = bare_site.llmb("jobs", "list", "--format", "json")
+        done = bare_site.llmb("jobs", "list", "--session", "all", "--format", "json")
         shown = bare_site.llmb("results", "--format", "json")
     finally:
         bare_site.kit.resume("slurmctld")
@@ -229,7 +247,9 @@ def test_an_accounting_that_does_not_answer_is_left_alone_for_a_while(site: Site
     assert cluster.memory.has_accounting
 
 
-def test_states_that_a_silent_queue_leaves_open_stay_as_they_were(site: Site, wording: Wording) -> None:
+def test_states_that_a_silent_queue_leaves_open_stay_as_they_were(
+    site: Site, wording: Wording
+) -> None:
     """Accounting knows one job, but not the other yet."""
     old = site.submit("")
     site.is_accounted(old)

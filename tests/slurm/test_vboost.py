@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of vboost on a real Slurm: set once on each node before the training, with fake sudo and nvidia-smi."""
+"""Tests of vboost on a real Slurm: set once on each node before the training, with fake sudo and
+nvidia-smi.
+"""
 
 import json
 import re
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm import sbatch_script
+from llmb.builtin.slurm import sbatch_script
 
 Site = Any  # the class is in conftest.py
 
@@ -57,14 +59,20 @@ def set_on(line: str) -> tuple[int, int, str]:
     return int(found[1]), int(found[2]), found[3] or ""
 
 
-def test_it_is_set_once_on_each_node_before_the_training(site: Site, tmp_path: Path, calls: Path) -> None:
+def test_it_is_set_once_on_each_node_before_the_training(
+    site: Site, tmp_path: Path, calls: Path
+) -> None:
     log = trained(site, put(tmp_path / "bin", calls), 4)
     assert (set_on(log[0]), log[1:]) == ((4, 4, ""), ["trained"] * 4)
     asked = "-n nvidia-smi boost-slider --vboost 1"
-    assert sorted(calls.read_text().splitlines()) == [f"n{number} {asked}" for number in (1, 2, 3, 4)]
+    assert sorted(calls.read_text().splitlines()) == [
+        f"n{number} {asked}" for number in (1, 2, 3, 4)
+    ]
 
 
-def test_a_node_that_refuses_is_named_and_the_training_continues(site: Site, tmp_path: Path, calls: Path) -> None:
+def test_a_node_that_refuses_is_named_and_the_training_continues(
+    site: Site, tmp_path: Path, calls: Path
+) -> None:
     path = put(tmp_path / "bin", calls, f"[[ $SLURMD_NODENAME != n2 ]] || {{ {REFUSES}; }}")
     log = trained(site, path, 3)
     assert (set_on(log[0]), log[1:]) == ((2, 3, f"n2: {NO_PASSWORD}"), ["trained"] * 3)
@@ -88,7 +96,9 @@ def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
         "hostname",
         "nproc",
     ):
-        (empty / name).symlink_to(f"/usr/bin/{name}" if Path(f"/usr/bin/{name}").exists() else f"/bin/{name}")
+        (empty / name).symlink_to(
+            f"/usr/bin/{name}" if Path(f"/usr/bin/{name}").exists() else f"/bin/{name}"
+        )
     (empty / "sbatch").symlink_to("/usr/bin/sbatch")
     log = trained(site, str(empty), 1)
     found, nodes, why = set_on(log[0])
@@ -98,7 +108,11 @@ def test_a_node_without_sudo(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_answer_is_not_waited_for(
-    site: Site, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    site: Site,
+    tmp_path: Path,
+    calls: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     monkeypatch.setattr(sbatch_script, "VBOOST_SECONDS", 3)
     path = put(tmp_path / "bin", calls, "[[ $SLURMD_NODENAME == n1 ]] || exec sleep 900")
@@ -108,10 +122,27 @@ def test_a_node_that_does_not_answer_is_not_waited_for(
     wording("jobs logs", log[0])
 
 
-def test_results_and_explain_name_it(site: Site, tmp_path: Path, calls: Path, fake_python: Any) -> None:
-    line = "Training epoch 0, iteration $i/1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5"
+def test_results_and_explain_name_it(
+    site: Site, tmp_path: Path, calls: Path, fake_python: Any
+) -> None:
+    line = (
+        "Training epoch 0, iteration $i/1 | reduced_train_loss: 7.0 | train_step_timing in s: 0.5"
+    )
     fake_python(f'[[ $RANK == 0 ]] || exit 0; for i in 0 1; do echo "{line}"; done')
-    words = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "fp32", "--scale", 2, "--set", "max_steps=2")
+    words = (
+        "single",
+        "-w",
+        "nemotron4",
+        "-s",
+        "tiny",
+        "--dtype",
+        "fp32",
+        "--scale",
+        2,
+        "--set",
+        "max_steps=2",
+        "--no-telemetry",  # which the fake Python would take for a rank
+    )
     path = put(tmp_path / "bin", calls, REFUSES)
     done = site.llmb(*words, "--vboost", "--wait", "--format", "json", PATH=path)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the pytest plugin of llmb-testing: a good plugin passes the contract, a broken one fails it readably."""
+"""Tests of the pytest plugin of llmb-testing: a good plugin passes the contract, a broken one fails
+it readably.
+"""
 
 import importlib
 import pkgutil
@@ -8,15 +10,17 @@ from pathlib import Path
 import pytest
 
 import llmb
-from llmb.plugins.scaffold import scaffold
-from llmb.system.files import write_folder
-from llmb_testing import contract as contract, machine as machine
+from llmb.check.scaffold import scaffold
+from llmb.core.files import write_folder
+from llmb_testing import contract as contract, contract_support, machine as machine
 from llmb_testing.contract_support import loaded
 
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> None:
-    """Every module of llmb: pytester forgets those that an inner run imports first, and two copies are not equal."""
+    """Every module of llmb: pytester forgets those that an inner run imports first, and two copies
+    are not equal.
+    """
     for module in pkgutil.walk_packages(llmb.__path__, "llmb."):
         importlib.import_module(module.name)
 
@@ -44,11 +48,31 @@ def edited(plugin: Path, name: str, old: str, new: str) -> None:
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "acme/tests", *arguments)
+    return pytester.runpytest_inprocess(
+        "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "acme/tests", *arguments
+    )
 
 
 def test_a_new_plugin_passes(pytester: pytest.Pytester, plugin: Path) -> None:
     run(pytester).assert_outcomes(passed=17)
+
+
+def test_jobs_are_tried_on_runai_only_if_its_plugin_is_installed(
+    tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names() -> list[str]:
+        plugins = contract_support.load("llmb_acme")
+        assert not plugins.problems
+        made = contract_support.targets(tmp_path, "h100", plugins, "acme", {})
+        return [target.name for target in made]
+
+    without = ["local", "slurm with containers", "slurm without containers"]
+    assert names() == [*without, "runai"]
+    monkeypatch.setattr(contract_support, "entry_points", lambda group: ())
+    assert names() == without
+
+
+START = 'start="once",'  # of the scaffold's Command
 
 
 @pytest.mark.parametrize(
@@ -56,22 +80,22 @@ def test_a_new_plugin_passes(pytester: pytest.Pytester, plugin: Path) -> None:
     [
         (
             "__init__.py",
-            "environment=dict(job.env)",
-            "environment={'A': str(__import__('time').time_ns())}",
+            START,
+            START + " environment={'A': str(__import__('time').time_ns())},",
             "launches",
             "different values",
         ),
         (
             "__init__.py",
-            "environment=dict(job.env)",
-            "environment={'A': __import__('os').environ.get('HF_TOKEN', 'none')}",
+            START,
+            START + " environment={'A': __import__('os').environ.get('HF_TOKEN', 'none')},",
             "launches",
             "different values",
         ),
         (
             "__init__.py",
-            "environment=dict(job.env)",
-            "environment={'HF_TOKEN': 'x'}",
+            START,
+            START + " environment={'HF_TOKEN': 'x'},",
             "launches",
             "looks like a secret",
         ),
@@ -82,13 +106,31 @@ def test_a_new_plugin_passes(pytester: pytest.Pytester, plugin: Path) -> None:
             "launches",
             "writes the file",
         ),
-        ("__init__.py", "    program = (", "    raise KeyError('x')\n    program = (", "launches", "KeyError: 'x'"),
+        (
+            "__init__.py",
+            "    program = (",
+            "    raise KeyError('x')\n    program = (",
+            "launches",
+            "KeyError: 'x'",
+        ),
         ("__init__.py", "import Path", "import Paths", "loads", "ImportError"),
         ("workload.yaml", "  write:\n", "  wr ite:\n", "loads", "wr ite"),
-        ("workload.yaml", "scales: [1, 2, 4, 8]", "scales: [1, 12]", "launches", "do not fill whole nodes"),
+        (
+            "workload.yaml",
+            "scales: [1, 2, 4, 8]",
+            "scales: [1, 12]",
+            "launches",
+            "do not fill whole nodes",
+        ),
         ("workload.yaml", "any, dtype: none", "any, dtype: nonesuch", "valid", "default_dtype"),
         ("sample_log.txt", "bandwidth", "bandwith", "valid", "did you mean 'bandwidth'?"),
-        ("sample_log.txt", "9/9 bandwidth=500", "9/9 bandwidth=600", "expected", "not 500 as expected"),
+        (
+            "sample_log.txt",
+            "9/9 bandwidth=500",
+            "9/9 bandwidth=600",
+            "expected",
+            "not 500 as expected",
+        ),
     ],
 )
 def test_a_broken_plugin_fails_with_a_readable_message(
@@ -106,8 +148,16 @@ def test_a_broken_plugin_fails_with_a_readable_message(
 @pytest.mark.parametrize(
     ("spec", "test", "text"),
     [
-        ("needle='step', iteration=r'step (?P<i>\\d+)', keys={'bandwidth': 'a'}", "expected", "the sample is"),
-        ("needle='=', iteration=r'(?P<i>\\d+) ?(/|of)', keys={'bandwidth': 'bandwidth'}", "ranks", "narrower"),
+        (
+            "needle='step', iteration=r'step (?P<i>\\d+)', keys={'bandwidth': 'a'}",
+            "expected",
+            "the sample is",
+        ),
+        (
+            "needle='=', iteration=r'(?P<i>\\d+) ?(/|of)', keys={'bandwidth': 'bandwidth'}",
+            "ranks",
+            "narrower",
+        ),
     ],
 )
 def test_a_parser_that_reads_too_much_or_too_little(
@@ -122,7 +172,9 @@ def test_a_parser_that_reads_too_much_or_too_little(
 
 
 @pytest.mark.parametrize("kind", ["workload", "metric", "command"])
-def test_the_other_kinds_pass(kind: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_kinds_pass(
+    kind: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_folder(pytester.path / "acme", scaffold(f"new-{kind}", kind))
     monkeypatch.syspath_prepend(pytester.path / "acme")
     result = run(pytester)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from llmb.builtin import builtin_plugins
-from llmb.clusters.base import Cluster
-from llmb.config import ClusterConfig
-from llmb.logs.reader import read_log
-from llmb.planning.plan import make_plan
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.cluster import Cluster
+from llmb.contract.job import JobRequest
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.state import COMPLETED, LOST
+from llmb.measure.log_reader import read_log
+from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
-from llmb.runs.job import JobRequest
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, LOST
-from llmb.submission import follow
-from llmb.submission.prepare import prepare
-from llmb.submission.submit import submit
+from llmb.run import follow
+from llmb.run.prepare import prepare
+from llmb.run.submit import submit
 from llmb_testing.fake_cluster import folder_of
 from llmb_testing.scheduler import Scheduler
 
@@ -26,7 +26,8 @@ from llmb_testing.scheduler import Scheduler
 def place(tmp_path: Path) -> tuple[Cluster, RunRecord]:
     """The cluster that the plugin brings, and a run that was submitted to it."""
     plugins = load_plugins(
-        builtin_plugins(), entries=[EntryPoint(name="fake", value="llmb_testing.plugin", group="llmb")]
+        builtin_plugins(),
+        entries=[EntryPoint(name="fake", value="llmb_testing.plugin", group="llmb")],
     )
     assert plugins.problems == []
     config = ClusterConfig(cluster_type="fake", gpu_type="h100", llmb_install=tmp_path)
@@ -46,7 +47,9 @@ def test_a_job_that_completes_has_trained(place: tuple[Cluster, RunRecord]) -> N
     assert (samples.max_iteration, samples.last) == (run.job.max_steps - 1, run.job.max_steps - 1)
 
 
-def test_what_the_scheduler_no_longer_has_is_lost(place: tuple[Cluster, RunRecord], tmp_path: Path) -> None:
+def test_what_the_scheduler_no_longer_has_is_lost(
+    place: tuple[Cluster, RunRecord], tmp_path: Path
+) -> None:
     cluster, run = place
     for path in (folder_of(tmp_path) / "jobs").iterdir():
         path.unlink()
@@ -54,7 +57,9 @@ def test_what_the_scheduler_no_longer_has_is_lost(place: tuple[Cluster, RunRecor
     assert cluster.find([run]) == {}
 
 
-def test_a_script_that_is_not_the_rendered_one_is_noticed(place: tuple[Cluster, RunRecord], tmp_path: Path) -> None:
+def test_a_script_that_is_not_the_rendered_one_is_noticed(
+    place: tuple[Cluster, RunRecord], tmp_path: Path
+) -> None:
     cluster, run = place
     run.script.write_text("another\n")
     with pytest.raises(AssertionError):

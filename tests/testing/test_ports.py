@@ -13,7 +13,9 @@ def test_no_other_program_gets_a_held_port() -> None:
         other.bind(("127.0.0.1", number_of(held)))
 
 
-@pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0")])
+@pytest.mark.parametrize(
+    ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0")]
+)
 def test_its_program_can_listen_on_it(family: socket.AddressFamily, address: str) -> None:
     with hold_port() as held, socket.socket(family) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

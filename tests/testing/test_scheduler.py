@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from llmb.contract.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
 from llmb.errors import LlmbError
-from llmb.runs.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
 from llmb_testing.scheduler import Behaviour, DownError, Scheduler, SilentError
 
 
@@ -20,8 +20,16 @@ def states(scheduler: Scheduler, number: int, rounds: int) -> list[str]:
     return [scheduler.query([number])[number].state for _ in range(rounds)]
 
 
-def test_a_job_goes_through_its_states_and_stays_in_the_last(scheduler: Scheduler, tmp_path: Path) -> None:
-    assert states(scheduler, scheduler.submit("a", tmp_path), 5) == [PENDING, RUNNING, COMPLETED, COMPLETED, COMPLETED]
+def test_a_job_goes_through_its_states_and_stays_in_the_last(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    assert states(scheduler, scheduler.submit("a", tmp_path), 5) == [
+        PENDING,
+        RUNNING,
+        COMPLETED,
+        COMPLETED,
+        COMPLETED,
+    ]
 
 
 def test_the_longest_pattern_that_fits_counts(scheduler: Scheduler, tmp_path: Path) -> None:
@@ -30,7 +38,9 @@ def test_the_longest_pattern_that_fits_counts(scheduler: Scheduler, tmp_path: Pa
     assert [states(scheduler, number, 1) for number in numbers] == [[FAILED], [RUNNING]]
 
 
-def test_a_name_given_twice_is_two_jobs_and_the_newest_is_found(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_a_name_given_twice_is_two_jobs_and_the_newest_is_found(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
     assert [scheduler.submit("a", tmp_path) for _ in range(2)] == [1, 2]
     assert [job.name for job in scheduler.jobs()] == ["a", "a"]
     assert (scheduler.find("a"), scheduler.find("b")) == (2, None)
@@ -62,7 +72,9 @@ def test_it_refuses_and_does_not_answer_where_asked(scheduler: Scheduler, tmp_pa
     assert [job.name for job in scheduler.jobs()] == ["quiet"]
 
 
-def test_when_it_is_down_nothing_is_answered_and_nothing_lost(scheduler: Scheduler, tmp_path: Path) -> None:
+def test_when_it_is_down_nothing_is_answered_and_nothing_lost(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
     number = scheduler.submit("a", tmp_path)
     scheduler.behave(Behaviour(down=True))
     for ask in (

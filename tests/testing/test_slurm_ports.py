@@ -43,6 +43,8 @@ def test_no_port_is_given_twice_before_anybody_listens(few: range) -> None:
 
 def test_a_port_that_another_program_listens_on_is_not_given(few: range) -> None:
     with socket.socket() as other:
+        # the port is free while the system still remembers a connection that ended
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", few[4]))
         other.listen()
         held = [*rows()]

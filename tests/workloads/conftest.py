@@ -63,14 +63,26 @@ def torch_environment() -> dict[str, str]:
     """The environment of such a Python: one thread, because tests run in parallel."""
     # Two processes with more threads than cores busy-wait for each other for seconds.
     package = Path(llmb_workloads.__file__).parent.parent
-    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": str(package), "OMP_NUM_THREADS": "1"}
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "PYTHONPATH": str(package),
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 @pytest.fixture(scope="session")
-def torch_processes(torch_python: str, torch_environment: Mapping[str, str]) -> Iterator[ForkServer]:
-    """Runs programs in processes that need not import torch and transformers, which takes four seconds of CPU time."""
+def torch_processes(
+    torch_python: str, torch_environment: Mapping[str, str]
+) -> Iterator[ForkServer]:
+    """Runs programs in processes that need not import torch and transformers, which takes four
+    seconds of CPU time.
+    """
     names = ("llama", "nemotron", "nemotron_h")
-    modules = ["llmb_workloads.torch_train", *(f"transformers.models.{name}.modeling_{name}" for name in names)]
+    modules = [
+        "llmb_workloads.torch_train",
+        *(f"transformers.models.{name}.modeling_{name}" for name in names),
+    ]
     with ForkServer(modules, {**QUIET, **torch_environment}, torch_python) as server:
         yield server
 
@@ -79,9 +91,13 @@ def torch_processes(torch_python: str, torch_environment: Mapping[str, str]) -> 
 def run_ranks(
     torch_processes: ForkServer, torch_environment: Mapping[str, str]
 ) -> Callable[..., list[tuple[int, str, str]]]:
-    """Runs one process for each recipe, each with its own environment: exit codes, outputs, errors."""
+    """Runs one process for each recipe, each with its own environment: exit codes, outputs,
+    errors.
+    """
 
-    def run(folder: Path, recipes: list[object], environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
+    def run(
+        folder: Path, recipes: list[object], environments: list[dict[str, str]]
+    ) -> list[tuple[int, str, str]]:
         files = [folder / f"recipe{number}.json" for number in range(len(recipes))]
         for file, recipe in zip(files, recipes, strict=True):
             file.write_text(json.dumps(recipe), encoding="utf-8")

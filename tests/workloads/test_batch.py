@@ -12,7 +12,9 @@ def test_accumulation_is_what_the_ranks_leave() -> None:
 
 
 @pytest.mark.parametrize(("micro", "total", "world"), [(2, 12, 4), (4, 8, 4), (3, 8, 1)])
-def test_a_batch_that_does_not_come_out_whole_is_refused(micro: int, total: int, world: int) -> None:
+def test_a_batch_that_does_not_come_out_whole_is_refused(
+    micro: int, total: int, world: int
+) -> None:
     with pytest.raises(RefusedError, match=rf"{micro * world}$") as refusal:
         plan_batch(micro=micro, total=total, world=world)
     assert refusal.value.place == "recipe.global_batch"
@@ -24,7 +26,9 @@ def test_a_step_takes_the_same_samples_on_any_number_of_ranks(world: int) -> Non
     taken = [
         number
         for rank in range(world)
-        for micro_batch in samples_of_step(plan, Process(rank=rank, world=world, local_rank=rank), step=3)
+        for micro_batch in samples_of_step(
+            plan, Process(rank=rank, world=world, local_rank=rank), step=3
+        )
         for number in micro_batch
     ]
     assert taken == list(range(48, 64))

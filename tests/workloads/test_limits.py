@@ -75,7 +75,11 @@ def test_profiled_steps_are_within_the_run(raw_recipe: MakeRecipe, start: int, s
     ],
 )
 def test_an_impossible_shape_is_refused(
-    raw_recipe: MakeRecipe, architecture: str, change: dict[str, object], place: str, wording: Callable[..., None]
+    raw_recipe: MakeRecipe,
+    architecture: str,
+    change: dict[str, object],
+    place: str,
+    wording: Callable[..., None],
 ) -> None:
     raw = raw_recipe(architecture)
     raw["model"].update(change)

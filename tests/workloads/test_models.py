@@ -14,10 +14,10 @@ MAMBA_56B = {"heads": 256, "head_dim": 64, "expand": 2, "chunk": 256, "state": 2
 COUNT = """
 import json, sys
 from llmb_workloads.models import build, parameter_count
-from llmb_workloads.torch_recipe import Mamba, ModelShape
+from llmb_workloads.torch_recipe import Mamba, TorchModel
 for raw in json.load(sys.stdin):
     mamba = raw.pop("mamba")
-    model = build(ModelShape(**raw, mamba=mamba and Mamba(**mamba)), "meta")
+    model = build(TorchModel(**raw, mamba=mamba and Mamba(**mamba)), "meta")
     print(parameter_count(model), model.config.tie_word_embeddings)
 """
 
@@ -25,7 +25,13 @@ for raw in json.load(sys.stdin):
 def dense(architecture: str, layers: int, hidden: int, ffn: int, heads: int) -> dict[str, Any]:
     vocab, seq_length = (256000, 4096) if architecture == "nemotron" else (128256, 8192)
     sizes = {"layers": layers, "hidden": hidden, "ffn": ffn, "heads": heads, "kv_groups": 8}
-    rest = {"vocab": vocab, "seq_length": seq_length, "head_dim": None, "pattern": None, "mamba": None}
+    rest = {
+        "vocab": vocab,
+        "seq_length": seq_length,
+        "head_dim": None,
+        "pattern": None,
+        "mamba": None,
+    }
     return {"architecture": architecture, **sizes, **rest}
 
 
@@ -42,7 +48,9 @@ PUBLISHED = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # torch may be installed first
-def test_full_size_models_have_their_published_sizes(torch_python: str, torch_environment: Mapping[str, str]) -> None:
+def test_full_size_models_have_their_published_sizes(
+    torch_python: str, torch_environment: Mapping[str, str]
+) -> None:
     ended = subprocess.run(
         [torch_python, "-c", COUNT],
         input=json.dumps(list(PUBLISHED.values())),

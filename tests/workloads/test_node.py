@@ -14,7 +14,9 @@ REFUSED = 3  # NVML_ERROR_NOT_SUPPORTED
 
 @dataclass
 class Library:
-    """In the place of NVML: GPUs as (name, MHz, milliwatts); ``lacks`` are functions of a newer one."""
+    """In the place of NVML: GPUs as (name, MHz, milliwatts); ``lacks`` are functions of a newer
+    one.
+    """
 
     gpus: list[tuple[str, int, int]]
     lacks: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmb_workloads.steplog import (
-    StepRecord,
+    LoggedStep,
     checkpoint_line,
     checkpoint_name,
     end_line,
@@ -21,7 +21,7 @@ from llmb_workloads.steplog import (
 from llmb_workloads.torch_recipe import parse_recipe
 from llmb_workloads.world import Process
 
-RECORD = StepRecord(
+RECORD = LoggedStep(
     step=0,
     max_steps=50,
     learning_rate=0.0003,
@@ -58,9 +58,9 @@ def test_numbers_are_printed_as_nemo_does(value: float, text: str) -> None:
 
 def test_the_first_step_has_no_consumed_samples() -> None:
     line = (
-        "Training epoch 0, iteration 0/49 | lr: 0.0003 | global_batch_size: 8 | global_step: 0 | "
-        "peak_memory_usage: 70833405952 | memory_allocated: 44271689728 | reduced_train_loss: 6.931 | "
-        "train_step_timing in s: 0.1234 | TFLOPS_per_GPU: 0.01234"
+        "Training epoch 0, iteration 0/49 | lr: 0.0003 | global_batch_size: 8 | global_step: 0 |"
+        " peak_memory_usage: 70833405952 | memory_allocated: 44271689728 | reduced_train_loss:"
+        " 6.931 | train_step_timing in s: 0.1234 | TFLOPS_per_GPU: 0.01234"
     )
     assert step_line(RECORD) == line
 
@@ -71,7 +71,9 @@ def test_later_steps_have_consumed_samples() -> None:
 
 
 def test_unknown_flops_leave_their_key_out() -> None:
-    first, *_, time, samples = step_line(dataclasses.replace(RECORD, step=49, tflops=None)).split(" | ")
+    first, *_, time, samples = step_line(dataclasses.replace(RECORD, step=49, tflops=None)).split(
+        " | "
+    )
     assert first.split(", ") == ["Training epoch 0", "iteration 49/49"]
     assert (time.split()[-1], samples) == ("0.1234", "consumed_samples: 400")
 

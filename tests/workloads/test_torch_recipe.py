@@ -20,7 +20,9 @@ MakeRecipe = Callable[..., dict[str, Any]]
 @pytest.mark.parametrize("architecture", ["llama", "nemotron", "nemotronh"])
 def test_a_recipe_keeps_every_value(raw_recipe: MakeRecipe, architecture: str) -> None:
     raw = raw_recipe(
-        architecture, checkpoint={"save": True, "dir": "c"}, profile={"start_step": 45, "stop_step": 50, "dir": "p"}
+        architecture,
+        checkpoint={"save": True, "dir": "c"},
+        profile={"start_step": 45, "stop_step": 50, "dir": "p"},
     )
     assert dataclasses.asdict(parse_recipe(raw)) == raw
 
@@ -29,7 +31,9 @@ def test_a_whole_number_serves_as_a_float(raw_recipe: MakeRecipe) -> None:
     assert parse_recipe(raw_recipe(learning_rate=1)).learning_rate == 1.0
 
 
-@pytest.mark.parametrize("key", ["program", "dtype", "max_steps", "checkpoint", "profile", "model_flops"])
+@pytest.mark.parametrize(
+    "key", ["program", "dtype", "max_steps", "checkpoint", "profile", "model_flops"]
+)
 def test_a_missing_key_is_refused(raw_recipe: MakeRecipe, key: str) -> None:
     raw = raw_recipe()
     del raw[key]
@@ -42,7 +46,9 @@ def test_an_unknown_key_gets_the_nearest_word(raw_recipe: MakeRecipe) -> None:
         parse_recipe(raw_recipe() | {"micro_bacth": 1})
 
 
-def test_a_key_like_no_other_gets_the_list(raw_recipe: MakeRecipe, wording: Callable[..., None]) -> None:
+def test_a_key_like_no_other_gets_the_list(
+    raw_recipe: MakeRecipe, wording: Callable[..., None]
+) -> None:
     raw = raw_recipe()
     raw["parallelism"]["zebra"] = 1
     with pytest.raises(RefusedError) as refused:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs that run a training library share: the recipe on their command line, and how a log begins."""
+"""The recipe on the command line of programs that run a training library, and how a log begins."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from llmb_workloads.world import Process
 
 
 def recipe_path(arguments: list[str], usage: str) -> Path | None:
-    """The recipe that the arguments name, beside ``--print``; for other arguments None, with ``usage`` on stderr."""
+    """Return the recipe that the arguments name. For others, print ``usage`` and return None."""
     paths = [argument for argument in arguments if argument != "--print"]
     if len(paths) != 1 or paths[0].startswith("-"):
         print(usage, file=sys.stderr)
@@ -20,9 +20,10 @@ def recipe_path(arguments: list[str], usage: str) -> Path | None:
 
 
 def begin_log(process: Process, opening: Callable[[], str]) -> None:
-    """Print the ``opening`` line on rank 0, and a line about each node; from here on each line is written at once.
+    """Print the ``opening`` line on rank 0 and a line about each node, then write lines at once.
 
-    A library prints steps to stdout and the end to stderr: one file would have them late and in the wrong order.
+    A library prints steps to stdout and the end to stderr: one file would have them late and in
+    the wrong order.
     """
     if process.rank == 0:
         print(opening(), flush=True)

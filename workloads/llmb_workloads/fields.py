@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a JSON value into a frozen dataclass by its annotations, and names the place of any fault."""
+"""Reads a JSON value into a frozen dataclass by its annotations, and names the place of a fault."""
 
 import dataclasses
 import difflib
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 
 class RefusedError(Exception):
-    """The program cannot start; the message is one line: place, cause, fix."""
+    """The program cannot start. The message is one line: place, cause, fix."""
 
     def __init__(self, place: str, cause: str, fix: str) -> None:
         super().__init__(f"{place}: {cause}; {fix}")
@@ -21,35 +21,46 @@ class RefusedError(Exception):
 
 T = TypeVar("T")
 
-WORDS: dict[type, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+WORDS: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+}
 
 
 def read_object(kind: type[T], raw: object, place: str) -> T:
-    """Build the dataclass `kind` from a JSON object that has exactly its keys; one with a default may be missing."""
+    """Build `kind` from a JSON object of exactly its keys. Keys with defaults may be missing."""
     if not isinstance(raw, dict):
         raise RefusedError(place, f"is {shown(raw)}", "write an object in braces")
     hints = get_type_hints(kind)
     _check_keys(set(raw), set(hints), _optional(kind), place)
-    return kind(**{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints if key in raw})
+    return kind(
+        **{key: _read_value(hints[key], raw[key], f"{place}.{key}") for key in hints if key in raw}
+    )
 
 
 def _optional(kind: Any) -> set[str]:
     """The fields with a default: files of earlier releases do not have them."""
     missing = dataclasses.MISSING
-    return {own.name for own in dataclasses.fields(kind) if (own.default, own.default_factory) != (missing, missing)}
+    return {
+        declared.name
+        for declared in dataclasses.fields(kind)
+        if (declared.default, declared.default_factory) != (missing, missing)
+    }
 
 
 Problem = tuple[str, str, str]  # of a recipe: the key, the cause and the fix
 
 
 def refuse(problems: Iterable[Problem], place: str) -> None:
-    """Raise RefusedError for the first problem; its place begins with `place`."""
+    """Raise RefusedError for the first problem, at a place below `place`."""
     for key, cause, fix in problems:
         raise RefusedError(f"{place}.{key}", cause, fix)
 
 
 def below_one(part: Any, prefix: str = "") -> Iterator[Problem]:
-    """A problem for each number of the dataclass `part` that is below 1."""
+    """Yield a problem for each number of the dataclass `part` that is below 1."""
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if type(value) in (int, float) and value < 1:
@@ -57,34 +68,36 @@ def below_one(part: Any, prefix: str = "") -> Iterator[Problem]:
 
 
 def outside(start_step: int, stop_step: int, max_steps: int) -> Iterator[Problem]:
-    """The problem of a profile whose steps are not within the run."""
+    """Yield the problem of a profile whose steps are not within the run."""
     if not 0 <= start_step < stop_step <= max_steps:
         cause = f"steps {start_step} to {stop_step} are not within {max_steps} steps"
         yield "profile", cause, "choose 0 <= start_step < stop_step <= max_steps"
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; raises RefusedError when it cannot be read or is not JSON."""
+    """Return the content of a JSON file. Raises RefusedError."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RefusedError(str(path), f"cannot be read ({error.strerror})", "check the path") from error
+        raise RefusedError(
+            str(path), f"cannot be read ({error.strerror})", "check the path"
+        ) from error
     except ValueError as error:
         raise RefusedError(str(path), f"is not JSON ({error})", "correct the file") from error
 
 
 def shown(raw: object) -> str:
-    """A value for an error message, short enough for one line."""
+    """Return a value for an error message, short enough for one line."""
     text = repr(raw)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _check_keys(given: set[str], known: set[str], optional: set[str], place: str) -> None:
-    for key in sorted(given - known):
+def _check_keys(keys: set[str], known: set[str], optional: set[str], place: str) -> None:
+    for key in sorted(keys - known):
         near = difflib.get_close_matches(key, known, n=1)
         fix = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
         raise RefusedError(place, f"has an unknown key '{key}'", fix)
-    for key in sorted(known - given - optional):
+    for key in sorted(known - keys - optional):
         # The recipe has every value: it is null where there is none.
         raise RefusedError(place, f"has no key '{key}'", "add it (null for none)")
 
@@ -114,7 +127,7 @@ def _read_union(kinds: tuple[Any, ...], raw: object, place: str) -> Any:
 
 
 def _read_one_of(kinds: list[Any], raw: object, place: str) -> Any:
-    """One of several objects; their key `kind` tells which."""
+    """Read one of several objects, which their key `kind` tells apart."""
     tags: dict[str, Any] = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
     tag = raw.get("kind") if isinstance(raw, dict) else next(iter(tags))
     return read_object(tags[_read_choice(tuple(tags), tag, f"{place}.kind")], raw, place)

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 import transformers
 
-from llmb_workloads.torch_recipe import ModelShape
+from llmb_workloads.torch_recipe import TorchModel
 
 
-def build(shape: ModelShape, device: str = "cpu") -> Any:
-    """A causal language model of this shape on `device`; "meta" builds any size without memory."""
+def build(shape: TorchModel, device: str = "cpu") -> Any:
+    """Build a causal language model on `device`. Device "meta" builds any size without memory."""
     config, model = {
         "llama": (_llama, transformers.LlamaForCausalLM),
         "nemotron": (_nemotron, transformers.NemotronForCausalLM),
@@ -25,7 +25,7 @@ def parameter_count(model: Any) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def _common(shape: ModelShape) -> dict[str, Any]:
+def _common(shape: TorchModel) -> dict[str, Any]:
     return {
         "vocab_size": shape.vocab,
         "hidden_size": shape.hidden,
@@ -43,7 +43,7 @@ def _common(shape: ModelShape) -> dict[str, Any]:
     }
 
 
-def _llama(shape: ModelShape) -> transformers.LlamaConfig:
+def _llama(shape: TorchModel) -> transformers.LlamaConfig:
     return transformers.LlamaConfig(
         **_common(shape),
         num_hidden_layers=shape.layers,
@@ -53,18 +53,22 @@ def _llama(shape: ModelShape) -> transformers.LlamaConfig:
     )
 
 
-def _nemotron(shape: ModelShape) -> transformers.NemotronConfig:
+def _nemotron(shape: TorchModel) -> transformers.NemotronConfig:
     # The class brings LayerNorm1p, a layer norm whose weight is kept as its distance from 1.
     return transformers.NemotronConfig(
         **_common(shape),
         num_hidden_layers=shape.layers,
         hidden_act="relu2",
         norm_eps=1e-5,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+        },
     )
 
 
-def _nemotronh(shape: ModelShape) -> transformers.NemotronHConfig:
+def _nemotronh(shape: TorchModel) -> transformers.NemotronHConfig:
     assert shape.mamba is not None
     return transformers.NemotronHConfig(
         **_common(shape),

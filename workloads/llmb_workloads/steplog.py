@@ -4,15 +4,20 @@
 import time
 from dataclasses import dataclass
 
-from llmb_workloads.torch_recipe import Recipe
+from llmb_workloads.torch_recipe import TorchRecipe
 from llmb_workloads.world import Process
 
-EMULATED = "torch_pretrain: this device has no bf16 instructions, so bf16 is emulated in software and slow"
+EMULATED = (
+    "torch_pretrain: this device has no bf16 instructions, so bf16 is emulated in software and slow"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """The figures of one step that rank 0 logs: bytes, seconds, TFLOPS; `tflops` is None where FLOPs are unknown."""
+class LoggedStep:
+    """The figures of one step that rank 0 logs: bytes, seconds, TFLOPS.
+
+    `tflops` is None if FLOPs are unknown.
+    """
 
     step: int
     max_steps: int
@@ -25,7 +30,7 @@ class StepRecord:
     tflops: float | None
 
 
-def opening_line(recipe: Recipe, process: Process, device: str, parameters: int) -> str:
+def opening_line(recipe: TorchRecipe, process: Process, device: str, parameters: int) -> str:
     """The first line: model, dtype, ranks and device."""
     model = f"{recipe.model.architecture} of {parameters / 1e6:.2f} M parameters"
     return f"torch_pretrain: {model} in {recipe.dtype}, ranks: {process.world}, {device}"
@@ -40,12 +45,12 @@ def format_value(value: float) -> str:
 
 
 def tflops_per_gpu(model_flops: float, global_batch: int, seconds: float, world: int) -> float:
-    """Model TFLOPS of one rank: FLOPs of a sample times samples of a step, divided by seconds and ranks."""
+    """Return model TFLOPS of one rank. `model_flops` is the FLOPs of a sample."""
     return model_flops * global_batch / seconds / world / 1e12
 
 
-def step_line(record: StepRecord) -> str:
-    """The line of one step; as in NeMo, the first one has no consumed_samples."""
+def step_line(record: LoggedStep) -> str:
+    """Return the line of one step. As in NeMo, the first one has no consumed_samples."""
     values: dict[str, float | None] = {
         "lr": record.learning_rate,
         "global_batch_size": record.global_batch,
@@ -73,7 +78,7 @@ def checkpoint_name(loss: float, consumed_samples: int) -> str:
 
 
 def checkpoint_line(*, iteration: int, started: float, seconds: float) -> str:
-    """The line after a save; `started` in seconds since the epoch."""
+    """Return the line after a save. `started` is in seconds since the epoch."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started + seconds))
     return (
         f"[NeMo I {stamp} nemo_logging:393] Global Checkpoint Save : Rank: 0 : "

@@ -23,19 +23,23 @@ QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR", "KIN
 
 
 def check_versions(version_of: Callable[[str], str] = importlib.metadata.version) -> None:
-    """Raise RefusedError when a library is missing or too old."""
+    """Raise RefusedError if a library is missing or too old."""
     for name, needed in NEEDED.items():
         least = ".".join(map(str, needed))
         try:
-            found = version_of(name)
+            installed = version_of(name)
         except importlib.metadata.PackageNotFoundError as error:
-            raise RefusedError(name, "is not installed", f"install {name} {least} or newer") from error
-        if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < needed:
-            raise RefusedError(f"{name} {found}", "is too old", f"install {name} {least} or newer")
+            raise RefusedError(
+                name, "is not installed", f"install {name} {least} or newer"
+            ) from error
+        if tuple(int(part) for part in re.findall(r"\d+", installed)[:2]) < needed:
+            raise RefusedError(
+                f"{name} {installed}", "is too old", f"install {name} {least} or newer"
+            )
 
 
 def main(arguments: list[str]) -> int:
-    """Run the recipe that the argument names; the exit code is 2 when it is refused."""
+    """Run the recipe that the argument names. The exit code is 2 if it is refused."""
     if len(arguments) != 1:
         print("usage: python -m llmb_workloads.torch_pretrain RECIPE.json", file=sys.stderr)
         return 2
@@ -62,10 +66,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _leave(code: int, *alive: object) -> NoReturn:
-    """End the process while the trained objects are ``alive``, as an argument or in the frames of the failure.
+    """End the process while the trained objects are ``alive``.
 
-    The destructor of torch's gloo group joins a thread while holding the interpreter's lock, for which that thread may
-    be waiting: sometimes a rank that had finished never ended (seen with torch 2.13).
+    They live as an argument, or in the frames of the failure. The destructor of torch's gloo group
+    joins a thread while holding the interpreter's lock, for which that thread may be waiting:
+    sometimes a rank that had finished never ended (seen with torch 2.13).
     """
     sys.stdout.flush()
     sys.stderr.flush()

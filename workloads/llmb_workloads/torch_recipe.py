@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe of a torch run: everything that the program needs. Reads and checks it."""
+"""The recipe of a torch run: reads and checks it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,8 +22,11 @@ class Mamba:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
-    """A model's shape; `head_dim` null means hidden / heads; only nemotronh has `pattern` and `mamba`."""
+class TorchModel:
+    """A model's shape. `head_dim` null means hidden / heads.
+
+    Only nemotronh has `pattern` and `mamba`.
+    """
 
     architecture: Literal["llama", "nemotron", "nemotronh"]
     layers: int
@@ -39,7 +42,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parallelism:
+class TorchParallelism:
     """Tensor, pipeline, context and virtual pipeline parallel sizes."""
 
     tp: int
@@ -49,15 +52,15 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """Whether to save after the last step, and the folder for the checkpoint's folder."""
+class TorchCheckpoint:
+    """Save after the last step if `save`, in a new folder below `dir`."""
 
     save: bool
     dir: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class TorchProfile:
     """Trace the steps from `start_step` to before `stop_step` (0-based) into `dir`."""
 
     start_step: int
@@ -66,12 +69,12 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """One training run; `model_flops` is FLOPs of a sample, forward and backward."""
+class TorchRecipe:
+    """One training run. `model_flops` is FLOPs of a sample, forward and backward."""
 
     program: Literal["torch_pretrain"]
-    model: ModelShape
-    parallelism: Parallelism
+    model: TorchModel
+    parallelism: TorchParallelism
     dtype: Literal["bf16", "fp32"]
     micro_batch: int
     global_batch: int
@@ -79,14 +82,14 @@ class Recipe:
     learning_rate: float
     seed: int
     model_flops: float | None
-    checkpoint: Checkpoint | None
-    profile: Profile | None
+    checkpoint: TorchCheckpoint | None
+    profile: TorchProfile | None
 
 
 LAYER_LETTERS = {"M": "Mamba-2", "-": "MLP", "*": "attention"}
 
 
-def _problems(recipe: Recipe) -> Iterator[Problem]:
+def _problems(recipe: TorchRecipe) -> Iterator[Problem]:
     yield from below_one(recipe.model, "model.")
     yield from below_one(recipe.parallelism, "parallelism.")
     yield from _model(recipe.model)
@@ -99,7 +102,7 @@ def _problems(recipe: Recipe) -> Iterator[Problem]:
             yield f"{name}.dir", "is empty", "name a folder"
 
 
-def _model(model: ModelShape) -> Iterator[Problem]:
+def _model(model: TorchModel) -> Iterator[Problem]:
     if model.heads % model.kv_groups:
         cause = f"{model.kv_groups} does not divide {model.heads} heads"
         yield "model.kv_groups", cause, "choose a divisor of heads"
@@ -111,23 +114,26 @@ def _model(model: ModelShape) -> Iterator[Problem]:
     yield from _hybrid(model) if model.architecture == "nemotronh" else _dense(model)
 
 
-def _rotary(model: ModelShape) -> Iterator[Problem]:
+def _rotary(model: TorchModel) -> Iterator[Problem]:
     # Rotary embeddings rotate pairs: of the whole head in llama, of half of it in nemotron.
     unit = {"llama": 2, "nemotron": 4, "nemotronh": 1}[model.architecture]
     head_dim = model.head_dim or model.hidden // model.heads
     if head_dim % unit:
-        cause = f"{head_dim} is not a multiple of {unit}, as the rotary embedding of {model.architecture} requires"
+        cause = (
+            f"{head_dim} is not a multiple of {unit}, as the rotary embedding of"
+            f" {model.architecture} requires"
+        )
         yield "model.head_dim", cause, "choose other heads or head_dim"
 
 
-def _dense(model: ModelShape) -> Iterator[Problem]:
+def _dense(model: TorchModel) -> Iterator[Problem]:
     for name in ("pattern", "mamba"):
         if getattr(model, name) is not None:
             cause = f"is given for a {model.architecture}"
             yield f"model.{name}", cause, "write null: only nemotronh has it"
 
 
-def _hybrid(model: ModelShape) -> Iterator[Problem]:
+def _hybrid(model: TorchModel) -> Iterator[Problem]:
     if model.pattern is None or model.mamba is None:
         missing = "pattern" if model.pattern is None else "mamba"
         yield f"model.{missing}", "is null", "nemotronh requires it"
@@ -144,14 +150,14 @@ def _hybrid(model: ModelShape) -> Iterator[Problem]:
         yield "model.mamba.groups", cause, "choose a divisor of heads"
 
 
-def _parallelism(sizes: Parallelism) -> Iterator[Problem]:
+def _parallelism(sizes: TorchParallelism) -> Iterator[Problem]:
     if sizes.tp * sizes.pp * sizes.cp > 1 or (sizes.vp or 1) > 1:
-        asked = f"asks for tp {sizes.tp}, pp {sizes.pp}, cp {sizes.cp}, vp {sizes.vp}"
-        cause = f"{asked}, but this program is data parallel only"
+        sizes_text = f"asks for tp {sizes.tp}, pp {sizes.pp}, cp {sizes.cp}, vp {sizes.vp}"
+        cause = f"{sizes_text}, but this program is data parallel only"
         yield "parallelism", cause, "set tp, pp and cp to 1 and vp to null"
 
 
-def _numbers(recipe: Recipe) -> Iterator[Problem]:
+def _numbers(recipe: TorchRecipe) -> Iterator[Problem]:
     for name in ("micro_batch", "global_batch", "max_steps"):
         if getattr(recipe, name) < 1:
             yield name, f"is {getattr(recipe, name)}", "write 1 or more"
@@ -163,13 +169,13 @@ def _numbers(recipe: Recipe) -> Iterator[Problem]:
             yield name, f"is {value:g}", "write a number above 0"
 
 
-def parse_recipe(raw: object) -> Recipe:
-    """Read and check a decoded recipe; raises RefusedError for the first fault."""
-    recipe = read_object(Recipe, raw, "recipe")
+def parse_recipe(raw: object) -> TorchRecipe:
+    """Read and check a decoded recipe. Raises RefusedError for the first fault."""
+    recipe = read_object(TorchRecipe, raw, "recipe")
     refuse(_problems(recipe), "recipe")
     return recipe
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Read and check a recipe file; raises RefusedError when it cannot be read or is invalid."""
+def read_recipe(path: Path) -> TorchRecipe:
+    """Read and check a recipe file. Raises RefusedError."""
     return parse_recipe(read_json(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A data-parallel training run: device, steps, trace, checkpoint. Rank 0 logs each step in NeMo's format."""
+"""A data-parallel training run: device, steps, trace, checkpoint. Rank 0 logs in NeMo's format."""
 
 import contextlib
 import time
@@ -19,7 +19,7 @@ from llmb_workloads.models import build, parameter_count
 from llmb_workloads.node import cpu_has_bf16, node_line, resident_memory
 from llmb_workloads.steplog import (
     EMULATED,
-    StepRecord,
+    LoggedStep,
     checkpoint_line,
     checkpoint_name,
     end_line,
@@ -27,7 +27,7 @@ from llmb_workloads.steplog import (
     step_line,
     tflops_per_gpu,
 )
-from llmb_workloads.torch_recipe import Profile, Recipe
+from llmb_workloads.torch_recipe import TorchProfile, TorchRecipe
 from llmb_workloads.world import BatchPlan, Process, sample_tokens, samples_of_step, successor_map
 
 
@@ -39,7 +39,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU."""
+        """Return True for a GPU."""
         return bool(self.torch_device.type == "cuda")
 
     @property
@@ -51,7 +51,7 @@ class Device:
 
     @property
     def has_bf16(self) -> bool:
-        """Whether it has bf16 instructions."""
+        """Return True if it has bf16 instructions."""
         if self.is_gpu:
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
         return cpu_has_bf16()
@@ -67,11 +67,13 @@ class Device:
         if not self.is_gpu:
             return resident_memory()
         # NeMo also logs the memory that torch has reserved as the peak.
-        return torch.cuda.max_memory_reserved(self.torch_device), torch.cuda.memory_allocated(self.torch_device)
+        return torch.cuda.max_memory_reserved(self.torch_device), torch.cuda.memory_allocated(
+            self.torch_device
+        )
 
 
 def choose_device(local_rank: int) -> Device:
-    """This process's GPU where there are GPUs, else the CPU."""
+    """Return this process's GPU if there are GPUs, else the CPU."""
     if not torch.cuda.is_available():
         return Device(torch_device=torch.device("cpu"))
     # A launcher that shows each process only its own GPU leaves it the index 0.
@@ -86,7 +88,9 @@ def join_group(process: Process, device: Device) -> None:
     bound = device.torch_device if device.is_gpu else None
     # A single process needs no address and no port, so any number of them can share a machine.
     store = dist.HashStore() if process.world == 1 else None
-    dist.init_process_group(backend, store=store, rank=process.rank, world_size=process.world, device_id=bound)
+    dist.init_process_group(
+        backend, store=store, rank=process.rank, world_size=process.world, device_id=bound
+    )
 
 
 def mean_of_ranks(value: torch.Tensor) -> float:
@@ -115,7 +119,7 @@ class Trainer:
         )
 
     def step(self, batches: list[torch.Tensor]) -> torch.Tensor:
-        """Train on the micro batches of this rank, each (samples, seq + 1); their mean loss in nats."""
+        """Train on the micro batches, each (samples, seq + 1). Return their mean loss in nats."""
         total = torch.zeros((), device=self.device.torch_device)
         for number, tokens in enumerate(batches, start=1):
             # Only the last micro batch exchanges gradients with the other ranks.
@@ -132,7 +136,9 @@ class Trainer:
     def _loss(self, tokens: torch.Tensor) -> torch.Tensor:
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
         # Weights stay fp32; in bf16 the matrix products run in bf16.
-        with torch.autocast(self.device.torch_device.type, torch.bfloat16, enabled=self.dtype == "bf16"):
+        with torch.autocast(
+            self.device.torch_device.type, torch.bfloat16, enabled=self.dtype == "bf16"
+        ):
             logits = self.model(input_ids=inputs).logits
         return cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
@@ -140,27 +146,33 @@ class Trainer:
 class Tracer:
     """A torch.profiler trace of the steps that the recipe names, one file for each rank."""
 
-    def __init__(self, wanted: Profile | None, process: Process, device: Device) -> None:
-        self._wanted = wanted
+    def __init__(
+        self, profile_steps: TorchProfile | None, process: Process, device: Device
+    ) -> None:
+        self._profile = profile_steps
         self._rank = process.rank
-        self._activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.is_gpu else [])
+        self._activities = [ProfilerActivity.CPU] + (
+            [ProfilerActivity.CUDA] if device.is_gpu else []
+        )
         self._profiler: Any = None
-        if wanted is not None:
+        if profile_steps is not None:
             # Now, so that a run with an invalid folder fails at once.
-            Path(wanted.dir).mkdir(parents=True, exist_ok=True)
+            Path(profile_steps.dir).mkdir(parents=True, exist_ok=True)
 
     def before(self, step: int) -> None:
-        """Call before each step, and at the end with max_steps: starts or stops the trace."""
-        if self._wanted is not None and step == self._wanted.start_step:
+        """Start or stop the trace. Call before each step, and at the end with max_steps."""
+        if self._profile is not None and step == self._profile.start_step:
             self._profiler = profile(activities=self._activities)
             self._profiler.start()
-        if self._wanted is not None and step == self._wanted.stop_step:
+        if self._profile is not None and step == self._profile.stop_step:
             self._profiler.stop()
-            trace = Path(self._wanted.dir) / f"rank{self._rank}.pt.trace.json"
+            trace = Path(self._profile.dir) / f"rank{self._rank}.pt.trace.json"
             self._profiler.export_chrome_trace(str(trace))
 
 
-def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_samples: int) -> tuple[float, float]:
+def save_checkpoint(
+    trainer: Trainer, folder: Path, *, loss: float, consumed_samples: int
+) -> tuple[float, float]:
     """Save model and optimizer as `folder`/default--.../weights/*.distcp, each rank its share.
 
     Returns the start in epoch seconds and the seconds that it took.
@@ -172,13 +184,18 @@ def save_checkpoint(trainer: Trainer, folder: Path, *, loss: float, consumed_sam
     return started, time.perf_counter() - clock
 
 
-def train(recipe: Recipe, process: Process, plan: BatchPlan) -> Trainer:
-    """Train for max_steps; returns the trainer. Any failure is raised as its exception."""
+def train(recipe: TorchRecipe, process: Process, plan: BatchPlan) -> Trainer:
+    """Train for max_steps, and return the trainer. Any failure is raised as its exception."""
     device = choose_device(process.local_rank)
     join_group(process, device)
     torch.manual_seed(recipe.seed)
     model = build(recipe.model, str(device.torch_device))
-    _log(process, opening_line(recipe, process, f"{device.name}, torch {torch.__version__}", parameter_count(model)))
+    _log(
+        process,
+        opening_line(
+            recipe, process, f"{device.name}, torch {torch.__version__}", parameter_count(model)
+        ),
+    )
     if device.is_gpu and process.local_rank == 0 and (line := node_line()) is not None:
         print(line, flush=True)
     if recipe.dtype == "bf16" and not device.has_bf16:
@@ -197,13 +214,15 @@ def train(recipe: Recipe, process: Process, plan: BatchPlan) -> Trainer:
     return trainer
 
 
-def _run_steps(recipe: Recipe, process: Process, plan: BatchPlan, trainer: Trainer) -> float:
-    """Run every step; returns the last step's loss."""
+def _run_steps(recipe: TorchRecipe, process: Process, plan: BatchPlan, trainer: Trainer) -> float:
+    """Run every step, and return the last step's loss."""
     successors = successor_map(recipe.model.vocab, recipe.seed)
     tracer = Tracer(recipe.profile, process, trainer.device)
     loss = float("nan")
     for step in range(recipe.max_steps):
-        batches = [_tokens(recipe, successors, numbers) for numbers in samples_of_step(plan, process, step)]
+        batches = [
+            _tokens(recipe, successors, numbers) for numbers in samples_of_step(plan, process, step)
+        ]
         tracer.before(step)
         started = trainer.device.clock()
         share = trainer.step(batches)
@@ -214,17 +233,22 @@ def _run_steps(recipe: Recipe, process: Process, plan: BatchPlan, trainer: Train
     return loss
 
 
-def _tokens(recipe: Recipe, successors: dict[int, int], numbers: range) -> torch.Tensor:
+def _tokens(recipe: TorchRecipe, successors: dict[int, int], numbers: range) -> torch.Tensor:
     # One token more than the model's input: each token's target is the next one.
     length = recipe.model.seq_length + 1
-    samples = [sample_tokens(successors, length=length, seed=recipe.seed, number=number) for number in numbers]
+    samples = [
+        sample_tokens(successors, length=length, seed=recipe.seed, number=number)
+        for number in numbers
+    ]
     return torch.tensor(samples)
 
 
-def _record(recipe: Recipe, process: Process, device: Device, step: int, loss: float, seconds: float) -> StepRecord:
+def _record(
+    recipe: TorchRecipe, process: Process, device: Device, step: int, loss: float, seconds: float
+) -> LoggedStep:
     peak, present = device.memory()
     flops = recipe.model_flops
-    return StepRecord(
+    return LoggedStep(
         step=step,
         max_steps=recipe.max_steps,
         learning_rate=recipe.learning_rate,
@@ -233,7 +257,9 @@ def _record(recipe: Recipe, process: Process, device: Device, step: int, loss: f
         memory=present,
         loss=loss,
         seconds=seconds,
-        tflops=None if flops is None else tflops_per_gpu(flops, recipe.global_batch, seconds, process.world),
+        tflops=None
+        if flops is None
+        else tflops_per_gpu(flops, recipe.global_batch, seconds, process.world),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This process among the ranks, by its launcher's variables; its share of a batch; synthetic tokens to learn."""
+"""This process among the ranks, its share of a batch, and synthetic tokens to learn."""
 
 import random
 from collections.abc import Mapping
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from llmb_workloads.fields import RefusedError
 
 # torchrun and llmb's local cluster set RANK and the like; srun has other names.
-SPELLINGS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
+SPELLINGS = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
 MEETING_POINT = ("MASTER_ADDR", "MASTER_PORT")
 
 
@@ -22,7 +25,7 @@ class Process:
 
 
 def process_from(environ: Mapping[str, str]) -> Process:
-    """This process, from the environment; raises RefusedError unless it can connect to the others of its run."""
+    """Return this process. Raises RefusedError unless it can connect to the others of its run."""
     process = rank_from(environ)
     missing = [name for name in MEETING_POINT if not environ.get(name)]
     names = _spelling(environ)
@@ -35,14 +38,16 @@ def process_from(environ: Mapping[str, str]) -> Process:
 
 
 def rank_from(environ: Mapping[str, str]) -> Process:
-    """This process, from the environment: torchrun's names, else srun's, else a single process."""
+    """Return this process by the variables of torchrun, else of srun, else a single process."""
     names = _spelling(environ)
     if names is None:
         return Process(rank=0, world=1, local_rank=0)
     rank, world, local_rank = (_count(environ, name, names[0]) for name in names)
     if rank >= world:
         raise RefusedError(
-            "environment", f"{names[0]} {rank} is not below {names[1]} {world}", "start it with torchrun or srun"
+            "environment",
+            f"{names[0]} {rank} is not below {names[1]} {world}",
+            "start it with torchrun or srun",
         )
     return Process(rank=rank, world=world, local_rank=local_rank)
 
@@ -62,17 +67,20 @@ def _count(environ: Mapping[str, str], name: str, known_by: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """Samples of a micro batch, micro batches of a step on each rank, and samples of a step on all ranks."""
+    """A step's batch."""
 
+    #: Samples of a micro batch.
     micro: int
+    #: Micro batches of a rank.
     accumulation: int
+    #: Samples of all ranks.
     total: int
 
 
 def plan_batch(*, micro: int, total: int, world: int) -> BatchPlan:
-    """GA = global batch / (micro batch * ranks); raises RefusedError unless it is a whole number."""
-    accumulation, rest = divmod(total, micro * world)
-    if rest:
+    """Return GA = global batch / (micro batch * ranks). Raises RefusedError for a remainder."""
+    accumulation, remainder = divmod(total, micro * world)
+    if remainder:
         cause = f"{total} is not a multiple of micro_batch {micro} times {world} ranks"
         fix = f"choose a multiple of {micro * world}"
         raise RefusedError("recipe.global_batch", cause, fix)
@@ -80,10 +88,10 @@ def plan_batch(*, micro: int, total: int, world: int) -> BatchPlan:
 
 
 def samples_of_step(plan: BatchPlan, process: Process, step: int) -> list[range]:
-    """The sample numbers of each micro batch of this rank.
+    """Return the sample numbers of each micro batch of this rank.
 
-    A step takes the same samples however many ranks share it, so the loss of the first step does not
-    depend on their number.
+    A step takes the same samples however many ranks share it, so the loss of the first step does
+    not depend on their number.
     """
     share = plan.micro * plan.accumulation
     first = step * plan.total + process.rank * share
@@ -92,18 +100,21 @@ def samples_of_step(plan: BatchPlan, process: Process, step: int) -> list[range]
 
 # So few that every pair appears often within 50 short steps, whatever the vocabulary.
 ACTIVE_TOKENS = 512
-# The probability that the next token is any token instead of the successor: it keeps the loss above zero.
+# The probability that the next token is any token instead of the successor: it keeps the loss above
+# zero.
 NOISE = 0.1
 
 
 def successor_map(vocab: int, seed: int) -> dict[int, int]:
-    """Each token's successor: a ring through at most ACTIVE_TOKENS tokens of the vocabulary."""
+    """Return each token's successor: a ring through at most ACTIVE_TOKENS tokens."""
     ring = random.Random(f"successors {seed}").sample(range(vocab), min(vocab, ACTIVE_TOKENS))
     return dict(zip(ring, ring[1:] + ring[:1], strict=True))
 
 
-def sample_tokens(successors: Mapping[int, int], *, length: int, seed: int, number: int) -> list[int]:
-    """Sample `number` of the endless data set of this seed: `length` tokens."""
+def sample_tokens(
+    successors: Mapping[int, int], *, length: int, seed: int, number: int
+) -> list[int]:
+    """Return sample `number` of this seed's endless data set: `length` tokens."""
     rng = random.Random(f"sample {seed} {number}")
     active = list(successors)
     tokens = [rng.choice(active)]

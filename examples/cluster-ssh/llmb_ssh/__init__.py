@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster type ``ssh``: machines without a scheduler. Each runs one job after another; all share a file system."""
+"""The cluster type ``ssh``: machines without a scheduler. Each runs one job after another; all
+share a file system.
+"""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,9 @@ from llmb import api
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshConfig:
-    """The section ``ssh`` of cluster_config.yaml: the machines, and the command that runs a shell on one of them."""
+    """The section ``ssh`` of cluster_config.yaml: the machines, and the command that runs a shell
+    on one of them.
+    """
 
     hosts: tuple[str, ...]
     command: tuple[str, ...] = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
@@ -27,14 +31,22 @@ def wrong_hosts(hosts: Sequence[str]) -> str | None:
     """What is wrong with the machines' names; None if nothing is."""
     if not hosts:
         return "name at least one machine"
-    wrong = [host for host in hosts if not host or host.startswith("-") or not host.isprintable() or " " in host]
+    wrong = [
+        host
+        for host in hosts
+        if not host or host.startswith("-") or not host.isprintable() or " " in host
+    ]
     return f"'{wrong[0]}' is not the name of a machine" if wrong else None
 
 
 def notes(section: SshConfig, environ: Mapping[str, str]) -> list[str]:
     """What would not work from here."""
     found = shutil.which(section.command[0], path=environ.get("PATH"))
-    return [] if found else [f"there is no {section.command[0]} here: jobs cannot be submitted from this machine"]
+    return (
+        []
+        if found
+        else [f"there is no {section.command[0]} here: jobs cannot be submitted from this machine"]
+    )
 
 
 HOSTS = api.ClusterQuestion(

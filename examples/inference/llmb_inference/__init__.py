@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A benchmark of inference: a server and its client run beside each other on one allocation.
 
-Both need only Python's standard library, so nothing is installed for them. Replace server.py by the server that you
-want to measure.
+Both need only Python's standard library, so nothing is installed for them. Replace server.py by the
+server that you want to measure.
 """
 
 from pathlib import Path
@@ -18,20 +18,15 @@ def llmb_workload() -> "api.Workload":
 
 
 @api.hookimpl
-def llmb_launch(job: "api.Job", site: "api.Site") -> "api.Launch":
-    in_image = site.container or site.runs.pulls_images
+def llmb_launch(job: "api.Job") -> "api.Command":
     given = {"steps": str(job.max_steps), **job.parameters}
-    return api.Launch(
-        name=job.experiment_name,
-        nodes=job.nodes,
-        ranks_per_node=job.gpus_per_node,
-        time_limit=job.time_limit,
+    return api.Command(
         start="once",
-        server=api.Server(program=api.Program(argv=("python3", "server.py")), args=(job.model_size,)),
+        server=api.Server(
+            program=api.Program(argv=("python3", "server.py")), args=(job.model_size,)
+        ),
         program=api.Program(argv=("python3", "client.py")),
         args=tuple(f"--{name}={value}" for name, value in given.items()),
-        image=job.image if in_image else None,
-        environment=dict(job.env),
         files=tuple(
             api.StagedFile(name=name, text=(_HERE / name).read_text(encoding="utf-8"))
             for name in ("server.py", "client.py")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python3 client.py --steps=20 --concurrency=4 --output_tokens=16: requests, and a line for each iteration."""
+"""python3 client.py --steps=20 --concurrency=4 --output_tokens=16: requests, and a line for each
+iteration.
+"""
 
 import http.client
 import json
@@ -19,12 +21,16 @@ class Caller:
     """One client: asks, waits for the answer, asks again, over one connection."""
 
     def __init__(self, tokens: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["LLMB_SERVER_PORT"]), timeout=60)
+        self.connection = http.client.HTTPConnection(
+            "127.0.0.1", int(os.environ["LLMB_SERVER_PORT"]), timeout=60
+        )
         self.body = json.dumps({"prompt": PROMPT, "tokens": tokens})
         self.expected: list[int] | None = None
 
     def ask(self, count: int) -> list[float]:
-        """The latencies of ``count`` requests in seconds. Raises RuntimeError for an answer that is wrong."""
+        """The latencies of ``count`` requests in seconds. Raises RuntimeError for an answer that is
+        wrong.
+        """
         return [self._once() for _ in range(count)]
 
     def _once(self) -> float:
@@ -35,7 +41,9 @@ class Caller:
         seconds = time.perf_counter() - start
         answer = json.loads(text)["tokens"] if response.status == 200 else None
         if answer is None or answer != (self.expected or answer):
-            raise RuntimeError(f"the server answers {response.status}, {text!r}; before it was {self.expected}")
+            raise RuntimeError(
+                f"the server answers {response.status}, {text!r}; before it was {self.expected}"
+            )
         self.expected = answer
         return seconds
 
@@ -61,7 +69,9 @@ def iteration(callers: Sequence[Caller], pool: ThreadPoolExecutor) -> dict[str, 
 def main(arguments: Sequence[str]) -> None:
     """Print the lines that llmb reads."""
     given = dict(word.removeprefix("--").split("=", 1) for word in arguments)
-    steps, concurrency, tokens = (int(given[name]) for name in ("steps", "concurrency", "output_tokens"))
+    steps, concurrency, tokens = (
+        int(given[name]) for name in ("steps", "concurrency", "output_tokens")
+    )
     callers = [Caller(tokens) for _ in range(concurrency)]
     with ThreadPoolExecutor(concurrency) as pool:
         for step in range(-WARM_UP, steps):

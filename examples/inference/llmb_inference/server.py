@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python3 server.py SIZE: a language model of random weights behind HTTP, on the port that llmb names.
+"""python3 server.py SIZE: a language model of random weights behind HTTP, on the port that llmb
+names.
 
-POST / with {"prompt": [tokens], "tokens": count} answers {"tokens": [...]}, the most probable continuation.
+POST / with {"prompt": [tokens], "tokens": count} answers {"tokens": [...]}, the most probable
+continuation.
 """
 
 import json
@@ -60,7 +62,9 @@ def main(size: str) -> None:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = json.dumps({"tokens": model.generate(asked["prompt"], asked["tokens"])}).encode()
+            answer = json.dumps(
+                {"tokens": model.generate(asked["prompt"], asked["tokens"])}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

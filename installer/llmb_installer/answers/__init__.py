@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers that an installation is made from: what they may contain, and the layers they are read from."""
+"""The answers of an installation: their schema, and the layers they are read from."""

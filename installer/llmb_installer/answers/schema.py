@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answers file may contain, and the text of one. Field names are its keys; docs/install.md explains each."""
+"""The schema of an answers file, and its text.
+
+Field names are its keys, which docs/install.md explains.
+"""
 
 import re
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 
-from llmb.config import ClusterConfig
-from llmb.config.cluster_type import ClusterType
-from llmb.config.own_types import own_types
-from llmb.config.reading import no_type
-from llmb.config.runai import RunaiConfig
-from llmb.config.schema import GpuTypeConfig, OfClusterType, PluginSections
-from llmb.config.slurm import SlurmConfig
-from llmb.system.secrets import SECRETS_FILE, is_secret_name
-from llmb.text import typed
-from llmb.text.names import suggest
-from llmb.workload.bridge import check_release
-from llmb.workload.variables import Environment, check_passed
+from llmb.contract.cluster_type import ClusterType
+from llmb.contract.sbatch import SECTION, SlurmConfig
+from llmb.contract.schema import ClusterConfig, GpuTypeConfig, OfClusterType, PluginSections
+from llmb.contract.variables import Environment, check_passed
+from llmb.core import typed
+from llmb.core.names import suggest
+from llmb.core.secrets import SECRETS_FILE, is_secret_name
+from llmb.plan.bridge_rows import check_release
+from llmb.plan.read_config import no_type
 from llmb_installer.cluster_types import all_types, type_named
-from llmb_installer.registry.reference import RegistrySettings
+from sqshpull.settings import RegistrySettings
 
 AUTO = "auto"
 ARCHITECTURES = ("x86_64", "aarch64")
 # The highest level of each compression of mksquashfs, None where it has no levels.
-_HIGHEST: dict[str, int | None] = {"zstd": 22, "gzip": 9, "lz4": None, "lzo": 9, "xz": None}
 
 
 @dataclass(frozen=True)
@@ -45,29 +45,38 @@ class Version(_Text):
 
     @classmethod
     def parse(cls, value: Any) -> Self:
-        """Read a version. Raises ValueError, also for a YAML number, which has lost the 0 of 2.10."""
+        """Read a version.
+
+        Raises ValueError, also for a YAML number, which has lost the 0 of 2.10.
+        """
         if value is None:
             raise ValueError("the version is empty; write one such as 2.13.0, or omit the key")
         if isinstance(value, float):
-            raise ValueError(f"{value} is a number to YAML and may have lost a 0; write the version in quotes")
-        if not re.fullmatch(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[A-Za-z0-9.]+)?", str(value)):
+            raise ValueError(
+                f"{value} is a number to YAML and may have lost a 0; write the version in quotes"
+            )
+        if not re.fullmatch(
+            r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[A-Za-z0-9.]+)?", str(value)
+        ):
             raise ValueError(f"'{value}' is not a version; write one such as 2.13.0")
         return cls(str(value))
 
 
 class Interpreter(_Text):
-    """The Python of the environments: ``3.12`` for the program python3.12, or a program's name or path."""
+    """The Python of the environments: ``3.12`` for python3.12, or a program's name or path."""
 
     @classmethod
     def parse(cls, value: Any) -> Self:
         """Read a version in quotes or a program. Raises ValueError."""
         if not isinstance(value, str) or not value:
-            raise ValueError(f'write a version in quotes ("3.12") or the path of a Python, not {value!r}')
+            raise ValueError(
+                f'write a version in quotes ("3.12") or the path of a Python, not {value!r}'
+            )
         return cls(value)
 
 
 class IndexUrl(_Text):
-    """A package index for pip, without a password, which belongs in pip's own configuration or ``~/.netrc``."""
+    """A package index for pip. A password belongs in pip's own configuration or ``~/.netrc``."""
 
     @classmethod
     def parse(cls, value: Any) -> Self:
@@ -75,27 +84,23 @@ class IndexUrl(_Text):
         if not isinstance(value, str) or not re.match(r"(https?|file)://", value):
             raise ValueError(f"must be the URL of a package index (https://...), not {value!r}")
         if re.match(r"\w+://[^/]*@", value):
-            raise ValueError("must not contain a user or password; keep them in ~/.netrc or pip's configuration")
+            raise ValueError(
+                "must not contain a user or password; keep them in ~/.netrc or pip's configuration"
+            )
         return cls(value)
 
 
-CPU_WHEELS = IndexUrl("https://download.pytorch.org/whl/cpu")  # the PyTorch project's builds without CUDA
+# the PyTorch project's builds without CUDA
+CPU_WHEELS = IndexUrl("https://download.pytorch.org/whl/cpu")
 TORCH, TRANSFORMERS = Version("2.13.0"), Version("5.23.0")
 
 
-def level_fault(compression: str, level: int) -> str | None:
-    """Why mksquashfs does not accept ``level`` for ``compression``; None where it does."""
-    highest = _HIGHEST[compression]
-    if highest is None:
-        return f"{compression} has no levels"
-    return None if 1 <= level <= highest else f"{level} is not a level of {compression}, which has 1 to {highest}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
-    """The packages whose versions can be set; None uses llmb's own version for NeMo (nemo/versions.yaml).
+class PackageVersions:
+    """The packages whose versions can be set.
 
-    ``torch`` and ``transformers`` are for the small models of size tiny, ``nemo_torch`` is NeMo's torch.
+    None uses llmb's own version for NeMo (nemo/versions.yaml). ``torch`` and ``transformers`` are
+    for the small models of size tiny, ``nemo_torch`` is NeMo's torch.
     """
 
     torch: Version = TORCH
@@ -111,7 +116,10 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageAnswers(RegistrySettings):
-    """How images are built; None for ``level`` and ``processors`` uses the builder's own default."""
+    """The settings of image builds.
+
+    None for ``level`` and ``processors`` is the builder's default.
+    """
 
     builder: Literal["auto", "stream", "enroot"] = "auto"
     compression: Literal["zstd", "lz4", "gzip", "lzo", "xz"] = "zstd"
@@ -128,15 +136,16 @@ def check_cluster_type(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers(OfClusterType):
-    """What to install. ``llmb_installer.detect.settle.settle`` replaces each ``auto`` by what it detects.
+    """The answers of an installation. ``detect.auto`` replaces each ``auto`` by what it detects.
 
-    ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for torch alone,
-    ``torch_cpu_index`` the one for a machine without a GPU, where None uses pip's own. ``method`` is where things are
-    fetched and built. ``wheelhouse`` is a folder of wheels to install from without an index. ``python_download``
-    allows uv to download a missing Python. ``framework``: what trains the models, auto is NeMo where a workload has
-    rows for the GPU type, else Megatron-Bridge; ``bridge_release``: of its images, None for the newest. ``plugins``:
-    settings of plugins, by distribution. These are no keys: ``kind``, the cluster type, None for llmb's own;
-    ``own_section``, the section of a plugin's type.
+    ``workloads`` None installs every workload that a plugin offers. ``torch_index`` is an index for
+    torch alone. ``torch_cpu_index`` is for a machine without a GPU, and None uses pip's own.
+    ``method`` says on which machine things are fetched and built. ``wheelhouse`` is a folder of
+    wheels to install from without an index. ``python_download`` allows uv to download a missing
+    Python. ``framework`` trains the models. Its ``auto`` is NeMo for workloads with rows for the
+    GPU type, else Megatron-Bridge. ``bridge_release`` selects its images, None the newest.
+    ``plugins`` has settings of plugins, by distribution. Two fields are no keys: ``kind`` is the
+    cluster type, None for llmb's own, and ``own_section`` the section of a plugin's type.
     """
 
     cluster_type: Annotated[str, check_cluster_type]
@@ -145,14 +154,12 @@ class Answers(OfClusterType):
     gpu_type: str = AUTO
     gpu_types: dict[str, GpuTypeConfig] = field(default_factory=dict)
     node_architecture: Literal["auto", "x86_64", "aarch64"] = "auto"
-    slurm: SlurmConfig | None = None
-    runai: RunaiConfig | None = None
     method: Literal["here", "srun", "sbatch"] = "here"
     venv_type: Literal["auto", "uv", "venv", "conda"] = "auto"
     python: Interpreter | None = None
     python_download: bool = False
     wheelhouse: Path | None = None
-    versions: Versions = Versions()
+    versions: PackageVersions = PackageVersions()
     framework: Literal["auto", "nemo", "bridge", "both"] = "auto"
     bridge_release: Annotated[str, check_release] | None = None
     tokenizer: Literal["none", "hub"] = "none"
@@ -165,15 +172,23 @@ class Answers(OfClusterType):
     pass_environment: tuple[Annotated[str, check_passed], ...] = ()
     workloads: tuple[str, ...] | None = None
     plugins: PluginSections = field(default_factory=dict)
-    kind: ClusterType | None = field(default=None, compare=False, repr=False, metadata=typed.INTERNAL)
-    own_section: Any = field(default=None, metadata=typed.INTERNAL)
+    kind: ClusterType | None = field(
+        default=None, compare=False, repr=False, metadata=typed.INTERNAL
+    )
+    sections: Mapping[str, Any] = field(default_factory=dict, metadata=typed.INTERNAL)
 
     @staticmethod
     def hint_for(key: str) -> str:
         """The hint for the unknown key ``key``."""
         if is_secret_name(key):
             return f"answers never contain secrets: export {key}, or add it to {SECRETS_FILE}"
-        return suggest(key, [field.name for field in fields(Answers) if "internal" not in field.metadata])
+        return suggest(
+            key, [field.name for field in fields(Answers) if "internal" not in field.metadata]
+        )
+
+    def with_slurm(self, slurm: SlurmConfig) -> Self:
+        """Return these answers with other options of sbatch."""
+        return replace(self, sections={**self.sections, SECTION: slurm})
 
     @property
     def uses_images(self) -> bool:
@@ -186,40 +201,45 @@ _DEFAULTS = Answers(cluster_type="local", install=Path())
 def to_yaml(answers: Answers) -> str:
     """The text of an answers file: the answers that differ from the defaults."""
     data, defaults = typed.to_data(answers), typed.to_data(_DEFAULTS)
-    kept = {"cluster_type", "install", "versions"}
-    data |= sections_of(answers)
-    data["gpu_types"] = {name: without_nulls(own) for name, own in data["gpu_types"].items()}
-    different = {key: without_nulls(value) for key, value in data.items() if key in kept or value != defaults.get(key)}
+    always = {"cluster_type", "install", "versions"}
+    data |= collect_sections(answers)
+    data["gpu_types"] = {name: drop_nulls(config) for name, config in data["gpu_types"].items()}
+    different = {
+        key: drop_nulls(value)
+        for key, value in data.items()
+        if key in always or value != defaults.get(key)
+    }
     text: str = yaml.safe_dump(different, sort_keys=False, allow_unicode=True)
     return "# SPDX-License-Identifier: Apache-2.0\n# Answers for llmb-install --config.\n" + text
 
 
-def sections_of(given: Answers | ClusterConfig) -> dict[str, Any]:
-    """The sections of cluster types by their keys, as the types want them written; without those that are unset."""
-    kinds = {kind.key: kind for kind in own_types().values() if kind.key is not None}
-    found = {key: (kind, getattr(given, key)) for key, kind in kinds.items()}
-    if (key := given.of_type.key) is not None and key not in found:
-        found[key] = given.of_type, given.own_section
-    data = {
-        key: without_nulls(typed.to_data(own)) if kind.writes_defaults else _lean(own)
-        for key, (kind, own) in found.items()
-        if own is not None
-    }
-    return {key: own for key, own in data.items() if own != {} or key not in kinds}
+def collect_sections(answers: Answers | ClusterConfig) -> dict[str, Any]:
+    """Return the sections of cluster types that are set, by key, as the types want them written."""
+    kind, section = answers.of_type, answers.section
+    if kind.key is None or section is None:
+        return {}
+    data = drop_nulls(typed.to_data(section)) if kind.writes_defaults else _lean(section)
+    return {kind.key: data}
 
 
 def _lean(value: Any) -> Any:
     """A section as data with only the values that differ from the defaults, at every level."""
     if not is_dataclass(value) or hasattr(value, "unparse"):
         return typed.to_data(value)
-    found = {}
-    for one in fields(value):
-        own = getattr(value, one.name)
-        if own != (one.default_factory() if one.default_factory is not MISSING else one.default):
-            found[one.name] = _lean(own)
-    return found
+    different = {}
+    for field_ in fields(value):
+        field_value = getattr(value, field_.name)
+        if field_value != (
+            field_.default_factory() if field_.default_factory is not MISSING else field_.default
+        ):
+            different[field_.name] = _lean(field_value)
+    return different
 
 
-def without_nulls(value: Any) -> Any:
-    """A mapping without its keys that are null or an empty mapping; another value as it is."""
-    return value if not isinstance(value, dict) else {k: v for k, v in value.items() if v is not None and v != {}}
+def drop_nulls(value: Any) -> Any:
+    """Return a mapping without keys that are null or an empty mapping, another value unchanged."""
+    return (
+        value
+        if not isinstance(value, dict)
+        else {k: v for k, v in value.items() if v is not None and v != {}}
+    )

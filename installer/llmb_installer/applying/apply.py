@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a plan: builds its steps, records each as soon as it is finished, and writes the configuration."""
+"""Carries out a plan: builds its steps, records each, and writes the configuration."""
 
 import os
 import re
@@ -8,15 +8,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from llmb.core import locks, parallel, permissions
 from llmb.errors import Fault, LlmbError, as_fault, os_errors
-from llmb.system import locks, parallel, permissions
 from llmb_installer import record
 from llmb_installer.answers.schema import to_yaml
 from llmb_installer.execution.runner import cancel_jobs
 from llmb_installer.planning import config
-from llmb_installer.planning.plan import Intent, Plan, look, own_config, unoffered, written_before
-from llmb_installer.step import Lines
-from llmb_installer.steps import Context, Facts, Step, is_there, runner_for
+from llmb_installer.planning.plan import (
+    InstallPlan,
+    Intent,
+    find_unoffered,
+    find_written_part,
+    make_own_part,
+    plan_install,
+)
+from llmb_installer.step import BuildContext, Facts, InstallStep, Lines
+from llmb_installer.steps.from_needs import make_runner
+from llmb_installer.steps.kinds import is_there
 
 WORKERS = 4  # steps at a time: most of them wait for a network or a disk
 
@@ -30,8 +38,8 @@ class StepsFailed(LlmbError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of an installation: the record, notes for the user, faults, and the workloads that are ready.
+class InstallOutcome:
+    """The result of an installation: record, notes for the user, faults, and ready workloads.
 
     ``lacking`` are the other workloads, each with the steps that it lacks.
     """
@@ -45,37 +53,39 @@ class Outcome:
     def require(self) -> None:
         if self.faults:
             raise StepsFailed(
-                [*self.faults], hint="fix the cause, then run the same command again: finished steps are kept"
+                [*self.faults],
+                hint="fix the cause, then run the same command again: finished steps are kept",
             )
 
 
 @dataclass(slots=True)
-class Results:
-    """The outcome of each step by its key: facts, an error, or the key of the failed step that it needed."""
+class StepResults:
+    """The results of steps by key: facts, an error, or the failed step that it needed."""
 
     built: dict[str, Facts] = field(default_factory=dict)
     failed: dict[str, LlmbError] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def context_for(intent: Intent, stop: threading.Event) -> Context:
-    """Where and how the steps of ``intent`` are built."""
+def make_context(intent: Intent, stop: threading.Event) -> BuildContext:
+    """Return the context in which the steps of ``intent`` are built."""
     install = intent.site.install
-    return Context(
+    return BuildContext(
         install=install,
         environ={**os.environ, **record.mark(install)},
         home=Path.home(),
         log=install / record.FOLDER / "logs" / "check.log",
         progress=Lines(),
-        runner=runner_for(intent.answers, install),
+        runner=make_runner(intent.answers, install),
         stop=stop,
     )
 
 
-def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
-    """Build what is missing for ``intent``; the outcome has the steps that failed. Raises LockHeldError at first.
+def apply(intent: Intent, *, workers: int = WORKERS) -> InstallOutcome:
+    """Build what is missing for ``intent``. The outcome has the steps that failed.
 
-    The plan is made again under the lock: another installer may have finished it meanwhile.
+    The plan is made again under the lock, as another installer may have finished it meanwhile.
+    Raises LockHeldError before anything is built.
     """
     install = intent.site.install
     make_folder(install)
@@ -84,7 +94,7 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
         record.remove_leftovers(install)
         record.save_answers(install, to_yaml(intent.asked))
         record.mark_unfinished(install, os.environ)
-        plan = look(intent)
+        plan = plan_install(intent)
         results = _build_all(plan, workers)
         outcome = _configure(plan, results)
         if not outcome.faults:
@@ -96,7 +106,9 @@ def apply(intent: Intent, *, workers: int = WORKERS) -> Outcome:
 def make_folder(install: Path) -> None:
     """Make the install directory and the installer's folder in it. Raises LlmbError."""
     hint = "choose a folder that you may write: --install DIR"
-    with os_errors(f"{install} cannot be created", hint=hint, code="not-writable", value=str(install)):
+    with os_errors(
+        f"{install} cannot be created", hint=hint, code="not-writable", value=str(install)
+    ):
         install.mkdir(parents=True, exist_ok=True)
         if not (install / record.FOLDER).exists():
             (install / record.FOLDER).mkdir()
@@ -104,23 +116,25 @@ def make_folder(install: Path) -> None:
             permissions.share_folder(install / record.FOLDER)
 
 
-def _build_all(plan: Plan, workers: int) -> Results:
+def _build_all(plan: InstallPlan, workers: int) -> StepResults:
     """Build the missing steps, and record each as soon as it is finished."""
     from llmb_installer.applying.display import Display  # rich is imported only when it is used
 
     stop = threading.Event()
-    context = context_for(plan.intent, stop)
-    found = plan.record
+    context = make_context(plan.intent, stop)
+    install_record = plan.record
 
-    def note(step: Step, facts: Facts) -> None:
-        nonlocal found
-        users = _users(step, found, plan.intent)
-        found = found.finished(step.key, record.StepRecord(digest=step.digest, facts=facts, workloads=users))
-        record.save(plan.install, found)
+    def note(step: InstallStep, facts: Facts) -> None:
+        nonlocal install_record
+        users = _users(step, install_record, plan.intent)
+        install_record = install_record.finished(
+            step.key, record.FinishedStep(digest=step.digest, facts=facts, workloads=users)
+        )
+        record.save(plan.install, install_record)
 
     with Display(stop) as display:
 
-        def work(step: Step) -> Facts:
+        def work(step: InstallStep) -> Facts:
             with display.step(step) as progress:
                 name = re.sub(r"[^\w.@+-]+", "-", step.key)
                 log = context.log.with_name(f"{name}.log")
@@ -128,25 +142,37 @@ def _build_all(plan: Plan, workers: int) -> Results:
 
         def say_stopping() -> None:
             names = ", ".join(display.running) or "no step"
-            display.say(f"Stopping {names}; this takes a few seconds. Press Ctrl-C again to end at once.")
+            display.say(
+                f"Stopping {names}; this takes a few seconds. Press Ctrl-C again to end at once."
+            )
 
-        done = [step.key for step in plan.done]
+        finished_keys = [step.key for step in plan.done]
         try:
-            return run_steps(plan.todo, done, work, note, workers=workers, stop=stop, on_stop=say_stopping)
+            return run_steps(
+                plan.todo,
+                finished_keys,
+                work,
+                note,
+                workers=workers,
+                stop=stop,
+                on_stop=say_stopping,
+            )
         except KeyboardInterrupt:
-            if display.running:  # the second Ctrl-C: the threads of these steps end with this process
+            # the second Ctrl-C: the threads of these steps end with this process
+            if display.running:
                 record.end_leftover_programs(plan.install)
                 cancel_jobs()
             raise
 
 
-def _configure(plan: Plan, results: Results) -> Outcome:
+def _configure(plan: InstallPlan, results: StepResults) -> InstallOutcome:
     """Write and record the configuration of the workloads whose steps are finished."""
-    intent, found = plan.intent, record.load(plan.install)
+    intent, install_record = plan.intent, record.load(plan.install)
     missing = [
         step
         for step in intent.steps
-        if (done := found.steps.get(step.key)) is None or not is_there(step.key, done, plan.install)
+        if (finished := install_record.steps.get(step.key)) is None
+        or not is_there(step.key, finished, plan.install)
     ]
     lacking = {
         key: tuple(step.key for step in missing if key in step.workloads)
@@ -154,52 +180,69 @@ def _configure(plan: Plan, results: Results) -> Outcome:
         if any(key in step.workloads for step in missing)
     }
     ready = tuple(key for key in intent.workloads if key not in lacking)
-    gone = [step.key for step in missing if step.key not in {**results.failed, **results.skipped}]
+    vanished = [
+        step.key for step in missing if step.key not in {**results.failed, **results.skipped}
+    ]
     faults = (
         *(as_fault(error, key) for key, error in sorted(results.failed.items())),
-        *(Fault(place=key, message="was finished, and is missing now", code="step-vanished") for key in gone),
+        *(
+            Fault(place=key, message="was finished, and is missing now", code="step-vanished")
+            for key in vanished
+        ),
     )
     if not ready:
-        return Outcome(record=found, notes=(), ready=(), lacking=lacking, faults=faults)
-    own = own_config(intent, ready, found)
+        return InstallOutcome(
+            record=install_record, notes=(), ready=(), lacking=lacking, faults=faults
+        )
+    own_part = make_own_part(intent, ready, install_record)
     current = config.read_config(plan.install)
-    change = config.plan_config(written_before(intent, found, current), current, own)
+    change = config.plan_config(
+        find_written_part(intent, install_record, current), current, own_part
+    )
     backup = config.write_config(plan.install, change) if change.changed else None
-    users = {step.key: _users(step, found, intent) for step in intent.steps}
-    steps = {key: replace(done, workloads=users.get(key, done.workloads)) for key, done in found.steps.items()}
-    now = replace(found, config=own, steps=steps)
-    if now != found:
+    users = {step.key: _users(step, install_record, intent) for step in intent.steps}
+    steps = {
+        key: replace(finished, workloads=users.get(key, finished.workloads))
+        for key, finished in install_record.steps.items()
+    }
+    now = replace(install_record, config=own_part, steps=steps)
+    if now != install_record:
         record.save(plan.install, now)
     notes = [f"{key}: {facts['note']}" for key, facts in results.built.items() if "note" in facts]
     notes += [*change.kept, *([backup] if backup else [])]
-    return Outcome(record=now, notes=tuple(notes), ready=ready, lacking=lacking, faults=faults)
+    return InstallOutcome(
+        record=now, notes=tuple(notes), ready=ready, lacking=lacking, faults=faults
+    )
 
 
-def _users(step: Step, found: record.InstallRecord, intent: Intent) -> tuple[str, ...]:
-    """The workloads of a step: the requested ones, and recorded ones whose plugin is missing here."""
-    before = found.steps[step.key].workloads if step.key in found.steps else ()
-    gone = unoffered(intent, found)
-    return (*step.workloads, *(key for key in before if key in gone))
+def _users(
+    step: InstallStep, install_record: record.InstallRecord, intent: Intent
+) -> tuple[str, ...]:
+    """Return the workloads of a step: requested ones, and recorded ones without a plugin here."""
+    before = install_record.steps[step.key].workloads if step.key in install_record.steps else ()
+    orphans = find_unoffered(intent, install_record)
+    return (*step.workloads, *(key for key in before if key in orphans))
 
 
 def run_steps(
-    steps: Sequence[Step],
-    done: Collection[str],
-    work: Callable[[Step], Facts],
-    on_built: Callable[[Step, Facts], None],
+    steps: Sequence[InstallStep],
+    finished_keys: Collection[str],
+    work: Callable[[InstallStep], Facts],
+    on_built: Callable[[InstallStep, Facts], None],
     *,
     workers: int,
     stop: threading.Event,
     on_stop: Callable[[], None] = lambda: None,
-) -> Results:
-    """Call ``work`` for each step in a thread, and ``on_built`` here; steps with keys in ``done`` are finished already.
+) -> StepResults:
+    """Call ``work`` for each step in a thread, and ``on_built`` here.
 
-    The first Ctrl-C calls ``on_stop``, sets ``stop``, and raises KeyboardInterrupt when all running steps have ended; a
-    second one raises it at once. An exception other than LlmbError sets ``stop`` and is raised likewise.
+    Steps with keys in ``finished_keys`` are finished already. The first Ctrl-C calls ``on_stop``,
+    sets ``stop``, and raises KeyboardInterrupt when all running steps have ended. A second one
+    raises it at once. An exception other than LlmbError sets ``stop`` and is raised likewise.
     """
-    results = Results()
+    results = StepResults()
 
-    def attempt(step: Step) -> tuple[Step, Facts | LlmbError]:
+    def attempt(step: InstallStep) -> tuple[InstallStep, Facts | LlmbError]:
         try:
             return step, work(step)
         except LlmbError as error:
@@ -208,8 +251,8 @@ def run_steps(
             stop.set()
             raise
 
-    def settle(outcome: tuple[Step, Facts | LlmbError]) -> bool:
-        step, facts = outcome
+    def settle(attempt_result: tuple[InstallStep, Facts | LlmbError]) -> bool:
+        step, facts = attempt_result
         try:
             if isinstance(facts, LlmbError):
                 raise facts
@@ -224,35 +267,48 @@ def run_steps(
         stop.set()
 
     with parallel.held_interrupts(interrupt) as interrupted:
-        parallel.run_bounded(_ready(steps, done, results), attempt, settle, workers=workers, stop=stop.is_set)
+        parallel.run_bounded(
+            _ready(steps, finished_keys, results),
+            attempt,
+            settle,
+            workers=workers,
+            stop=stop.is_set,
+        )
         if interrupted():
             raise KeyboardInterrupt
     return results
 
 
-def _ready(steps: Sequence[Step], done: Collection[str], results: Results) -> Iterator[Step | None]:
-    """Each step when those it needs are finished; None while all remaining steps need one that is running."""
-    waiting, started = list(steps), list[Step]()
+def _ready(
+    steps: Sequence[InstallStep], finished_keys: Collection[str], results: StepResults
+) -> Iterator[InstallStep | None]:
+    """Yield each step when the steps it needs are finished, and None while all must wait."""
+    waiting, started = list(steps), list[InstallStep]()
     while waiting:
         while skipped := _skippable(waiting, results):
             waiting.remove(skipped)
-        finished = {*done, *results.built}
+        finished = {*finished_keys, *results.built}
         pending = {step.key for step in (*waiting, *started)} - finished
         ready = next((step for step in waiting if pending.isdisjoint(step.after)), None)
         if ready is not None:
             waiting.remove(ready)
             started.append(ready)
             yield ready
-        elif waiting and all(step.key in results.built or step.key in results.failed for step in started):
-            names = ", ".join(step.key for step in waiting)  # two workloads may need shared steps in opposite orders
-            error = LlmbError(f"{names} wait for each other", hint="install their workloads into separate folders")
+        elif waiting and all(
+            step.key in results.built or step.key in results.failed for step in started
+        ):
+            # two workloads may need shared steps in opposite orders
+            names = ", ".join(step.key for step in waiting)
+            error = LlmbError(
+                f"{names} wait for each other", hint="install their workloads into separate folders"
+            )
             results.failed.update({step.key: error for step in waiting})
             return
         elif waiting:
             yield None
 
 
-def _skippable(waiting: Sequence[Step], results: Results) -> Step | None:
+def _skippable(waiting: Sequence[InstallStep], results: StepResults) -> InstallStep | None:
     """A step that needs one that failed, noted as skipped, if there is one."""
     for step in waiting:
         for key in step.after:

@@ -12,21 +12,25 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from llmb.system.shell import StoppedError
-from llmb.text.tables import shorten
-from llmb.text.units import bytes_in_words
-from llmb_installer.steps import Step
+from llmb.core.shell import StoppedError
+from llmb.core.tables import shorten
+from llmb.core.units import bytes_in_words
+from llmb_installer.step import InstallStep
 
-_TITLE, _BAR, _STATUS = 16, 12, 44  # characters: of a title at least, a bar, and the status of a step
+# characters: of a title at least, a bar, and the status of a step
+_TITLE, _BAR, _STATUS = 16, 12, 44
 _WIDE = 100  # characters: narrower terminals have no bars
 _EVERY = 30.0  # seconds between lines on a running step, where there is no terminal
 
 
 class Display:
-    """Shows steps on standard error. A context manager; ``step`` is called in the thread that builds the step."""
+    """Shows steps on standard error.
 
-    def __init__(self, stop: threading.Event, *, every: float = _EVERY) -> None:
-        self.stop, self.every = stop, every
+    A context manager. ``step`` is called in the thread that builds the step.
+    """
+
+    def __init__(self, stop: threading.Event, *, interval: float = _EVERY) -> None:
+        self.stop, self.every = stop, interval
         self.running: list[str] = []  # keys of steps
         self.console: Console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
@@ -42,7 +46,7 @@ class Display:
             self.bars.stop()
 
     @contextlib.contextmanager
-    def step(self, step: Step) -> Iterator[StepProgress]:
+    def step(self, step: InstallStep) -> Iterator[StepProgress]:
         """Show one step from start to end."""
         title = f"{step.key}: {step.title}"
         task = None
@@ -75,9 +79,9 @@ class Display:
 
 @dataclass(slots=True)
 class StepProgress:
-    """The progress of one step; its calls raise StoppedError once the user interrupted.
+    """The progress of one step. Its calls raise StoppedError once the user interrupted.
 
-    ``shown``: when its last line was printed, where there is no terminal.
+    ``shown`` is the time of its last line, without a terminal.
     """
 
     display: Display
@@ -106,7 +110,7 @@ class StepProgress:
 
     @property
     def status(self) -> str:
-        """Bytes so far, the total where it is known, and what the step is doing."""
+        """Finished bytes, the total if it is known, and the step's own words."""
         amount = bytes_in_words(self.bytes) if self.bytes or self.of else ""
         if self.of:
             amount = f"{amount} of {bytes_in_words(self.of)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-install completion`: the script for a shell, and the values that complete parameters of llmb-install."""
+"""`llmb-install completion`: the script for a shell, and the values of parameters."""
 
 import dataclasses
 import os
@@ -12,9 +12,8 @@ import click
 
 from llmb.cli.completion import engine
 from llmb.cli.completion.engine import Candidate, Completer, fixed
+from llmb.core import console, typed
 from llmb.errors import LlmbError
-from llmb.system import console
-from llmb.text import typed
 
 PROG = "llmb-install"
 _TEXT = ["text"]  # the fields of a value that is a text in the file
@@ -25,7 +24,7 @@ def run(shell: str) -> None:
 
 
 def answer(group: click.Group) -> int:
-    """Print what the line of a shell may continue with; the exit code."""
+    """Print the possible continuations of a shell's line, and return the exit code."""
     return engine.answer(lambda: group, PROG, COMPLETERS, lambda: None)
 
 
@@ -48,20 +47,23 @@ def _answers(_context: click.Context, incomplete: str) -> Iterator[Candidate]:
 def _keys(cls: type, before: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The dotted keys of a dataclass, each with its values if these are few."""
     hints = typing.get_type_hints(cls)
-    for own in dataclasses.fields(cls):
-        if not own.metadata.keys() & typed.INTERNAL.keys():
-            yield from _keys_of(f"{before}{own.name}", hints[own.name])
+    for field in dataclasses.fields(cls):
+        if not field.metadata.keys() & typed.INTERNAL.keys():
+            yield from _keys_of(f"{before}{field.name}", hints[field.name])
 
 
 def _keys_of(key: str, hint: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The key of a value with this type hint, or the keys below it."""
-    from llmb.config.slurm import SLURM_OPTIONS, SlurmOptions
+    from llmb.contract.sbatch import SLURM_OPTIONS, SlurmOptions
 
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
     if hint is SlurmOptions:
-        yield from ((f"{key}.{own}", ()) for own in SLURM_OPTIONS)
-    elif dataclasses.is_dataclass(hint) and [own.name for own in dataclasses.fields(hint)] != _TEXT:
+        yield from ((f"{key}.{option}", ()) for option in SLURM_OPTIONS)
+    elif (
+        dataclasses.is_dataclass(hint)
+        and [option.name for option in dataclasses.fields(hint)] != _TEXT
+    ):
         assert isinstance(hint, type)
         yield from _keys(hint, f"{key}.")
     else:
@@ -70,21 +72,25 @@ def _keys_of(key: str, hint: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _workloads(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    """The workloads that are not installed for ``add``, those that are for ``remove``; without an install all."""
-    from llmb.builtin import builtin_plugins
+    """Yield the workloads to ``add`` or to ``remove``, all of them without an installation."""
+    from llmb.builtin.plugins import builtin_plugins
     from llmb.plugins.loader import load_plugins
 
-    known = load_plugins(builtin_plugins()).workloads()
+    workloads = load_plugins(builtin_plugins()).workloads()
     installed = _installed(context)
-    given = context.params.get("workloads") or ()
-    names = installed if context.info_name == "remove" and installed is not None else (*known,)
-    omitted = {*given, *((installed or ()) if context.info_name == "add" else ())}
-    yield from (Candidate(name, known[name].title if name in known else "") for name in names if name not in omitted)
+    typed_names = context.params.get("workloads") or ()
+    names = installed if context.info_name == "remove" and installed is not None else (*workloads,)
+    omitted = {*typed_names, *((installed or ()) if context.info_name == "add" else ())}
+    yield from (
+        Candidate(name, workloads[name].title if name in workloads else "")
+        for name in names
+        if name not in omitted
+    )
 
 
 def _installed(context: click.Context) -> tuple[str, ...] | None:
-    """The workloads of the install directory; None where there is none."""
-    from llmb.config.locate import find_install, installed_in
+    """The workloads of the install directory. None if there is none."""
+    from llmb.plan.locate import find_install, installed_in
 
     try:
         return installed_in(find_install(context.params.get("install"), os.environ))

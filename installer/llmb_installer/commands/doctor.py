@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from llmb.core import console, tables, typed
 from llmb.errors import KeyFaultError, UsageError
-from llmb.system import console
-from llmb.text import tables, typed
 from llmb_installer.answers.schema import check_cluster_type
 from llmb_installer.detect.detected import detect
-from llmb_installer.doctor import ALL, examine
+from llmb_installer.doctor import examine
+from llmb_installer.doctor.finding import ALL
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:
@@ -24,31 +24,49 @@ def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: s
                 f"{option}: {error}", hint=error.hint, code=code, key=option, value=cluster_type
             ) from error
     detected = detect(os.environ, console.current_folder(), install)
-    found = examine.examine(detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries)
+    examination = examine.examine(
+        detected, os.environ, install=install, cluster_type=cluster_type, ask_registries=registries
+    )
     if fmt == "json":
-        data = {**typed.to_data(found), "lacking": [one.check for one in found.lacking]}
+        data = {
+            **typed.to_data(examination),
+            "lacking": [finding.check for finding in examination.lacking],
+        }
         console.echo(tables.to_json(data), nl=False)
     else:
-        console.echo(_text(found))
-    if found.lacking:
+        console.echo(_text(examination))
+    if examination.lacking:
         raise click.exceptions.Exit(1)
 
 
-def _text(found: examine.Examination) -> str:
+def _text(examination: examine.Examination) -> str:
     columns = [tables.Column(key=key) for key in ("check", "state", "found", "needed_by")]
     rows = [
-        {"check": one.check, "state": one.state, "found": one.found, "needed_by": ", ".join(one.needed_by) or None}
-        for one in found.findings
+        {
+            "check": finding.check,
+            "state": finding.state,
+            "found": finding.found,
+            "needed_by": ", ".join(finding.needed_by) or None,
+        }
+        for finding in examination.findings
     ]
-    kind = found.cluster_type or "unknown"
-    where = f"{found.install}, cluster type {kind}" if found.install else "no install directory here"
-    lines = [where, tables.render(columns, rows, "table").rstrip("\n")]
-    lines += [f"{one.check}: {one.found}\n  fix: {one.fix}" for one in found.findings if one.fix is not None]
-    if found.cluster_type is not None or found.lacking:
+    kind = examination.cluster_type or "unknown"
+    heading = (
+        f"{examination.install}, cluster type {kind}"
+        if examination.install
+        else "no install directory here"
+    )
+    lines = [heading, tables.render(columns, rows, "table").rstrip("\n")]
+    lines += [
+        f"{finding.check}: {finding.found}\n  fix: {finding.fix}"
+        for finding in examination.findings
+        if finding.fix is not None
+    ]
+    if examination.cluster_type is not None or examination.lacking:
         lacking: dict[tuple[str, ...], list[str]] = {}
-        for one in found.lacking:
-            types = one.needed_by if found.cluster_type is None else (kind,)
-            lacking.setdefault(types, []).append(f"{one.check} ({one.state})")
+        for finding in examination.lacking:
+            types = finding.needed_by if examination.cluster_type is None else (kind,)
+            lacking.setdefault(types, []).append(f"{finding.check} ({finding.state})")
         for types, checks in (lacking or {(kind,): ["nothing is missing"]}).items():
             name = (
                 "every cluster type"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install import: makes an install directory from one of NVIDIA's exemplar-performance, which is not changed."""
+"""llmb-install import: makes an install directory from one of NVIDIA's exemplar-performance."""
 
 import os
 import shlex
@@ -9,19 +9,24 @@ from typing import Any
 
 import click
 
-from llmb.builtin import builtin_plugins
-from llmb.config import CONFIG_FILE
-from llmb.config.exemplar import imported_folder
+from llmb.builtin.plugins import builtin_plugins
+from llmb.core import console, files, tables, typed
 from llmb.errors import UsageError
+from llmb.plan.exemplar import imported_folder
+from llmb.plan.locate import CONFIG_FILE
 from llmb.plugins.loader import load_plugins
-from llmb.system import console, files
-from llmb.text import tables, typed
 from llmb_installer import record
-from llmb_installer.applying.install import ask
-from llmb_installer.importing.carry import Import, carry_out, plan_import, summary_of
-from llmb_installer.importing.source import Item
+from llmb_installer.applying.install import confirm
+from llmb_installer.importing.carry import ImportPlan, carry_out, count_items, plan_import
+from llmb_installer.importing.source import ImportItem
 
-_PLURALS = {"run": "runs", "image": "images", "variable": "variables", "setting": "settings", "secret": "secrets"}
+_PLURALS = {
+    "run": "runs",
+    "image": "images",
+    "variable": "variables",
+    "setting": "settings",
+    "secret": "secrets",
+}
 _LISTED = 20  # things of one reason that are named
 
 
@@ -40,10 +45,10 @@ def run(
     workloads = plugins.workloads()
     for problem in plugins.problems:
         console.echo(f"note: plugin {problem.source} is skipped: {problem.reason}", err=True)
-    here = console.current_folder()
+    cwd = console.current_folder()
     plan = plan_import(
-        here / files.expand(folder),
-        here / files.expand(into) if into is not None else None,
+        cwd / files.expand(folder),
+        cwd / files.expand(into) if into is not None else None,
         workloads,
         plugins.gpu_types,
         os.environ,
@@ -59,64 +64,74 @@ def run(
         return
     if not plan.changes_nothing:
         if not yes:
-            ask(f"Import into {plan.target}?")
+            confirm(f"Import into {plan.target}?")
         carry_out(plan, checksums=not no_checksums, say=lambda text: console.echo(text, err=True))
     for line in _next(plan):
         console.echo(line, err=fmt == "json")
 
 
 def offer(refused: UsageError, *, dry_run: bool) -> None:
-    """Offer the import of the folder that ``refused`` is about, in a terminal. Raises LlmbError after a no."""
+    """Offer the import of the folder that ``refused`` is about, in a terminal.
+
+    Raises LlmbError after a no.
+    """
     folder = Path(str(refused.value))
     if (imported_folder(folder) / CONFIG_FILE).is_file():
         raise refused
     console.echo(refused.message, err=True)
     if not click.confirm(f"Import it into {imported_folder(folder)}?", default=True, err=True):
         raise refused
-    options: dict[str, Any] = {"into": None, "gpu_type": None, "with_secrets": False, "no_checksums": False}
+    options: dict[str, Any] = {
+        "into": None,
+        "gpu_type": None,
+        "with_secrets": False,
+        "no_checksums": False,
+    }
     run(folder, **options, yes=True, dry_run=dry_run, fmt="table")
 
 
-def _data(plan: Import, *, dry_run: bool) -> dict[str, Any]:
+def _data(plan: ImportPlan, *, dry_run: bool) -> dict[str, Any]:
     return {
         "source": str(plan.source.folder),
         "release": plan.source.release,
         "install": str(plan.target),
         "dry_run": dry_run,
-        "summary": summary_of(plan.items),
+        "summary": count_items(plan.items),
         "items": [typed.to_data(item) for item in plan.items],
     }
 
 
-def _text(plan: Import) -> Iterator[str]:
+def _text(plan: ImportPlan) -> Iterator[str]:
     release = f" {plan.source.release}" if plan.source.release else ""
     yield f"{plan.source.folder} of exemplar-performance{release} is not changed."
     if plan.changes_nothing:
         yield f"{plan.target} already has everything."
     else:
         yield f"{plan.target} gets:"
-        yield from _taken(plan.items)
-    if present := [item for item in plan.items if item.action == "present" and item.kind in _PLURALS]:
-        yield f"already there: {_counts(present)}"
+        yield from _list_taken(plan.items)
+    if present_items := [
+        item for item in plan.items if item.action == "present" and item.kind in _PLURALS
+    ]:
+        yield f"already there: {_counts(present_items)}"
     leaving = [item for item in plan.items if item.action == "leave"]
     if leaving:
         yield "not taken:"
-        yield from _left(leaving)
+        yield from _list_left(leaving)
 
 
-def _taken(items: tuple[Item, ...]) -> Iterator[str]:
-    taken = [item for item in items if item.action == "take"]
-    for item in taken:
+def _list_taken(items: tuple[ImportItem, ...]) -> Iterator[str]:
+    taken_items = [item for item in items if item.action == "take"]
+    for item in taken_items:
         if item.kind in ("setting", "image", "secret"):
             yield f"  {item.kind} {item.name}: {item.detail}"
-    rest = [item for item in taken if item.kind in ("variable", "run")]
-    if names := [item.name for item in rest if item.kind == "variable"]:
+    counted = [item for item in taken_items if item.kind in ("variable", "run")]
+    if names := [item.name for item in counted if item.kind == "variable"]:
         yield f"  variables {', '.join(names)}"
-    if runs := [item for item in rest if item.kind == "run"]:
+    if runs := [item for item in counted if item.kind == "run"]:
         yield f"  {_counts(runs)}, with links to their logs"
 
 
-def _left(items: list[Item]) -> Iterator[str]:
+def _list_left(items: list[ImportItem]) -> Iterator[str]:
     """Each reason once, with what it is the reason of."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for item in items:
@@ -132,16 +147,22 @@ def _left(items: list[Item]) -> Iterator[str]:
             yield f"    and {len(names) - _LISTED} more: --format json lists all"
 
 
-def _counts(items: list[Item]) -> str:
-    found = summary_of(items)
-    counts = {kind: sum(actions.values()) for kind, actions in found.items()}
-    return ", ".join(f"{n} {kind if n == 1 else _PLURALS.get(kind, f'{kind}s')}" for kind, n in counts.items())
+def _counts(items: list[ImportItem]) -> str:
+    by_kind = count_items(items)
+    counts = {kind: sum(actions.values()) for kind, actions in by_kind.items()}
+    return ", ".join(
+        f"{n} {kind if n == 1 else _PLURALS.get(kind, f'{kind}s')}" for kind, n in counts.items()
+    )
 
 
-def _next(plan: Import) -> Iterator[str]:
-    option = record.option_of(plan.target)
+def _next(plan: ImportPlan) -> Iterator[str]:
+    option = record.format_option(plan.target)
     if any(item.code == "secret-consent" for item in plan.items):
-        into = "" if plan.target == imported_folder(plan.source.folder) else f" --into {shlex.quote(str(plan.target))}"
+        into = (
+            ""
+            if plan.target == imported_folder(plan.source.folder)
+            else f" --into {shlex.quote(str(plan.target))}"
+        )
         folder = shlex.quote(str(plan.source.folder))
         yield f"to copy the secrets: llmb-install import {folder}{into} --with-secrets"
     yield f"the results: llmb-run results{option}"

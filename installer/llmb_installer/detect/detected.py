@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE, ClusterConfig, find_install
-from llmb.config.cluster_type import ClusterType
-from llmb.config.exemplar import CODE as EXEMPLAR
-from llmb.config.slurm import SlurmConfig
+from llmb.contract.cluster_type import ClusterType
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.core import files, typed, yamlfile
 from llmb.errors import UsageError
-from llmb.system import files
-from llmb.text import typed, yamlfile
-from llmb_installer.answers.layers import given, joined, nested, with_layer
-from llmb_installer.answers.schema import AUTO, sections_of, without_nulls
+from llmb.plan.exemplar import CODE as EXEMPLAR
+from llmb.plan.locate import CONFIG_FILE, find_install
+from llmb_installer.answers.layers import has_key, join, nest, override
+from llmb_installer.answers.schema import AUTO, collect_sections, drop_nulls
 from llmb_installer.cluster_types import type_in
 from llmb_installer.detect.machine import MachineFound, find_machine
 from llmb_installer.detect.scheduler import SlurmFound, find_slurm
-from llmb_installer.record import answers_path, own_config
+from llmb_installer.record import answers_path, read_own_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +30,28 @@ class Installed:
     config: ClusterConfig
 
     def answers(self) -> dict[str, Any]:
-        """The answers it was installed by, overridden by its configuration, which a person may have edited."""
+        """Return the recorded answers, overridden by the configuration, which people may edit."""
         path = answers_path(self.path)
         method = {"method": "srun"} if self.config.install.method == "slurm" else {}
         recorded: dict[str, Any] = yamlfile.load(path).data if path.is_file() else method
-        found: dict[str, Any] = joined(recorded, self._configured())
-        return found
+        answers: dict[str, Any] = join(recorded, self._configured())
+        return answers
 
     def _configured(self) -> dict[str, Any]:
         config, written = self.config, yamlfile.load(self.path / CONFIG_FILE).data
 
-        def if_written(key: str, value: Any) -> Any:  # a missing key is detected again, not set to its default
-            return value if given(written, key) else None
+        # a missing key is detected again, not set to its default
+        def if_written(key: str, value: Any) -> Any:
+            return value if has_key(written, key) else None
 
         data = {
             "cluster_type": config.cluster_type,
             "install": str(self.path),
             "gpu_type": config.gpu_type,
             "cluster_name": if_written("cluster_name", config.cluster_name),
-            "node_architecture": if_written("install.node_architecture", config.install.node_architecture),
+            "node_architecture": if_written(
+                "install.node_architecture", config.install.node_architecture
+            ),
             "venv_type": if_written("install.venv_type", config.install.venv_type) or AUTO,
             "framework": config.install.framework,
             "bridge_release": config.install.bridge_release,
@@ -56,24 +59,32 @@ class Installed:
             "experiments_root": typed.to_data(config.experiments_root),
             "environment": dict(config.environment),
             "pass_environment": list(config.pass_environment) or None,
-            "gpu_types": {name: without_nulls(typed.to_data(own)) for name, own in config.gpu_types.items()},
-            **sections_of(config),
+            "gpu_types": {
+                name: drop_nulls(typed.to_data(settings))
+                for name, settings in config.gpu_types.items()
+            },
+            **collect_sections(config),
             "workloads": list(config.workloads.installed or ()) or None,
             "plugins": dict(config.plugins),
         }
-        return dict(without_nulls(data))
+        return dict(drop_nulls(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """An install directory with an invalid configuration, or another tool's; the hint of ``error`` is the fix."""
+    """An install directory with an invalid configuration, or another tool's.
+
+    The hint of ``error`` is the fix.
+    """
 
     path: Path
     error: UsageError
 
 
-def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -> Installed | Damaged | None:
-    """The install directory that is named, else the nearest at or above ``cwd``; None without one."""
+def find_installed(
+    option: Path | None, environ: Mapping[str, str], cwd: Path
+) -> Installed | Damaged | None:
+    """Return the named install directory, or the nearest at or above ``cwd``. None without one."""
     if option is not None and not (cwd / option / CONFIG_FILE).is_file():
         return None
     try:
@@ -81,23 +92,25 @@ def find_installed(option: Path | None, environ: Mapping[str, str], cwd: Path) -
     except UsageError as error:
         return Damaged(path=Path(str(error.value)), error=error) if error.code == EXEMPLAR else None
     try:
-        return Installed(path=folder, config=own_config(folder))
+        return Installed(path=folder, config=read_own_config(folder))
     except UsageError as error:
         return Damaged(path=folder, error=error)
 
 
-def with_variables(document: yamlfile.Document, environ: Mapping[str, str]) -> tuple[yamlfile.Document, list[str]]:
-    """Answers completed from the variables that the cluster type's questions name, and a note for each one used.
+def add_variables(
+    document: yamlfile.Document, environ: Mapping[str, str]
+) -> tuple[yamlfile.Document, list[str]]:
+    """Complete answers from the variables of the cluster type's questions.
 
-    Raises UsageError for a variable that is needed and invalid.
+    Also return their names. Raises UsageError for a variable that is needed and invalid.
     """
     kind = type_in(document.data)
     if kind is None:
         return document, []
     used = []
     for key, variable, value in _answers_of(kind, document, environ):
-        if not given(document.data, key):
-            document = with_layer(document, nested(key, value), variable)
+        if not has_key(document.data, key):
+            document = override(document, nest(key, value), variable)
             used.append(f"{key} from {variable}")
     return document, used
 
@@ -106,14 +119,17 @@ def _answers_of(
     kind: ClusterType, document: yamlfile.Document, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Any]]:
     """The key, variable and value of each answer that the variables of the cluster type give."""
-    own = kind.folder_variable
-    if own and (named := environ.get("LLMB_INSTALL")):
+    folder_variable = kind.folder_variable
+    if folder_variable and (named := environ.get("LLMB_INSTALL")):
         yield "install", "LLMB_INSTALL", named
-    elif own and (folder := environ.get(own)):
-        yield "install", own, str(Path(folder) / "llmb")
+    elif folder_variable and (folder := environ.get(folder_variable)):
+        yield "install", folder_variable, str(Path(folder) / "llmb")
     for question in kind.questions:
-        key, text = f"{kind.key}.{question.key}", environ.get(question.variable) if question.variable else None
-        if not text or given(document.data, key):
+        key, text = (
+            f"{kind.key}.{question.key}",
+            environ.get(question.variable) if question.variable else None,
+        )
+        if not text or has_key(document.data, key):
             continue
         try:
             yield key, question.variable, question.parse(text)
@@ -125,10 +141,11 @@ def _answers_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detected:
-    """Everything that was detected; ``slurm`` is None without Slurm's commands, ``home`` is the user's folder.
+    """Everything that was detected.
 
-    ``named`` is the folder in LLMB_INSTALL, whether or not it exists. ``damaged`` replaces ``installed`` where the
-    configuration is invalid. ``environ``: the user's variables.
+    ``slurm`` is None without Slurm's commands, ``home`` is the user's folder. ``named`` is the
+    folder in LLMB_INSTALL, which need not exist. ``damaged`` replaces ``installed`` if the
+    configuration is invalid. ``environ`` has the user's variables.
     """
 
     home: Path
@@ -141,33 +158,47 @@ class Detected:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def likely_type(self, types: Mapping[str, ClusterType]) -> str:
-        """The likely cluster type: Slurm where it is configured, else one that detects itself, else local."""
+        """Return the likely cluster type: a configured Slurm, one that detects itself, or local."""
         if self.slurm is not None and self.slurm.is_configured:
             return next(name for name, kind in types.items() if kind.has(SlurmConfig))
-        found = [name for name, kind in types.items() if not kind.has(SlurmConfig) and detects(kind, self.environ)]
-        here = [name for name, kind in types.items() if kind.traits_of(None).one_machine]
-        return (found or here or [*types])[0]
+        candidates = [
+            name
+            for name, kind in types.items()
+            if not kind.has(SlurmConfig) and detect_clusters(kind, self.environ)
+        ]
+        single = [name for name, kind in types.items() if kind.traits_of(None).one_machine]
+        return (candidates or single or [*types])[0]
 
 
-def detects(kind: ClusterType, environ: Mapping[str, str]) -> str | None:
-    """What a cluster type finds of its clusters here; None where there is none, or its plugin fails."""
+def detect_clusters(kind: ClusterType, environ: Mapping[str, str]) -> str | None:
+    """Return the cluster type's own words on its clusters here. None without any, or on failure."""
     try:
-        found = kind.detect(environ)
+        clusters = kind.detect(environ)
     except Exception:  # the user can choose it all the same, and its check reports what is wrong
         return None
-    return found if isinstance(found, str) else None
+    return clusters if isinstance(clusters, str) else None
 
 
-def detect(environ: Mapping[str, str], cwd: Path, install: Path | None = None) -> Detected:
-    """Detect everything for the user of ``environ``; ``install`` is the folder of ``--install``."""
+def detect(
+    environ: Mapping[str, str],
+    cwd: Path,
+    install: Path | None = None,
+    cluster: str | None = None,
+) -> Detected:
+    """Detect everything for the user of ``environ``. ``install`` is the folder of ``--install``.
+
+    ``cluster`` names the Slurm cluster, by default that of an installation here.
+    """
     has_slurm = shutil.which("sbatch", path=environ.get("PATH")) is not None
     named = environ.get("LLMB_INSTALL")
     installed = find_installed(install, environ, cwd)
+    if cluster is None and isinstance(installed, Installed) and installed.config.slurm is not None:
+        cluster = installed.config.slurm.clusters
     return Detected(
         home=files.expand(environ.get("HOME") or "~"),
         cwd=cwd,
         machine=find_machine(environ),
-        slurm=find_slurm(environ) if has_slurm else None,
+        slurm=find_slurm(environ, cluster=cluster) if has_slurm else None,
         installed=installed if isinstance(installed, Installed) else None,
         damaged=installed if isinstance(installed, Damaged) else None,
         named=files.expand(named).absolute() if named else None,

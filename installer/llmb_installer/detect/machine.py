@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.system import files, shell
-from llmb.text import yamlfile
-from llmb.workload.gpus import CPU, known_types
+from llmb.contract.gpus import CPU, known_types
+from llmb.core import files, shell, yamlfile
 from llmb_installer.answers.schema import AUTO
 
 OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes
@@ -20,7 +19,7 @@ ANSWER_WITHIN = 30.0  # seconds; nvidia-smi is slow where the driver's persisten
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFound:
-    """This machine: ``pythons`` are programs by version (``3.12``), ``venv_types`` the available tools, best first."""
+    """This machine. ``pythons`` are programs by version (``3.12``), the best venv type is first."""
 
     architecture: str
     pythons: Mapping[str, str]
@@ -28,87 +27,113 @@ class MachineFound:
 
 
 def find_machine(environ: Mapping[str, str] | None = None) -> MachineFound:
-    """Detect the tools on PATH; starts no process."""
+    """Detect the tools on PATH. Starts no process."""
     search = (os.environ if environ is None else environ).get("PATH", os.defpath)
     tools = [("uv", "uv"), ("venv", None), ("conda", "conda")]
-    kinds = [kind for kind, program in tools if program is None or shutil.which(program, path=search)]
-    return MachineFound(architecture=platform.machine(), pythons=_pythons(search), venv_types=tuple(kinds))
+    kinds = [
+        kind for kind, program in tools if program is None or shutil.which(program, path=search)
+    ]
+    return MachineFound(
+        architecture=platform.machine(), pythons=_pythons(search), venv_types=tuple(kinds)
+    )
 
 
 def _pythons(search: str) -> dict[str, str]:
     """The first Python of each version on PATH, oldest version first."""
-    found: dict[tuple[int, int], str] = {}
+    programs: dict[tuple[int, int], str] = {}
     for folder in filter(None, search.split(os.pathsep)):
-        for path in sorted(Path(folder).glob("python3.*")):
+        for path in _list_pythons(Path(folder)):
             match = re.fullmatch(r"python3\.(\d+)", path.name)
             version = (3, int(match[1])) if match else (0, 0)
-            if version >= OLDEST and version not in found and os.access(path, os.X_OK):
-                found[version] = str(path)
-    return {f"{major}.{minor}": found[major, minor] for major, minor in sorted(found)}
+            if version >= OLDEST and version not in programs and os.access(path, os.X_OK):
+                programs[version] = str(path)
+    return {f"{major}.{minor}": programs[major, minor] for major, minor in sorted(programs)}
+
+
+def _list_pythons(folder: Path) -> list[Path]:
+    """Return the Pythons of a folder on PATH, none of one that this user may not enter."""
+    try:
+        return sorted(folder.glob("python3.*"))
+    except OSError:
+        return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFound:
-    """The GPU type to install for; ``note`` is what the user should know about its detection."""
+    """The GPU type to install for. ``note`` is what the user should know about its detection."""
 
     gpu_type: str
     note: str = ""
 
 
 def find_gpu(answer: str) -> GpuFound:
-    """The GPU type ``answer``; for ``auto`` the type of this machine's first GPU, ``cpu`` without one."""
+    """The GPU type ``answer``.
+
+    For ``auto`` the type of this machine's first GPU, ``cpu`` without one.
+    """
     if answer != AUTO:
         return GpuFound(gpu_type=answer)
     if shutil.which("nvidia-smi") is None:
         return GpuFound(gpu_type=CPU)
-    done = shell.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout=ANSWER_WITHIN)
-    if done.code != 0:
-        lines = (done.out + done.err).strip().splitlines()
-        reason = lines[0] if lines else f"exit code {done.code}"
+    completed = shell.run(
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout=ANSWER_WITHIN
+    )
+    if completed.code != 0:
+        lines = (completed.out + completed.err).strip().splitlines()
+        reason = lines[0] if lines else f"exit code {completed.code}"
         return GpuFound(gpu_type=CPU, note=f"nvidia-smi finds no GPU ({reason}): gpu_type is cpu")
-    return gpu_of_products(done.out)
+    return gpu_of_products(completed.out)
 
 
 def gpu_of_products(names: str) -> GpuFound:
     """The GPU type for the output of nvidia-smi, one product name on each line."""
     name = names.strip().splitlines()[0].strip() if names.strip() else ""
-    if (known := gpu_type_of(name)) is not None:
-        return GpuFound(gpu_type=known)
+    if (gpu_type := find_gpu_type(name)) is not None:
+        return GpuFound(gpu_type=gpu_type)
     if not name:
         return GpuFound(gpu_type=CPU)
-    return GpuFound(gpu_type=CPU, note=f"llmb does not know the GPU '{name}': gpu_type is cpu; set it to use the GPU")
+    return GpuFound(
+        gpu_type=CPU,
+        note=f"llmb does not know the GPU '{name}': gpu_type is cpu; set it to use the GPU",
+    )
 
 
-def gpu_type_of(name: str) -> str | None:
-    """The known GPU type in a product's name or a GRES type. Whole words match: B200 is not GB200, H100 not H1000."""
+def find_gpu_type(name: str) -> str | None:
+    """The known GPU type in a product's name or a GRES type.
+
+    Whole words match: B200 is not GB200, H100 not H1000.
+    """
     words = re.split(r"[^a-z0-9]+", name.lower())
-    return next((known for known in known_types() if known != CPU and known in words), None)
+    return next(
+        (gpu_type for gpu_type in known_types() if gpu_type != CPU and gpu_type in words), None
+    )
 
 
-def own_name(name: str) -> str:
-    """A name for an unknown GPU type: the word in ``name`` that has a model number, else all of ``name``."""
+def invent_gpu_name(name: str) -> str:
+    """Return a name for an unknown GPU type: the word with a model number, or all of ``name``."""
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
     models = [word for word in words if re.fullmatch(r"[a-z]{1,3}\d{2,4}[a-z]{0,2}", word)]
     return next(iter(models), "-".join(words) or "gpu")
 
 
-def likeliest(name: str) -> str:
-    """The known GPU type whose configurations fit the GPU ``name`` best: the first of its family if it is unknown."""
-    known = known_types().get(gpu_type_of(name) or "")
-    if known is not None and known.like is not None:
-        return known.like
-    letters = re.match(r"[a-z]*", own_name(name))
+def find_likeliest(name: str) -> str:
+    """Return the known GPU type whose configurations fit best."""
+    gpu = known_types().get(find_gpu_type(name) or "")
+    if gpu is not None and gpu.like is not None:
+        return gpu.like
+    letters = re.match(r"[a-z]*", invent_gpu_name(name))
     family = letters[0] if letters is not None else ""
-    types = [known for known in known_types() if known != CPU]
-    return next((known for known in types if re.sub(r"\d.*", "", known) == family), "h100")
+    types = [gpu for gpu in known_types() if gpu != CPU]
+    return next((gpu for gpu in types if re.sub(r"\d.*", "", gpu) == family), "h100")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFound:
-    """A folder that exists or will be created; ``nearest`` is the folder or its nearest existing parent.
+    """A folder that exists or will be created.
 
-    ``free`` is in bytes, on the file system mounted at ``mount``; ``shared`` is None where its type ``file_system``
-    does not show whether other machines see it.
+    ``nearest`` is the folder or its nearest existing parent. ``free`` is in bytes, on the file
+    system mounted at ``mount``. ``shared`` is None if its type ``file_system`` does not show
+    whether other machines see it.
     """
 
     path: Path
@@ -124,7 +149,7 @@ def find_folder(path: Path) -> FolderFound:
     """Examine ``path``, which need not exist."""
     path = files.expand(path).absolute()
     nearest = files.nearest_folder(path)
-    mount, kind = file_system_of(nearest.resolve(), _mounts())
+    mount, kind = find_file_system(nearest.resolve(), _mounts())
     return FolderFound(
         path=path,
         nearest=nearest,
@@ -137,19 +162,34 @@ def find_folder(path: Path) -> FolderFound:
 
 
 def is_shared(file_system: str) -> bool | None:
-    """Whether other machines can see a file system of this type; None where that is unknown."""
-    types = yamlfile.load(Path(__file__).with_name("file_systems.yaml")).data
-    return True if file_system in types["shared"] else False if file_system in types["local"] else None
+    """Return True if other machines can see a file system of this type. None if that is unknown."""
+    types = _file_systems()
+    return (
+        True if file_system in types["shared"] else False if file_system in types["local"] else None
+    )
 
 
-def file_system_of(path: Path, mounts: Iterable[tuple[str, str]]) -> tuple[Path, str]:
-    """The mount point and type of the file system of ``path``; ``mounts`` are mount points and types."""
-    found, depth = (Path("/"), "unknown"), -1
+def is_of_kernel(file_system: str) -> bool:
+    """Return True for a file system of the kernel, such as /proc, which stores no files."""
+    return file_system in _file_systems()["kernel"]
+
+
+def _file_systems() -> dict[str, list[str]]:
+    types: dict[str, list[str]] = yamlfile.load(Path(__file__).with_name("file_systems.yaml")).data
+    return types
+
+
+def find_file_system(path: Path, mounts: Iterable[tuple[str, str]]) -> tuple[Path, str]:
+    """The mount point and type of the file system of ``path``.
+
+    ``mounts`` are mount points and types.
+    """
+    match, depth = (Path("/"), "unknown"), -1
     for point, kind in mounts:
         mount = Path(point)
         if (path == mount or mount in path.parents) and len(mount.parts) >= depth:
-            found, depth = (mount, kind), len(mount.parts)
-    return found
+            match, depth = (mount, kind), len(mount.parts)
+    return match
 
 
 def _mounts() -> list[tuple[str, str]]:

@@ -3,29 +3,27 @@
 
 import platform
 
-from llmb.config import ClusterConfig
-from llmb.runs.launch import Site
-from llmb.text import typed
-from llmb_installer.answers.schema import AUTO, Answers, without_nulls
+from llmb.contract.launch import Site
+from llmb.contract.schema import ClusterConfig
+from llmb.core import typed
+from llmb_installer.answers.schema import AUTO, Answers, drop_nulls
 
 
-def cluster_of(answers: Answers, gpu_type: str) -> ClusterConfig:
+def make_cluster_config(answers: Answers, gpu_type: str) -> ClusterConfig:
     """The cluster that the answers describe, with nothing installed yet."""
     return ClusterConfig(
         cluster_type=answers.cluster_type,
         gpu_type=gpu_type,
         gpu_types=answers.gpu_types,
-        slurm=answers.slurm,
-        runai=answers.runai,
         llmb_install=answers.install,
         kind=answers.kind,
-        own_section=answers.own_section,
+        sections=answers.sections,
     )
 
 
-def site_of(answers: Answers, gpu_type: str) -> Site:
+def make_site(answers: Answers, gpu_type: str) -> Site:
     """The site that plugins are asked about, as llmb-run will see it. ``answers`` are settled."""
-    config = cluster_of(answers, gpu_type)
+    config = make_cluster_config(answers, gpu_type)
     is_auto = answers.node_architecture == AUTO and answers.traits.nodes == "this-machine"
     return Site(
         cluster_type=answers.cluster_type,
@@ -42,7 +40,7 @@ def site_of(answers: Answers, gpu_type: str) -> Site:
 
 
 def _settings(answers: Answers) -> dict[str, str]:
-    """What plugins read of the answers: versions, the tokenizer and the framework."""
+    """The settings that plugins read: versions, the tokenizer and the framework."""
     release = {} if answers.bridge_release is None else {"bridge_release": answers.bridge_release}
-    versions: dict[str, str] = without_nulls(typed.to_data(answers.versions))
+    versions: dict[str, str] = drop_nulls(typed.to_data(answers.versions))
     return {**versions, "tokenizer": answers.tokenizer, "framework": answers.framework, **release}

@@ -1,33 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole examination: the installation, this machine, the cluster, and on demand the registries."""
+"""The whole examination: installation, machine, cluster, and on demand the registries."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.builtin import builtin_plugins
-from llmb.config import CONFIG_FILE, ClusterConfig, find_install, load_config
-from llmb.config.runai import RunaiConfig
-from llmb.config.slurm import SlurmConfig
+from llmb.builtin.plugins import builtin_plugins
+from llmb.builtin.slurm.commands import Client
+from llmb.builtin.slurm.slurm_checks import mpi_fault
+from llmb.contract import gpus, spec
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.core import yamlfile
+from llmb.core.units import bytes_in_words
 from llmb.errors import LlmbError, PreflightError, UsageError
+from llmb.plan.config_layers import load_config
+from llmb.plan.locate import CONFIG_FILE, find_install
 from llmb.plugins.loader import load_plugins
-from llmb.text import yamlfile
-from llmb.text.units import bytes_in_words
-from llmb.workload import gpus, spec
 from llmb_installer import record
 from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
-from llmb_installer.doctor import ALL, RUNAI, SLURM, Finding, machine, schedulers, wrong
-from llmb_installer.registry.availability import check_images
-from llmb_installer.registry.reference import RegistrySettings
+from llmb_installer.doctor import machine, schedulers
+from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, wrong
+from llmb_installer.images.adapter import check_images
+from sqshpull.settings import RegistrySettings
 
 IMAGES = "images"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All findings; ``cluster_type`` is the configured or requested one, None without either."""
+    """All findings. ``cluster_type`` is the configured or requested one, None without either."""
 
     cluster_type: str | None
     install: Path | None
@@ -37,15 +41,31 @@ class Examination:
     def lacking(self) -> tuple[Finding, ...]:
         """The findings that prevent the cluster type from working.
 
-        Without a cluster type: what every type needs, in an installation also what is missing; and missing images,
-        which are only examined on demand.
+        Without a cluster type: what every type needs, in an installation also what is missing. And
+        missing images, which are only examined on demand.
         """
-        states = ("wrong",) if self.cluster_type is None and self.install is None else ("missing", "wrong")
-        faults = (one for one in self.findings if one.state in states or (one.check == IMAGES and one.state != "ok"))
+        states = (
+            ("wrong",)
+            if self.cluster_type is None and self.install is None
+            else ("missing", "wrong")
+        )
+        faults = (
+            finding
+            for finding in self.findings
+            if finding.state in states or (finding.check == IMAGES and finding.state != "ok")
+        )
         if self.cluster_type is None:
-            return tuple(one for one in faults if {*one.needed_by} == {*ALL} or one.check == IMAGES)
+            return tuple(
+                finding
+                for finding in faults
+                if {*finding.needed_by} == {*ALL} or finding.check == IMAGES
+            )
         everywhere = {*ALL}  # a plugin's type needs what all of llmb's own need
-        return tuple(one for one in faults if self.cluster_type in one.needed_by or everywhere <= {*one.needed_by})
+        return tuple(
+            finding
+            for finding in faults
+            if self.cluster_type in finding.needed_by or everywhere <= {*finding.needed_by}
+        )
 
 
 def examine(
@@ -56,38 +76,63 @@ def examine(
     cluster_type: str | None = None,
     ask_registries: bool = False,
 ) -> Examination:
-    """Examine everything that ``cluster_type`` needs; by default that of the installation, else every type.
+    """Examine everything that ``cluster_type`` needs.
 
-    ``install`` is the folder of ``--install``, whether or not it exists.
+    By default that of the installation, else every type. ``install`` is the folder of
+    ``--install``, whether or not it exists.
     """
-    there = _installation(detected, environ, install)
-    kind = cluster_type or there.cluster_type
+    installation = _installation(detected, environ, install)
+    kind = cluster_type or installation.cluster_type
     own_type = type_named(kind) if kind is not None else None
-    here = own_type is not None and own_type.traits_of(None).one_machine
-    asks_runai = own_type is None or own_type.has(RunaiConfig)
-    config = there.config if there.config is not None and there.config.cluster_type == kind else None
-    runs = there.config.experiments_root if there.config is not None else None
-    own = config.slurm if config is not None else None
-    containers = own.container == "pyxis" if own is not None else detected.slurm is not None and detected.slurm.pyxis
-    cpu_only = config is not None and here and config.gpu_type == gpus.CPU
-    found = [
-        *there.findings,
-        *machine.tool_findings(detected.machine, environ, containers=containers, cpu_only=cpu_only),
-        *machine.folder_findings(there.folder, environ, is_installed=there.path is not None, runs=runs, is_local=here),
-        *(schedulers.slurm_findings(detected.slurm, own) if own_type is None or own_type.has(SlurmConfig) else ()),
-        *(schedulers.runai_findings(config, environ) if asks_runai else ()),
-        *(schedulers.other_findings(own_type, config, environ) if own_type is not None else ()),
-        *(_registries(detected, there, config, environ) if ask_registries else ()),
+    one_machine = own_type is not None and own_type.traits_of(None).one_machine
+    kinds = all_types().values() if own_type is None else [own_type]
+    config = (
+        installation.config
+        if installation.config is not None and installation.config.cluster_type == kind
+        else None
+    )
+    runs = installation.config.experiments_root if installation.config is not None else None
+    slurm = config.slurm if config is not None else None
+    containers = (
+        slurm.container == "pyxis"
+        if slurm is not None
+        else detected.slurm is not None and detected.slurm.pyxis
+    )
+    cpu_only = config is not None and one_machine and config.gpu_type == gpus.CPU
+    findings = [
+        *installation.findings,
+        *machine.examine_tools(detected.machine, environ, containers=containers, cpu_only=cpu_only),
+        *machine.examine_folders(
+            installation.folder,
+            environ,
+            is_installed=installation.path is not None,
+            runs=runs,
+            is_local=one_machine,
+        ),
+        *(
+            schedulers.examine_slurm(
+                detected.slurm,
+                slurm,
+                lambda kind: mpi_fault(
+                    Client(environ=environ, cluster=slurm.clusters if slurm is not None else None),
+                    kind,
+                ),
+            )
+            if own_type is None or own_type.has(SlurmConfig)
+            else ()
+        ),
+        *(one for each in kinds for one in schedulers.findings_of_type(each, config, environ)),
+        *(_registries(detected, installation, config, environ) if ask_registries else ()),
     ]
-    return Examination(cluster_type=kind, install=there.path, findings=tuple(found))
+    return Examination(cluster_type=kind, install=installation.path, findings=tuple(findings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Installation:
-    """An installation as the doctor sees it; ``findings`` name what is invalid.
+    """An installation as the doctor sees it. ``findings`` name what is invalid.
 
-    ``path`` is None without one; ``folder`` is then the folder to install into. ``cluster_type`` is known without a
-    configuration too, if the installer has recorded it.
+    ``path`` is None without one. ``folder`` is then the folder to install into. ``cluster_type`` is
+    known without a configuration too, if the installer has recorded it.
     """
 
     folder: Path
@@ -97,7 +142,9 @@ class _Installation:
     findings: tuple[Finding, ...] = ()
 
 
-def _installation(detected: Detected, environ: Mapping[str, str], install: Path | None) -> _Installation:
+def _installation(
+    detected: Detected, environ: Mapping[str, str], install: Path | None
+) -> _Installation:
     if detected.installed is not None:
         return _valid(detected.installed.path, detected.installed.config, environ)
     if detected.damaged is not None:
@@ -106,9 +153,15 @@ def _installation(detected: Detected, environ: Mapping[str, str], install: Path 
     folder = detected.cwd / named if named is not None else detected.cwd
     is_recorded = record.answers_path(folder).is_file() or record.record_path(folder).is_file()
     if is_recorded and not (folder / CONFIG_FILE).is_file():
-        found = f"{folder / CONFIG_FILE} is missing: the installation is not finished, or the file was removed"
+        missing = (
+            f"{folder / CONFIG_FILE} is missing: the installation is not finished, or the file was"
+            " removed"
+        )
         fix = record.unfinished_hint(folder)
-        return _damaged(folder, Finding(check=CONFIG_FILE, state="missing", found=found, needed_by=ALL, fix=fix))
+        return _damaged(
+            folder,
+            Finding(check=CONFIG_FILE, state="missing", found=missing, needed_by=ALL, fix=fix),
+        )
     return _Installation(folder=folder, findings=_stage_path(detected, environ))
 
 
@@ -123,7 +176,9 @@ def _valid(path: Path, config: ClusterConfig, environ: Mapping[str, str]) -> _In
         record.load(path)
     except LlmbError as error:
         faults.append(wrong("record of the installation", error, ALL))
-    return _Installation(folder=path, path=path, config=config, cluster_type=kind, findings=tuple(faults))
+    return _Installation(
+        folder=path, path=path, config=config, cluster_type=kind, findings=tuple(faults)
+    )
 
 
 def _damaged(path: Path, fault: Finding) -> _Installation:
@@ -131,12 +186,12 @@ def _damaged(path: Path, fault: Finding) -> _Installation:
         kind = record.load(path).config.get("cluster_type")
     except LlmbError:  # llmb-install verify reports it
         kind = None
-    known = kind if isinstance(kind, str) and type_named(kind) is not None else None
-    return _Installation(folder=path, path=path, cluster_type=known, findings=(fault,))
+    cluster_type = kind if isinstance(kind, str) and type_named(kind) is not None else None
+    return _Installation(folder=path, path=path, cluster_type=cluster_type, findings=(fault,))
 
 
 def _stage_path(detected: Detected, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """A finding where STAGE_PATH is set, with which no other command looks for an installation."""
+    """A finding if STAGE_PATH is set, with which no other command looks for an installation."""
     if "STAGE_PATH" not in environ:
         return ()
     try:
@@ -147,43 +202,63 @@ def _stage_path(detected: Detected, environ: Mapping[str, str]) -> tuple[Finding
 
 
 def _registries(
-    detected: Detected, there: _Installation, config: ClusterConfig | None, environ: Mapping[str, str]
+    detected: Detected,
+    installation: _Installation,
+    config: ClusterConfig | None,
+    environ: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Whether the images are available, asked with the registry settings of the installation."""
-    architecture = config.install.node_architecture if config is not None else detected.machine.architecture
+    """Check for images by the registry settings of the installation."""
+    architecture = (
+        config.install.node_architecture if config is not None else detected.machine.architecture
+    )
     workloads = load_plugins(builtin_plugins()).workloads()
     try:
-        settings = _registry_settings(there.path, workloads)
-        yield from image_findings(workloads, architecture, environ, detected.home, settings)
+        settings = _registry_settings(installation.path, workloads)
+        yield from examine_images(workloads, architecture, environ, detected.home, settings)
     except LlmbError as error:
         yield wrong(IMAGES, error, (SLURM, RUNAI))
 
 
-def _registry_settings(install: Path | None, workloads: Mapping[str, spec.Workload]) -> RegistrySettings | None:
+def _registry_settings(
+    install: Path | None, workloads: Mapping[str, spec.Workload]
+) -> RegistrySettings | None:
     """The registry settings in the answers of the installation. Raises InputFaults."""
     path = record.answers_path(install) if install is not None else None
     if path is None or not path.is_file():
         return None
-    asked = read_answers(yamlfile.load(path), install=install, known=workloads, recorded=True)
-    return asked.images
+    answers = read_answers(yamlfile.load(path), install=install, workloads=workloads, recorded=True)
+    return answers.images
 
 
-def image_findings(
+def examine_images(
     workloads: Mapping[str, spec.Workload],
     architecture: str,
     environ: Mapping[str, str],
     home: Path,
     settings: RegistrySettings | None = None,
 ) -> Iterator[Finding]:
-    """Ask the registries for the images of all workloads: a finding for each image, or for each fault."""
-    images = list(dict.fromkeys(workload.image for workload in workloads.values() if workload.image))
-    wanted = [(image, architecture) for image in images]
+    """Ask the registries for the images of all workloads.
+
+    Yield a finding for each image or fault.
+    """
+    images = list(
+        dict.fromkeys(workload.image for workload in workloads.values() if workload.image)
+    )
+    requests = [(image, architecture) for image in images]
     try:
-        checked = check_images(wanted, environ=environ, home=home, settings=settings)
+        checked = check_images(requests, environ=environ, home=home, settings=settings)
     except PreflightError as error:
         for fault in error.faults:
-            yield Finding(check=IMAGES, state="missing", found=fault.message, needed_by=(SLURM, RUNAI), fix=fault.hint)
+            yield Finding(
+                check=IMAGES,
+                state="missing",
+                found=fault.message,
+                needed_by=(SLURM, RUNAI),
+                fix=fault.hint,
+            )
         return
-    for image, found in zip(images, checked, strict=True):
-        text = f"available for {architecture}, {bytes_in_words(found.compressed_bytes)} to fetch"
+    for image, available in zip(images, checked, strict=True):
+        text = (
+            f"available for {architecture}, {bytes_in_words(available.compressed_bytes)} to fetch"
+        )
         yield Finding(check=f"image {image}", state="ok", found=text, needed_by=(SLURM, RUNAI))

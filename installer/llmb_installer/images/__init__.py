@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container images as squashfs files: built from a registry's layers or with enroot, and checked."""
+"""The steps for container images; sqshpull, a library of its own, looks them up and builds them."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step for a container image: it builds the file if the cluster needs one, else it only checks the reference."""
+"""The step for a container image: it builds the file if the cluster needs one, else it only checks
+the reference.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,23 +9,22 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.core import typed
+from llmb.core.units import bytes_in_words
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
-from llmb.text import typed
-from llmb.text.units import bytes_in_words
 from llmb_installer.answers.schema import ImageAnswers
-from llmb_installer.images.build import build
-from llmb_installer.images.facts import check
-from llmb_installer.images.layer import cache_folder, missing_bytes
-from llmb_installer.images.squash import BuildSettings, Via
-from llmb_installer.registry.availability import check_image, check_images
-from llmb_installer.step import Context, Estimate, Facts, Step
+from llmb_installer.images.adapter import build_image, check_file, check_image, check_images
+from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost
+from sqshpull.layers import cache_folder, missing_bytes
+from sqshpull.settings import PullSettings
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageStep(Step):
-    """Builds the image ``reference`` for ``architecture`` as the file ``target``; None only checks the reference.
+class ImageStep(InstallStep):
+    """Builds the image ``reference`` for ``architecture`` as the file ``target``; None only checks
+    the reference.
 
     ``settings`` says how; ``srun`` are srun's options for building on a node, None builds here.
     """
@@ -52,43 +53,63 @@ class ImageStep(Step):
     @property
     def digest(self) -> str:
         """The digest of what is installed, whatever way it is built."""
-        return hashlib.sha256(f"image {self.reference} {self.architecture} {self.target}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"image {self.reference} {self.architecture} {self.target}".encode()
+        ).hexdigest()
 
-    def check(self, context: Context) -> Estimate:
+    def check(self, context: BuildContext) -> StepCost:
         """Check the image in its registry. Raises PreflightError."""
         found, faults = check_all([self], context)
         if faults:
             raise PreflightError(faults)
         return found[0][1]
 
-    def build(self, context: Context) -> Facts:
+    def build(self, context: BuildContext) -> Facts:
         """Build the file, unless a sound one exists; without a file, look the reference up."""
         if self.target is not None:
-            via: Via = "here" if self.srun is None else "srun"
-            settings = BuildSettings(**asdict(self.settings), via=via, srun_args=self.srun or ())
-            facts = build(self.reference, self.architecture, self.target, settings, context)
-            return {**typed.to_data(facts), "file": str(self.target)}
+            settings = PullSettings(**asdict(self.settings))
+            if self.srun is not None:
+                srun_args = ("--job-name=llmb-image", *self.srun)
+                settings = replace(settings, via="srun", srun_args=srun_args)
+            image = build_image(self.reference, self.architecture, self.target, settings, context)
+            return {**typed.to_data(image), "file": str(self.target)}
         try:
             found = check_image(
-                self.reference, self.architecture, environ=context.environ, home=context.home, settings=self.settings
+                self.reference,
+                self.architecture,
+                environ=context.environ,
+                home=context.home,
+                settings=self.settings,
             )
         except LlmbError as error:  # pods may still get it
-            return {"reference": self.reference, "digest": None, "note": f"{error.message}; {FOR_PODS}"}
+            return {
+                "reference": self.reference,
+                "digest": None,
+                "note": f"{error.message}; {FOR_PODS}",
+            }
         return {"reference": self.reference, "digest": found.digest}
 
 
-def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[ImageStep, Estimate]], list[Fault]]:
+def check_all(
+    steps: Sequence[ImageStep], context: BuildContext
+) -> tuple[list[tuple[ImageStep, StepCost]], list[Fault]]:
     """Check all images in their registries at once: the cost of each, and every fault."""
     wanted = [
         (step.reference, step.architecture)
         for step in steps  # a quick check; building checks more
-        if step.target is None or not step.target.is_file() or check(step.target, deep=False) is not None
+        if step.target is None
+        or not step.target.is_file()
+        or check_file(step.target, deep=False) is not None
     ]
     if not wanted:
-        return [(step, Estimate(fetch=0, disk=0)) for step in steps], []
+        return [(step, StepCost(fetch=0, disk=0)) for step in steps], []
     try:
         found = check_images(
-            wanted, environ=context.environ, home=context.home, settings=steps[0].settings, say=context.progress.say
+            wanted,
+            environ=context.environ,
+            home=context.home,
+            settings=steps[0].settings,
+            say=context.progress.say,
         )
     except PreflightError as error:
         return [], error.faults
@@ -97,18 +118,21 @@ def check_all(steps: Sequence[ImageStep], context: Context) -> tuple[list[tuple[
     checked = dict(zip(wanted, found, strict=True))
     costs = []
     for step in steps:
-        image, cost = checked.get((step.reference, step.architecture)), Estimate(fetch=0, disk=0)
+        image, cost = checked.get((step.reference, step.architecture)), StepCost(fetch=0, disk=0)
         if image is not None and step.target is not None:
             layers = sum({layer.digest: layer.size for layer in image.layers}.values())
-            left = missing_bytes(image, cache_folder(step.target, None))  # an earlier attempt left layers
+            # an earlier attempt left layers
+            left = missing_bytes(image, cache_folder(step.target, None))
             missing = image.compressed_bytes - layers + left
-            cost = Estimate(fetch=missing, disk=image.image_bytes + missing)
+            cost = StepCost(fetch=missing, disk=image.image_bytes + missing)
         costs.append((step, cost))
     return costs, []
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether the file exists with its recorded size; always true for an image used by its reference."""
+    """Whether the file exists with its recorded size; always true for an image used by its
+    reference.
+    """
     if "file" not in facts:
         return True
     path = Path(str(facts["file"]))
@@ -120,8 +144,12 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))
-    fault = check(path, deep=deep)
-    return [] if fault is None else [replace(fault, message=f"{path}: {fault.message}", value=str(path))]
+    fault = check_file(path, deep=deep)
+    return (
+        []
+        if fault is None
+        else [replace(fault, message=f"{path}: {fault.message}", value=str(path))]
+    )
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
@@ -135,4 +163,6 @@ def describe(name: str, facts: Facts) -> str:
     if "file" not in facts:
         return f"by reference, {facts.get('digest') or 'not readable from this machine'}"
     found = facts.get("size")
-    return Path(str(facts["file"])).name + (f", {bytes_in_words(found)}" if isinstance(found, int) else "")
+    return Path(str(facts["file"])).name + (
+        f", {bytes_in_words(found)}" if isinstance(found, int) else ""
+    )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports what NVIDIA's exemplar-performance installed and measured, without changing its folder."""
+"""Imports installations and runs of NVIDIA's exemplar-performance. Its folder does not change."""

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the container images of an installation, and links them into llmb's, with a record of their contents."""
+"""Finds the container images of an installation, and links them among llmb's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmb.config.images import file_name, superblock_fault
 from llmb.errors import LlmbError, os_errors
-from llmb_installer.images.facts import architecture_of, facts_of, facts_path, write_facts
-from llmb_installer.importing.source import Item, Source, left
-from llmb_installer.registry.reference import Reference
+from llmb.plan.images import file_name, superblock_fault
+from llmb_installer.images.adapter import as_llmb_errors, share_record
+from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave
+from sqshpull.errors import PullInputError
+from sqshpull.record import architecture_of, record_of, record_path, write_record
+from sqshpull.reference import ImageReference
 
 _NGC = "nvcr.io"  # the registry of the images whose file names begin with nvidia+
+_LONGEST_LINK = 240  # bytes: the record of the image has a longer name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundImage:
-    """An image of the source: its ``file``, behind all links, and its ``reference``, None where it is not known.
+    """An image of the source: its ``file``, behind all links, and its reference if it is known.
 
-    ``link``: its name among llmb's images.
+    ``link`` is its name among llmb's images.
     """
 
     file: Path
@@ -26,35 +29,60 @@ class FoundImage:
     link: str
 
 
-def find_images(source: Source, named: Mapping[str, str], images: Path) -> tuple[list[FoundImage], list[Item]]:
-    """The complete images of ``source`` that are to be linked into ``images``, and what became of each.
+def find_images(
+    source: ExemplarInstall, named: Mapping[str, str], images: Path
+) -> tuple[list[FoundImage], list[ImportItem]]:
+    """Return the complete images to be linked into ``images``, and what became of each image.
 
-    ``named``: references of images by their file name, from the records of its runs.
+    ``named`` has references by file name, from the records of runs.
     """
-    folders = [source.folder / "images", source.image_folder, *([source.folder] if source.layout == "stage" else [])]
-    files = {path.name: path for folder in folders if folder is not None for path in sorted(folder.glob("*.sqsh"))}
-    found, items = [], []
+    folders = [
+        source.folder / "images",
+        source.image_folder,
+        *([source.folder] if source.layout == "stage" else []),
+    ]
+    files = {
+        path.name: path
+        for folder in folders
+        if folder is not None
+        for path in sorted(folder.glob("*.sqsh"))
+    }
+    images_found, items = [], []
     for name, path in sorted(files.items()):
-        reference = named.get(name) or _reference_of(name)
+        texts = (named.get(name), _reference_of(name))
+        reference = next((text for text in texts if text and _is_reference(text)), None)
         link = file_name(reference) if reference is not None else name
         try:
             fault = superblock_fault(path)
         except LlmbError as error:
-            items.append(left("image", name, error.message, error.code))
+            items.append(leave("image", name, error.message, error.code))
             continue
         if fault is not None:
-            items.append(left("image", name, fault.message, fault.code))
+            items.append(leave("image", name, fault.message, fault.code))
         elif (images / link).exists():
-            items.append(Item(kind="image", name=name, action="present", code="image-present"))
+            items.append(
+                ImportItem(kind="image", name=name, action="present", code="image-present")
+            )
         else:
-            found.append(FoundImage(file=path.resolve(), reference=reference, link=link))
-            what = reference or "its reference is unknown; to use it, give its path to --image"
-            items.append(Item(kind="image", name=name, detail=f"linked, not copied: {what}"))
-    return found, items
+            images_found.append(FoundImage(file=path.resolve(), reference=reference, link=link))
+            detail = reference or "its reference is unknown; to use it, give its path to --image"
+            items.append(
+                ImportItem(kind="image", name=name, detail=f"linked, not copied: {detail}")
+            )
+    return images_found, items
+
+
+def _is_reference(text: str) -> bool:
+    """Return True if a foreign text is an image's reference: llmb's file names are made of it."""
+    try:
+        ImageReference.parse(text)
+    except PullInputError:
+        return False
+    return len(file_name(text)) <= _LONGEST_LINK
 
 
 def name_in_exemplar(reference: str) -> str:
-    """The file name that exemplar-performance gives an image: the last two parts of its reference and its tag."""
+    """Return exemplar-performance's file name of an image: end of the reference, and tag."""
     whole, _, _ = reference.replace("#", "/").partition("@")
     *_, parent, last = ["", *whole.split("/")]
     name, _, tag = last.partition(":")
@@ -64,7 +92,7 @@ def name_in_exemplar(reference: str) -> str:
 
 
 def _reference_of(name: str) -> str | None:
-    """The reference that a file name means, where that is certain: ``nvidia+nemo+25.04.01.sqsh``."""
+    """The reference of a file name if it is certain: ``nvidia+nemo+25.04.01.sqsh``."""
     parts = name.removesuffix(".sqsh").split("+")
     if len(parts) != 3 or parts[0] != "nvidia" or parts[2].startswith("sha256-"):
         return None
@@ -72,19 +100,31 @@ def _reference_of(name: str) -> str | None:
 
 
 def link_image(image: FoundImage, images: Path, *, checksum: bool) -> None:
-    """Link ``image`` into the folder ``images``; with ``checksum``, read it and record its sha256. Raises LlmbError."""
+    """Link ``image`` into the folder ``images``.
+
+    With ``checksum``, read it and record its sha256. Raises LlmbError.
+    """
     target = images / image.link
     hint = "check the permissions there"
-    with os_errors(f"{target} cannot be linked", hint=hint, code="file-unwritable", key=str(target)):
+    with os_errors(
+        f"{target} cannot be linked", hint=hint, code="file-unwritable", key=str(target)
+    ):
         if not target.is_symlink():
             target.symlink_to(image.file)
-    if not checksum or image.reference is None or facts_path(target).exists():
+    if not checksum or image.reference is None or record_path(target).exists():
         return
-    facts = facts_of(
-        target,
-        str(Reference.parse(image.reference)),
-        architecture=architecture_of(target),
-        builder="unknown",
-        adopted=True,
-    )
-    write_facts(target, facts)
+    with (
+        as_llmb_errors(),
+        os_errors(
+            f"{target} cannot be recorded", hint=hint, code="file-unwritable", key=str(target)
+        ),
+    ):
+        record = record_of(
+            target,
+            str(ImageReference.parse(image.reference)),
+            architecture=architecture_of(target),
+            builder="unknown",
+            adopted=True,
+        )
+        write_record(target, record)
+        share_record(target)

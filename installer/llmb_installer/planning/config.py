@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges the installer's part of cluster_config.yaml into the file, keeping what users changed in it."""
+"""Merges the installer's part into cluster_config.yaml, and keeps what users changed."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -9,29 +9,32 @@ from typing import Any
 
 import yaml
 
-from llmb.config import CONFIG_FILE
-from llmb.config.reading import read_config as read_configuration
+from llmb.contract.launch import Site
+from llmb.core import files, typed, yamlfile
+from llmb.core.names import squash_workload
 from llmb.errors import UsageError
-from llmb.runs.launch import Site
-from llmb.system import files
-from llmb.text import typed, yamlfile
-from llmb.text.names import squash_workload
-from llmb_installer.answers.schema import AUTO, Answers, sections_of, without_nulls
+from llmb.plan.locate import CONFIG_FILE
+from llmb.plan.read_config import read_config as read_configuration
+from llmb_installer.answers.schema import AUTO, Answers, collect_sections, drop_nulls
 from llmb_installer.cluster_types import all_types
-from llmb_installer.record import own_config
-from llmb_installer.steps import AssetStep, Step, VenvStep
+from llmb_installer.hub import AssetStep
+from llmb_installer.record import read_own_config
+from llmb_installer.step import InstallStep
 from llmb_installer.steps.repo import RepoStep
+from llmb_installer.venv.venv_step import VenvStep
 
 HEADER = "# Written by llmb-install, which keeps what you change here; comments are not kept.\n"
-_BUILT = ("venv_path", "venv_type", "venvs", "assets", "repos")  # keys of a workload that the installer sets
+# keys of a workload that the installer sets
+_BUILT = ("venv_path", "venv_type", "venvs", "assets", "repos")
 _NAMES = "workloads.installed"  # a list without order
 _ABSENT: Any = object()
-_OPTIONAL = ("experiments_root", "pass_environment", "install.image_folder")  # keys that users set and the answers omit
+# keys that users set and the answers omit
+_OPTIONAL = ("experiments_root", "pass_environment", "install.image_folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """The new data of cluster_config.yaml; ``changed`` is False when the file has it already.
+    """The new data of cluster_config.yaml. ``changed`` is False when the file has it already.
 
     ``kept`` are messages about changes of users that differ from the answers.
     """
@@ -41,13 +44,18 @@ class ConfigChange:
     kept: tuple[str, ...]
 
 
-def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[Step]) -> dict[str, Any]:
+def compose_own_part(
+    answers: Answers, site: Site, workloads: Iterable[str], steps: Iterable[InstallStep]
+) -> dict[str, Any]:
     """The installer's part of cluster_config.yaml, with ``workloads`` installed.
 
-    It omits sections of other cluster types and unset options of sbatch; keys that users often set are null or empty.
+    It omits sections of other cluster types and unset options of sbatch. Keys that users often set
+    are null or empty.
     """
     steps, installed = tuple(steps), list(workloads)
-    gpu_types = {name: without_nulls(typed.to_data(own)) for name, own in answers.gpu_types.items()}
+    gpu_types = {
+        name: drop_nulls(typed.to_data(settings)) for name, settings in answers.gpu_types.items()
+    }
     return {
         "schema_version": 2,
         "cluster_type": answers.cluster_type,
@@ -58,14 +66,16 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
         **({"gpu_types": gpu_types} if gpu_types else {}),
         "environment": dict(answers.environment),
         "pass_environment": list(answers.pass_environment),
-        **sections_of(answers),
+        **collect_sections(answers),
         "install": {
             "venv_type": answers.venv_type if answers.venv_type != AUTO else "venv",
             "method": "local" if answers.method == "here" else "slurm",
             "node_architecture": site.node_architecture,
             "image_folder": typed.to_data(answers.image_folder),
             **({} if answers.framework == AUTO else {"framework": answers.framework}),
-            **({} if answers.bridge_release is None else {"bridge_release": answers.bridge_release}),
+            **(
+                {} if answers.bridge_release is None else {"bridge_release": answers.bridge_release}
+            ),
         },
         "workloads": {
             "installed": installed,
@@ -78,115 +88,160 @@ def own_part(answers: Answers, site: Site, workloads: Iterable[str], steps: Iter
     }
 
 
-def _workload(steps: Iterable[Step], venv_type: str) -> dict[str, Any]:
-    """The entry of one workload: its environment, several by name, folders of model files and of repositories."""
-    found: dict[str, Any] = {}
+def _workload(steps: Iterable[InstallStep], venv_type: str) -> dict[str, Any]:
+    """Return the entry of a workload: environments, folders of model files and of repositories."""
+    entry: dict[str, Any] = {}
     venvs = [step for step in steps if isinstance(step, VenvStep)]
     if venvs:
-        found = {"venv_path": str(venvs[0].path), "venv_type": venv_type if venv_type != AUTO else "venv"}
+        entry = {
+            "venv_path": str(venvs[0].path),
+            "venv_type": venv_type if venv_type != AUTO else "venv",
+        }
     if len(venvs) > 1:
-        found["venvs"] = {step.name: str(step.path) for step in venvs}
-    if assets := {step.need.repository: str(step.path) for step in steps if isinstance(step, AssetStep)}:
-        found["assets"] = assets
+        entry["venvs"] = {step.name: str(step.path) for step in venvs}
+    if assets := {
+        step.need.repository: str(step.path) for step in steps if isinstance(step, AssetStep)
+    }:
+        entry["assets"] = assets
     if repos := {step.need.url: str(step.path) for step in steps if isinstance(step, RepoStep)}:
-        found["repos"] = repos
-    return {**found, "environment": {}}
+        entry["repos"] = repos
+    return {**entry, "environment": {}}
 
 
 def read_config(install: Path) -> dict[str, Any]:
-    """The data of the configuration in ``install``, empty where it is missing. Raises InputFaults."""
+    """The data of the configuration in ``install``, empty if it is missing. Raises InputFaults."""
     path = install / CONFIG_FILE
     if not path.exists():
         return {}
-    own_config(install)
+    read_own_config(install)
     data: dict[str, Any] = yamlfile.load(path).data
     return data
 
 
-def with_entries(own: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """``own`` with the entries of the workloads ``keys`` from the configuration ``before``."""
+def add_entries(
+    own_part: dict[str, Any], before: Mapping[str, Any], keys: Iterable[str]
+) -> dict[str, Any]:
+    """Add the entries of the workloads ``keys`` in the configuration ``before`` to ``own_part``."""
     keys = list(keys)
     workloads = {
-        "installed": [*own["workloads"]["installed"], *keys],
-        "config": {**own["workloads"]["config"], **_entries(before, keys)},
+        "installed": [*own_part["workloads"]["installed"], *keys],
+        "config": {**own_part["workloads"]["config"], **_entries(before, keys)},
     }
-    return {**own, "workloads": workloads} if keys else own
+    return {**own_part, "workloads": workloads} if keys else own_part
 
 
 def _entries(data: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """The entries of the workloads ``keys`` in the configuration ``data``, by the names that it uses."""
-    entries, forms = (data.get("workloads") or {}).get("config") or {}, {squash_workload(key) for key in keys}
-    return {name: own for name, own in entries.items() if squash_workload(str(name)) in forms}
+    """Return the entries of the workloads ``keys`` in ``data``, by the names that it uses."""
+    entries, forms = (
+        (data.get("workloads") or {}).get("config") or {},
+        {squash_workload(key) for key in keys},
+    )
+    return {name: entry for name, entry in entries.items() if squash_workload(str(name)) in forms}
 
 
-def adopted(now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()) -> dict[str, Any]:
-    """The part of ``now``, a file written by hand, that the installer may change as its own.
+def adopt(
+    now: Mapping[str, Any], renewed: Iterable[str] = (), removed: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the part of ``now``, a file written by hand, that the installer may change.
 
-    That is the folder's path, the environments of the workloads ``renewed``, and the entries of those ``removed``.
+    It has the folder's path, the environments of the workloads ``renewed``, and the entries of the
+    workloads ``removed``.
     """
     entries = (now.get("workloads") or {}).get("config") or {}
-    own = {
+    renewed_entries = {
         key: {name: value for name, value in (entries[key] or {}).items() if name in _BUILT}
         for key in renewed
         if key in entries
     }
-    gone = list(removed)
-    own |= _entries(now, gone)
+    removed_keys = list(removed)
+    renewed_entries |= _entries(now, removed_keys)
     folder = {"llmb_install": now["llmb_install"]} if "llmb_install" in now else {}
-    workloads = {**({"installed": gone} if gone else {}), **({"config": own} if own else {})}
+    workloads = {
+        **({"installed": removed_keys} if removed_keys else {}),
+        **({"config": renewed_entries} if renewed_entries else {}),
+    }
     return {**folder, **({"workloads": workloads} if workloads else {})}
 
 
-def plan_config(before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> ConfigChange:
-    """Merge ``ours`` into the file's data ``now``, where ``before`` is what the installer wrote last.
+def plan_config(
+    before: Mapping[str, Any], now: Mapping[str, Any], wanted_data: Mapping[str, Any]
+) -> ConfigChange:
+    """Merge ``wanted_data`` into the file's data ``now``, where ``before`` is what the installer
+    wrote last.
 
-    Raises UsageError when the file is for another cluster type, whose images and environments differ.
+    Raises UsageError when the file is for another cluster type, whose images and environments
+    differ.
     """
-    present, wanted = now.get("cluster_type"), ours.get("cluster_type")
-    if present is not None and present != wanted:
-        message = f"{CONFIG_FILE} is for cluster type {present}, and this installation is for {wanted}"
+    current_type, wanted_type = now.get("cluster_type"), wanted_data.get("cluster_type")
+    if current_type is not None and current_type != wanted_type:
+        message = (
+            f"{CONFIG_FILE} is for cluster type {current_type}, and this installation is for"
+            f" {wanted_type}"
+        )
         hint = "install into another folder: --install DIR"
-        raise UsageError(message, hint=hint, code="cluster-type-differs", key="cluster_type", value=present)
-    kept: list[str] = []
-    data = _merge(before if now else {}, now, ours, "", kept)
-    return ConfigChange(data=data, changed=data != now, kept=tuple(kept))
+        raise UsageError(
+            message, hint=hint, code="cluster-type-differs", key="cluster_type", value=current_type
+        )
+    kept_notes: list[str] = []
+    data = _merge(before if now else {}, now, wanted_data, "", kept_notes)
+    return ConfigChange(data=data, changed=data != now, kept=tuple(kept_notes))
 
 
-def merged_value(key: str, before: Mapping[str, Any], now: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
-    """The value of one key after the merge of ``plan_config``; None where it is gone."""
-    found = _merge(before.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), key, [])
-    return None if found is _ABSENT else found
+def merge_value(
+    key: str, before: Mapping[str, Any], now: Mapping[str, Any], wanted_data: Mapping[str, Any]
+) -> Any:
+    """The value of one key after the merge of ``plan_config``. None if it is gone."""
+    merged = _merge(
+        before.get(key, _ABSENT), now.get(key, _ABSENT), wanted_data.get(key, _ABSENT), key, []
+    )
+    return None if merged is _ABSENT else merged
 
 
-def _merge(before: Any, now: Any, ours: Any, name: str, kept: list[str]) -> Any:
-    """A three-way merge: the side that changed a value wins, the user's where both did."""
-    if isinstance(now, Mapping) and isinstance(ours, Mapping):
+def _merge(before: Any, now: Any, target: Any, name: str, notes: list[str]) -> Any:
+    """Merge three ways. The side that changed a value wins, the user's if both did."""
+    if isinstance(now, Mapping) and isinstance(target, Mapping):
         old = before if isinstance(before, Mapping) else {}
         merged = {
             key: _merge(
-                old.get(key, _ABSENT), now.get(key, _ABSENT), ours.get(key, _ABSENT), f"{name}.{key}".lstrip("."), kept
+                old.get(key, _ABSENT),
+                now.get(key, _ABSENT),
+                target.get(key, _ABSENT),
+                f"{name}.{key}".lstrip("."),
+                notes,
             )
-            for key in dict.fromkeys([*now, *ours])
+            for key in dict.fromkeys([*now, *target])
         }
         return {key: value for key, value in merged.items() if value is not _ABSENT}
     if now == before:
-        return ours
-    if name == _NAMES and isinstance(now, list) and isinstance(ours, list):
-        return _merge_names(before if isinstance(before, list) else [], now, ours, kept)
-    is_unset = ours is _ABSENT if before is _ABSENT else name in _OPTIONAL and ours in (None, [])
-    if now != ours and not is_unset:
-        kept.append(f"{CONFIG_FILE} keeps {_assignment(name, now)}; the answers have {_assignment(name, ours)}")
+        return target
+    if name == _NAMES and isinstance(now, list) and isinstance(target, list):
+        return _merge_names(before if isinstance(before, list) else [], now, target, notes)
+    is_unset = (
+        target is _ABSENT if before is _ABSENT else name in _OPTIONAL and target in (None, [])
+    )
+    if now != target and not is_unset:
+        notes.append(
+            f"{CONFIG_FILE} keeps {_assignment(name, now)}; the answers have"
+            f" {_assignment(name, target)}"
+        )
     return now
 
 
-def _merge_names(before: list[Any], now: list[Any], ours: list[Any], kept: list[str]) -> list[Any]:
+def _merge_names(
+    before: list[Any], now: list[Any], target: list[Any], notes: list[str]
+) -> list[Any]:
     """Merge lists of workloads, which either side may add or remove, in any spelling."""
-    old, new, present = ({squash_workload(str(one)) for one in names} for names in (before, ours, now))
-    remaining = [one for one in now if squash_workload(str(one)) not in old - new]
-    added = [one for one in ours if squash_workload(str(one)) not in present]
-    if removed := [one for one in added if squash_workload(str(one)) in old]:
-        kept.append(f"{CONFIG_FILE} keeps {_NAMES} without {', '.join(map(str, removed))}; the answers ask for it")
-    return [*remaining, *(one for one in added if one not in removed)]
+    old, new, current = (
+        {squash_workload(str(name)) for name in names} for names in (before, target, now)
+    )
+    remaining = [name for name in now if squash_workload(str(name)) not in old - new]
+    added = [name for name in target if squash_workload(str(name)) not in current]
+    if removed := [name for name in added if squash_workload(str(name)) in old]:
+        notes.append(
+            f"{CONFIG_FILE} keeps {_NAMES} without {', '.join(map(str, removed))}; the answers ask"
+            " for it"
+        )
+    return [*remaining, *(name for name in added if name not in removed)]
 
 
 def _assignment(name: str, value: Any) -> str:
@@ -194,7 +249,7 @@ def _assignment(name: str, value: Any) -> str:
 
 
 def set_aside(install: Path) -> Path | None:
-    """Rename the configuration to a free name; its new path, None where there was none."""
+    """Rename the configuration to a free name. Its new path, None if there was none."""
     path = install / CONFIG_FILE
     if not path.exists():
         return None
@@ -205,7 +260,10 @@ def set_aside(install: Path) -> Path | None:
 
 
 def write_config(install: Path, change: ConfigChange) -> str | None:
-    """Write the file; a message when a copy keeps its comments. Raises InputFaults where it would be invalid."""
+    """Write the file.
+
+    A message when a copy keeps its comments. Raises InputFaults if it would be invalid.
+    """
     path = install / CONFIG_FILE
     text = HEADER + str(yaml.safe_dump(change.data, sort_keys=False, allow_unicode=True))
     read_configuration(yamlfile.parse(text, name=str(path)), cluster_types=all_types)

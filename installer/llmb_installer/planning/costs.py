@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The costs of a plan before it starts: bytes to fetch, space on each disk, and what would make it fail."""
+"""The costs of a plan before it starts: bytes to fetch, disk space, and what would fail."""
 
 import os
 import shutil
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.core import files
+from llmb.core.parallel import run_bounded
+from llmb.core.units import bytes_in_words
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
-from llmb.system import files
-from llmb.system.parallel import run_bounded
-from llmb.text.units import bytes_in_words
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all
-from llmb_installer.steps import Context, Estimate, Step
+from llmb_installer.step import BuildContext, InstallStep, StepCost
 
 _CHECKS = 4  # steps that are checked at a time
 RESERVE = 50_000_000  # bytes kept free for logs and records
@@ -30,9 +30,9 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The estimate of each step by key, the disks, the faults that prevent it, and warnings (``doubts``)."""
+    """The estimate of each step by key, the disks, faults that prevent it, and ``doubts``."""
 
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, StepCost]
     disks: tuple[Disk, ...]
     faults: tuple[Fault, ...]
     doubts: tuple[str, ...] = ()
@@ -46,19 +46,23 @@ class Costs:
             raise PreflightError([*self.faults])
 
 
-def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
-    """Check every step, several at a time; nothing is changed."""
+def find_costs(steps: Sequence[InstallStep], install: Path, context: BuildContext) -> Costs:
+    """Check every step, several at a time. Nothing is changed."""
     images = [step for step in steps if isinstance(step, ImageStep) and step.target is not None]
     by_reference = [step for step in steps if isinstance(step, ImageStep) and step.target is None]
-    others = [step for step in steps if not isinstance(step, ImageStep)]
-    found, faults = check_all(images, context) if images else ([], [])
+    other_steps = [step for step in steps if not isinstance(step, ImageStep)]
+    image_costs, faults = check_all(images, context) if images else ([], [])
     _, doubtful = check_all(by_reference, context) if by_reference else ([], [])
-    estimates = {step.key: Estimate(fetch=0, disk=0) for step in by_reference}
-    estimates |= {step.key: estimate for step, estimate in found}
-    checked: dict[str, Estimate | Fault] = {}
-    run_bounded(others, lambda step: checked.update({step.key: _check(step, context)}), workers=_CHECKS)
-    faults += [fault for step in others if isinstance(fault := checked[step.key], Fault)]
-    estimates |= {key: estimate for key, estimate in checked.items() if isinstance(estimate, Estimate)}
+    estimates = {step.key: StepCost(fetch=0, disk=0) for step in by_reference}
+    estimates |= {step.key: estimate for step, estimate in image_costs}
+    checked: dict[str, StepCost | Fault] = {}
+    run_bounded(
+        other_steps, lambda step: checked.update({step.key: _check(step, context)}), workers=_CHECKS
+    )
+    faults += [fault for step in other_steps if isinstance(fault := checked[step.key], Fault)]
+    estimates |= {
+        key: estimate for key, estimate in checked.items() if isinstance(estimate, StepCost)
+    }
     disks = _disks(steps, estimates, install)
     return Costs(
         estimates=estimates,
@@ -68,14 +72,16 @@ def find_costs(steps: Sequence[Step], install: Path, context: Context) -> Costs:
     )
 
 
-def _check(step: Step, context: Context) -> Estimate | Fault:
+def _check(step: InstallStep, context: BuildContext) -> StepCost | Fault:
     try:
         return step.check(context)
     except LlmbError as error:
         return as_fault(error, step.key)
 
 
-def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Path) -> tuple[Disk, ...]:
+def _disks(
+    steps: Sequence[InstallStep], estimates: Mapping[str, StepCost], install: Path
+) -> tuple[Disk, ...]:
     """The file systems, each with the bytes that all steps need there."""
     needed: dict[int, int] = {}
     folders: dict[int, Path] = {}
@@ -83,16 +89,28 @@ def _disks(steps: Sequence[Step], estimates: Mapping[str, Estimate], install: Pa
         folder = files.nearest_folder(step.path or install)
         device = folder.stat().st_dev
         folders.setdefault(device, step.path.parent if step.path is not None else install)
-        needed[device] = needed.get(device, 0) + ((estimates[step.key].disk or 0) if step.key in estimates else 0)
+        needed[device] = needed.get(device, 0) + (
+            (estimates[step.key].disk or 0) if step.key in estimates else 0
+        )
     return tuple(
-        Disk(folder=folders[device], needed=total, free=shutil.disk_usage(files.nearest_folder(folders[device])).free)
+        Disk(
+            folder=folders[device],
+            needed=total,
+            free=shutil.disk_usage(files.nearest_folder(folders[device])).free,
+        )
         for device, total in needed.items()
     )
 
 
-def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
-    """A fault for each folder that the user may not write; one fault where that is the install directory."""
-    places = [install / record.FOLDER, *(step.path.parent for step in steps if step.path is not None)]
+def _read_only(install: Path, steps: Sequence[InstallStep]) -> list[Fault]:
+    """A fault for each folder that the user may not write.
+
+    One fault if that is the install directory.
+    """
+    places = [
+        install / record.FOLDER,
+        *(step.path.parent for step in steps if step.path is not None),
+    ]
     folders = dict.fromkeys(files.nearest_folder(place) for place in (install, *places))
     closed = [folder for folder in folders if not os.access(folder, os.W_OK | os.X_OK)]
     if files.nearest_folder(install) in closed:
@@ -100,7 +118,11 @@ def _read_only(install: Path, steps: Sequence[Step]) -> list[Fault]:
     hint = "choose a folder that you may write (--install DIR), or ask its owner"
     return [
         Fault(
-            place=str(install), message=f"you may not write {folder}", hint=hint, code="not-writable", value=str(folder)
+            place=str(install),
+            message=f"you may not write {folder}",
+            hint=hint,
+            code="not-writable",
+            value=str(folder),
         )
         for folder in closed
     ]
@@ -112,7 +134,10 @@ def _too_small(disks: Sequence[Disk]) -> list[Fault]:
     return [
         Fault(
             place=str(disk.folder),
-            message=f"{bytes_in_words(disk.needed)} and {logs} are needed, {bytes_in_words(disk.free)} are free",
+            message=(
+                f"{bytes_in_words(disk.needed)} and {logs} are needed, {bytes_in_words(disk.free)}"
+                " are free"
+            ),
             hint=hint,
             code="disk-too-small",
             value=disk.needed,

@@ -9,27 +9,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llmb.config import CONFIG_FILE
-from llmb.config.reading import read_config
+from llmb.core import yamlfile
+from llmb.core.names import as_keys, listed
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
-from llmb.text import yamlfile
-from llmb.text.names import as_keys, listed
+from llmb.plan.locate import CONFIG_FILE
+from llmb.plan.read_config import read_config
 from llmb_installer import record
 from llmb_installer.cluster_types import all_types
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning import config
-from llmb_installer.planning.plan import Intent, intent_of, load_offered, own_config, recorded_answers, unoffered
-from llmb_installer.steps import Step, VenvStep, kind_of, programs
+from llmb_installer.planning.plan import (
+    Intent,
+    find_unoffered,
+    load_offered,
+    make_own_part,
+    read_recorded_answers,
+    resolve_intent,
+)
+from llmb_installer.step import InstallStep
+from llmb_installer.steps import programs
+from llmb_installer.steps.kinds import find_kind
 from llmb_installer.venv.lock import normalized
+from llmb_installer.venv.venv_step import VenvStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallStatus:
     """An installation compared with its answers and this release of llmb.
 
-    ``intent`` is without the workloads ``new``, whose plugins came later; None where the answers do not apply here, for
-    the reason in ``note``. ``outdated`` steps must be built again, ``unused`` ones are keys of steps that no workload
-    needs, ``unoffered`` are installed workloads that no plugin offers.
+    ``intent`` is without the workloads ``new``, whose plugins came later. None if the answers do
+    not apply here, for the reason in ``note``. ``outdated`` steps must be built again,
+    ``unused`` ones are keys of steps that no workload needs, ``unoffered`` are installed
+    workloads that no plugin offers.
     """
 
     intent: Intent | None = None
@@ -43,116 +54,164 @@ class InstallStatus:
     def wanted(self) -> tuple[str, ...]:
         """The keys of the required steps that are not outdated."""
         older = {fault.place for fault in self.outdated}
-        return tuple(step.key for step in self.intent.steps if step.key not in older) if self.intent is not None else ()
+        return (
+            tuple(step.key for step in self.intent.steps if step.key not in older)
+            if self.intent is not None
+            else ()
+        )
 
 
-def find_status(folder: Path, found: record.InstallRecord, *, required: bool = False) -> InstallStatus:
-    """Compare the record ``found`` of ``folder`` with its answers.
+def find_status(
+    folder: Path, install_record: record.InstallRecord, *, required: bool = False
+) -> InstallStatus:
+    """Compare the record ``install_record`` of ``folder`` with its answers.
 
-    Raises LlmbError where these do not apply here and are ``required``.
+    Raises LlmbError if these do not apply here and are ``required``.
     """
     try:
-        offered = load_offered()
-        asked = recorded_answers(folder, offered)
-        intent, _ = intent_of(asked, offered, before=found.config)
-        new = came_later(intent, found)
+        offered = load_offered(folder)
+        answers = read_recorded_answers(folder, offered)
+        intent, _ = resolve_intent(answers, offered, before=install_record.config)
+        new = find_new_workloads(intent, install_record)
         if new:
             staying = tuple(key for key in intent.workloads if key not in new)
-            intent, _ = intent_of(replace(asked, workloads=staying), offered, before=found.config)
-        older = outdated(intent, found)
+            intent, _ = resolve_intent(
+                replace(answers, workloads=staying), offered, before=install_record.config
+            )
+        older = find_outdated(intent, install_record)
     except LlmbError as error:
         if required:
             raise
         return InstallStatus(note=f"the answers were not checked: {error.message}")
-    if not unreadable(folder):
-        older += outdated_config(intent, found)
-    intent = replace(intent, asked=asked)
+    if not check_readable(folder):
+        older += find_outdated_config(intent, install_record)
+    intent = replace(intent, asked=answers)
     return InstallStatus(
-        intent=intent, new=new, outdated=tuple(older), unused=unused(intent, found), unoffered=unoffered(intent, found)
+        intent=intent,
+        new=new,
+        outdated=tuple(older),
+        unused=find_unused(intent, install_record),
+        unoffered=find_unoffered(intent, install_record),
     )
 
 
 _SHOWN = 3  # items that a message shows
 
 
-def outdated(intent: Intent, found: record.InstallRecord) -> list[Fault]:
-    """A fault for each finished step that the answers now ask for with other content; its place is the step's key."""
+def find_outdated(intent: Intent, install_record: record.InstallRecord) -> list[Fault]:
+    """A fault for each finished step that the answers now ask for with other content.
+
+    Its place is the step's key.
+    """
     faults = []
     for step in intent.steps:
-        done = found.steps.get(step.key)
-        fault = _replaces(step, intent, found) if done is None else _differs(step, done)
+        finished = install_record.steps.get(step.key)
+        fault = (
+            _replaces(step, intent, install_record)
+            if finished is None
+            else _differs(step, finished)
+        )
         faults += [replace(fault, place=step.key)] if fault is not None else []
     return faults
 
 
-def outdated_config(intent: Intent, found: record.InstallRecord) -> list[Fault]:
-    """A fault where the configuration differs from the answers. Raises LlmbError where it cannot be read."""
-    written = found.config.get("workloads", {}).get("installed", [])
-    own = own_config(intent, tuple(key for key in intent.workloads if key in written), found)
+def find_outdated_config(intent: Intent, install_record: record.InstallRecord) -> list[Fault]:
+    """A fault if the configuration differs from the answers.
+
+    Raises LlmbError if it cannot be read.
+    """
+    written = install_record.config.get("workloads", {}).get("installed", [])
+    own_part = make_own_part(
+        intent, tuple(key for key in intent.workloads if key in written), install_record
+    )
     now = config.read_config(intent.site.install)
-    if not now or not found.config:
+    if not now or not install_record.config:
         return []
-    differing = [*_differences(now, config.plan_config(found.config, now, own).data)]
+    differing = [*_differences(now, config.plan_config(install_record.config, now, own_part).data)]
     if not differing:
         return []
     message = f"{CONFIG_FILE} is out of date ({listed(differing, _SHOWN)})"
     return [Fault(place="config", message=message, code="config-outdated", value=tuple(differing))]
 
 
-def _differences(now: Any, wanted: Any, name: str = "") -> Iterator[str]:
-    """Each key that differs: ``install.venv_type: venv, expected uv``."""
-    if now == wanted:
+def _differences(now: Any, expected: Any, name: str = "") -> Iterator[str]:
+    """Yield each key that differs, such as ``install.venv_type: venv, expected uv``."""
+    if now == expected:
         return
-    if not isinstance(now, Mapping) or not isinstance(wanted, Mapping):
-        yield f"{name}: {_shown(now)}, expected {_shown(wanted)}"
+    if not isinstance(now, Mapping) or not isinstance(expected, Mapping):
+        yield f"{name}: {_shown(now)}, expected {_shown(expected)}"
         return
-    for key in dict.fromkeys([*now, *wanted]):
-        yield from _differences(now.get(key), wanted.get(key), f"{name}.{key}".lstrip("."))
+    for key in dict.fromkeys([*now, *expected]):
+        yield from _differences(now.get(key), expected.get(key), f"{name}.{key}".lstrip("."))
 
 
 def _shown(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value) if isinstance(value, (list, dict)) else str(value)
-
-
-def unused(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
-    """The keys of finished steps that no workload needs; programs are kept, since runs may still need them."""
-    wanted, gone = {step.key for step in intent.steps}, {*unoffered(intent, found)}
-    return tuple(
-        key
-        for key, done in found.steps.items()
-        if key not in wanted and not gone & {*done.workloads} and not key.startswith(f"{programs.ProgramsStep.kind} ")
+    return (
+        "nothing"
+        if value is None
+        else json.dumps(value)
+        if isinstance(value, (list, dict))
+        else str(value)
     )
 
 
-def _replaces(step: Step, intent: Intent, found: record.InstallRecord) -> Fault | None:
+def find_unused(intent: Intent, install_record: record.InstallRecord) -> tuple[str, ...]:
+    """The keys of finished steps that no workload needs.
+
+    Programs are kept, since runs may still need them.
+    """
+    wanted_keys, orphans = (
+        {step.key for step in intent.steps},
+        {*find_unoffered(intent, install_record)},
+    )
+    return tuple(
+        key
+        for key, finished in install_record.steps.items()
+        if key not in wanted_keys
+        and not orphans & {*finished.workloads}
+        and not key.startswith(f"{programs.ProgramsStep.kind} ")
+    )
+
+
+def _replaces(
+    step: InstallStep, intent: Intent, install_record: record.InstallRecord
+) -> Fault | None:
     """A fault for an image that replaces another of the same workload."""
     if not isinstance(step, ImageStep):
         return None
     users = {*step.workloads}
     old = [
         key
-        for key in unused(intent, found)
-        if key.startswith(f"{step.kind} ") and users & {*found.steps[key].workloads}
+        for key in find_unused(intent, install_record)
+        if key.startswith(f"{step.kind} ") and users & {*install_record.steps[key].workloads}
     ]
     names = [key.partition(" ")[2] for key in old]
-    return Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names)) if old else None
+    return (
+        Fault(message=f"replaces {' and '.join(names)}", code="image-outdated", value=tuple(names))
+        if old
+        else None
+    )
 
 
-def _differs(step: Step, done: record.StepRecord) -> Fault | None:
-    if done.digest == step.digest:
+def _differs(step: InstallStep, finished: record.FinishedStep) -> Fault | None:
+    if finished.digest == step.digest:
         return None
-    if isinstance(step, programs.ProgramsStep) and done.facts.get("digest") != step.content:
+    if isinstance(step, programs.ProgramsStep) and finished.facts.get("digest") != step.content:
         return Fault(message="are of another release of llmb", code="programs-outdated")
-    if isinstance(step, VenvStep) and (other := [*_other_versions(step, done)]):
-        more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
-        message = f"is out of date ({', '.join(other[:_SHOWN])}{more})"
-        return Fault(message=message, code="venv-outdated", value=tuple(other))
-    return Fault(message="is out of date (made for other requirements or answers)", code="step-outdated")
+    if isinstance(step, VenvStep) and (versions := [*_other_versions(step, finished)]):
+        omitted = f" and {len(versions) - _SHOWN} more" if len(versions) > _SHOWN else ""
+        message = f"is out of date ({', '.join(versions[:_SHOWN])}{omitted})"
+        return Fault(message=message, code="venv-outdated", value=tuple(versions))
+    return Fault(
+        message="is out of date (made for other requirements or answers)", code="step-outdated"
+    )
 
 
-def _other_versions(step: VenvStep, done: record.StepRecord) -> Iterator[str]:
+def _other_versions(step: VenvStep, finished: record.FinishedStep) -> Iterator[str]:
     """Each package of which another version is required: ``torch 2.7.0, expected 2.8.0``."""
-    installed = {normalized(name): version for name, version in done.facts.get("packages", {}).items()}
+    installed = {
+        normalized(name): version for name, version in finished.facts.get("packages", {}).items()
+    }
     for line in step.need.requirements:
         pinned = re.match(r"([\w.-]+)(?:\[[^\]]*\])?\s*==\s*([^\s;,]+)", line)
         if pinned is None:
@@ -160,54 +219,83 @@ def _other_versions(step: VenvStep, done: record.StepRecord) -> Iterator[str]:
         found = installed.get(normalized(pinned[1]))
         if found is None:
             yield f"{pinned[1]} {pinned[2]} is missing"
-        elif found.partition("+")[0] != pinned[2].partition("+")[0]:  # 2.8.0+cpu is a build of 2.8.0
+        # 2.8.0+cpu is a build of 2.8.0
+        elif found.partition("+")[0] != pinned[2].partition("+")[0]:
             yield f"{pinned[1]} {found}, expected {pinned[2]}"
 
 
-def find_faults(install: Path, found: record.InstallRecord, wanted: Iterable[str] = (), *, deep: bool) -> list[Fault]:
-    """What is missing or damaged, with the step's key as place; ``deep`` reads the contents of every file.
+def find_faults(
+    install: Path,
+    install_record: record.InstallRecord,
+    wanted_keys: Iterable[str] = (),
+    *,
+    deep: bool,
+) -> list[Fault]:
+    """Return what is missing or damaged, with the step's key as place.
 
-    ``wanted`` are the keys of the steps that the answers ask for.
+    ``deep`` reads the contents of every file. ``wanted_keys`` are the steps that the answers ask
+    for.
     """
     faults = []
-    for key, done in found.steps.items():
-        own = _step_faults(key, done, install, deep=deep)
-        if done.damaged and not own:
-            own = [Fault(place=key, message="is damaged, and its repair did not finish", code="repair-unfinished")]
-        faults += own
-    missing = [key for key in wanted if key not in found.steps]
+    for key, finished in install_record.steps.items():
+        step_faults = _step_faults(key, finished, install, deep=deep)
+        if finished.damaged and not step_faults:
+            step_faults = [
+                Fault(
+                    place=key,
+                    message="is damaged, and its repair did not finish",
+                    code="repair-unfinished",
+                )
+            ]
+        faults += step_faults
+    missing = [key for key in wanted_keys if key not in install_record.steps]
     faults += [
-        Fault(place=key, message="is in the answers, and was never finished", code="never-finished") for key in missing
+        Fault(place=key, message="is in the answers, and was never finished", code="never-finished")
+        for key in missing
     ]
-    return [*faults, *_answers_faults(install), *_config_faults(install, found)]
+    return [*faults, *_answers_faults(install), *_config_faults(install, install_record)]
 
 
-def _step_faults(key: str, done: record.StepRecord, install: Path, *, deep: bool) -> list[Fault]:
-    kind, name = kind_of(key)
+def _step_faults(
+    key: str, finished: record.FinishedStep, install: Path, *, deep: bool
+) -> list[Fault]:
+    kind, name = find_kind(key)
     try:
-        return [replace(fault, place=key) for fault in kind.verify(name, done.facts, install, deep=deep)]
+        return [
+            replace(fault, place=key)
+            for fault in kind.verify(name, finished.facts, install, deep=deep)
+        ]
     except PermissionError as error:
-        where = os.path.realpath(error.filename or install)
+        path = os.path.realpath(error.filename or install)
         home = "if it is a Python in a home folder, set 'python' in the answers to another one"
         hint = f"{record.readable_hint(install)}; {home}"
-        return [Fault(place=key, message=f"you may not read {where}", hint=hint, code="not-readable", value=where)]
+        return [
+            Fault(
+                place=key,
+                message=f"you may not read {path}",
+                hint=hint,
+                code="not-readable",
+                value=path,
+            )
+        ]
     except LlmbError as error:
         return [as_fault(error, key)]
 
 
-def came_later(intent: Intent, found: record.InstallRecord) -> tuple[str, ...]:
-    """The workloads whose plugins came after the installation, where the answers ask for all workloads.
+def find_new_workloads(intent: Intent, install_record: record.InstallRecord) -> tuple[str, ...]:
+    """Return workloads whose plugins came later, if the answers ask for all workloads.
 
-    Such a workload is in no recorded step; one that failed to install is at least in that of the programs.
+    Such a workload is in no recorded step. One that failed to install is at least in the step of
+    the programs.
     """
-    if intent.asked.workloads is not None or not found.config:
+    if intent.asked.workloads is not None or not install_record.config:
         return ()
-    recorded = {key for done in found.steps.values() for key in done.workloads}
+    recorded = {key for finished in install_record.steps.values() for key in finished.workloads}
     return tuple(key for key in intent.workloads if key not in recorded)
 
 
 def _answers_faults(install: Path) -> list[Fault]:
-    """A fault where the recorded answers cannot be read: without them nothing can be added, removed or repaired."""
+    """Return a fault if the recorded answers cannot be read, as every change needs them."""
     path = record.answers_path(install)
     if not path.is_file():
         return []
@@ -218,8 +306,8 @@ def _answers_faults(install: Path) -> list[Fault]:
     return []
 
 
-def unreadable(install: Path) -> list[Fault]:
-    """Why the configuration in ``install`` cannot be read; empty where it can."""
+def check_readable(install: Path) -> list[Fault]:
+    """Why the configuration in ``install`` cannot be read. Empty if it can."""
     try:
         read_config(yamlfile.load(install / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:
@@ -229,21 +317,34 @@ def unreadable(install: Path) -> list[Fault]:
     return []
 
 
-def _config_faults(install: Path, found: record.InstallRecord) -> list[Fault]:
-    """Why the configuration cannot be used, or which environments and workloads it names that are missing."""
-    if faults := unreadable(install):
+def _config_faults(install: Path, install_record: record.InstallRecord) -> list[Fault]:
+    """Return why the configuration is unusable, or which environments and workloads are missing."""
+    if faults := check_readable(install):
         return faults
     config = read_config(yamlfile.load(install / CONFIG_FILE), cluster_types=all_types)
-    built = {key for done in found.steps.values() for key in done.workloads}
+    built = {key for finished in install_record.steps.values() for key in finished.workloads}
     for key in as_keys(config.workloads.installed or (), built):
-        own = config.workloads.of(key)
-        for venv in dict.fromkeys([*([own.venv_path] if own.venv_path is not None else []), *own.venvs.values()]):
+        entry = config.workloads.of(key)
+        for venv in dict.fromkeys(
+            [*([entry.venv_path] if entry.venv_path is not None else []), *entry.venvs.values()]
+        ):
             if not venv.is_dir():
                 text = f"{CONFIG_FILE}: the environment of {key} is missing: {venv}"
-                faults.append(Fault(place="config", message=text, code="venv-missing", key=key, value=str(venv)))
-        has_own = own.venv_path is not None or own.venvs  # written by hand
-        if found.steps and key not in built and not has_own:
+                faults.append(
+                    Fault(
+                        place="config", message=text, code="venv-missing", key=key, value=str(venv)
+                    )
+                )
+        has_own = entry.venv_path is not None or entry.venvs  # written by hand
+        if install_record.steps and key not in built and not has_own:
             text = f"{CONFIG_FILE}: {key} is listed as installed, but nothing is installed for it"
-            hint = f"run: llmb-install add {key}{record.option_of(install)}; or remove it from the list"
-            faults.append(Fault(place="config", message=text, hint=hint, code="workload-not-installed", key=key))
+            hint = (
+                f"run: llmb-install add {key}{record.format_option(install)}; or remove it from the"
+                " list"
+            )
+            faults.append(
+                Fault(
+                    place="config", message=text, hint=hint, code="workload-not-installed", key=key
+                )
+            )
     return faults

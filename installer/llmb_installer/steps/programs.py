@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from llmb.errors import Fault
-from llmb.runs import programs
-from llmb_installer.step import Context, Estimate, Facts, Step
+from llmb.kit import programs
+from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost
 
 NAME = "of compute nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramsStep(Step):
-    """Stage the installed programs, whose content is ``content`` (a sha256 in hex), into ``install``."""
+class ProgramsStep(InstallStep):
+    """Stage the installed programs into ``install``. ``content`` is their sha256 in hex."""
 
     kind: ClassVar[str] = "programs"
     install: Path
@@ -35,11 +35,11 @@ class ProgramsStep(Step):
     def path(self) -> Path:
         return programs.path(self.install, self.content)
 
-    def check(self, context: Context) -> Estimate:
+    def check(self, context: BuildContext) -> StepCost:
         """Estimate no cost: they are small."""
-        return Estimate(fetch=0, disk=0)
+        return StepCost(fetch=0, disk=0)
 
-    def build(self, context: Context) -> Facts:
+    def build(self, context: BuildContext) -> Facts:
         """Copy them unless they are complete."""
         facts = {"digest": self.content}
         if verify(NAME, facts, self.install, deep=True):
@@ -53,11 +53,17 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """Whether they have the content that names their folder; the files are small and always read."""
+    """Return True if they have the content that names their folder.
+
+    The files are small and always read.
+    """
     folder, total = programs.path(install, str(facts.get("digest"))), hashlib.sha256()
     if not folder.is_dir():
         return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
-    for path in sorted(folder.rglob("*.py"), key=lambda path: path.relative_to(folder / programs.PACKAGE).as_posix()):
+    for path in sorted(
+        folder.rglob("*.py"),
+        key=lambda path: path.relative_to(folder / programs.PACKAGE).as_posix(),
+    ):
         text = path.read_text(encoding="utf-8")
         total.update(f"{path.relative_to(folder).as_posix()}\0{len(text)}\0{text}\0".encode())
     if total.hexdigest() == facts.get("digest"):

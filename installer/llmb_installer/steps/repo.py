@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.contract import needs
+from llmb.core import files, permissions, shell
 from llmb.errors import Fault, LlmbError
-from llmb.system import files, permissions, shell
-from llmb.workload import needs
-from llmb_installer.step import Commands, Context, Estimate, Facts, Step, sha256_of
+from llmb_installer.step import BuildContext, Commands, Facts, InstallStep, StepCost, sha256_of
 
 MANIFEST = "llmb-files.json"  # in .git: the files of the checkout, to verify them without git
 _SHORT = 12  # hex digits of a commit in a folder's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepoStep(Step):
+class RepoStep(InstallStep):
     """Check the commit of ``need`` out below ``folder``."""
 
     kind: ClassVar[str] = "repo"
@@ -37,22 +37,31 @@ class RepoStep(Step):
     def path(self) -> Path:
         return self.folder / self.name
 
-    def check(self, context: Context) -> Estimate:
+    def check(self, context: BuildContext) -> StepCost:
         """Check for git and a full commit hash. Raises LlmbError."""
         if shutil.which("git", path=context.environ.get("PATH")) is None:
-            raise LlmbError("git is not on PATH", hint="install git (Debian: apt-get install git)", code="no-git")
+            raise LlmbError(
+                "git is not on PATH",
+                hint="install git (Debian: apt-get install git)",
+                code="no-git",
+            )
         if not re.fullmatch(r"[0-9a-f]{40}", self.need.commit):
             hint = "report it to the plugin's author: a branch or a tag may move"
             message = f"'{self.need.commit}' is not a full commit hash of {self.need.url}"
             raise LlmbError(message, hint=hint, code="commit-invalid", value=self.need.commit)
-        return Estimate()
+        return StepCost()
 
-    def build(self, context: Context) -> Facts:
-        """Fetch the commit, or all commits where the server serves no single one, and check it out."""
+    def build(self, context: BuildContext) -> Facts:
+        """Fetch the commit, or all commits from a server that serves no single one.
+
+        Check it out.
+        """
         part = self.folder / f".{self.name}.part"
         shutil.rmtree(part, ignore_errors=True)
         files.make_folder(part)
-        commands = Commands(context=context, environ={**context.environ, "GIT_TERMINAL_PROMPT": "0"})
+        commands = Commands(
+            context=context, environ={**context.environ, "GIT_TERMINAL_PROMPT": "0"}
+        )
         git, commit = ["git", "-C", str(part), "-c", "advice.detachedHead=false"], self.need.commit
         try:
             commands.run("git init", [*git, "init", "--quiet"])
@@ -68,7 +77,8 @@ class RepoStep(Step):
             commands.run("git checkout", [*git, "checkout", "--quiet", "--detach", commit])
             if (part / ".gitmodules").exists():
                 commands.run(
-                    "git submodule update", [*git, "submodule", "update", "--init", "--recursive", "--depth=1"]
+                    "git submodule update",
+                    [*git, "submodule", "update", "--init", "--recursive", "--depth=1"],
                 )
             files.write_json(part / ".git" / MANIFEST, _manifest(part))
             permissions.share_tree(part)
@@ -84,7 +94,10 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """Whether it is at its commit, and with ``deep`` its files are unchanged. Needs no git."""
+    """Return True if it is at its commit, and with ``deep`` its files are unchanged.
+
+    Needs no git.
+    """
     folder = Path(str(facts.get("folder")))
     if not is_there(name, facts, install):
         return [Fault(message=f"{folder} is missing", code="folder-missing", value=str(folder))]
@@ -100,7 +113,7 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def _head(git: Path) -> str:
-    """The commit that is checked out; empty where it cannot be read."""
+    """The commit that is checked out. Empty if it cannot be read."""
     try:
         text = (git / "HEAD").read_text(encoding="utf-8").strip()
         if not text.startswith("ref: "):
@@ -130,7 +143,10 @@ def _sha256(path: Path) -> str:
 
 
 def _changed(folder: Path) -> list[str]:
-    """The files that are missing or changed since the checkout; by git where an earlier release made it."""
+    """Return the files that are missing or changed since the checkout.
+
+    Git finds them in checkouts of earlier releases, which have no manifest.
+    """
     manifest = files.read_json(folder / ".git" / MANIFEST)
     if manifest is None:
         return shell.run(["git", "-C", str(folder), "status", "--porcelain"]).out.splitlines()

@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.contract import needs
 from llmb.errors import Fault, LlmbError
-from llmb.workload import needs
-from llmb_installer.step import Commands, Context, Estimate, Facts, Step, content_of, digest_of
+from llmb_installer.step import (
+    BuildContext,
+    Commands,
+    Facts,
+    InstallStep,
+    StepCost,
+    content_of,
+    digest_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStep(Step):
+class TaskStep(InstallStep):
     """Run the command of ``need`` in ``install``, which LLMB_INSTALL names."""
 
     kind: ClassVar[str] = "task"
@@ -44,20 +52,29 @@ class TaskStep(Step):
             del content["need"]["creates"]
         return digest_of(self, content)
 
-    def check(self, context: Context) -> Estimate:
+    def check(self, context: BuildContext) -> StepCost:
         """Estimate nothing: the cost is unknown."""
-        return Estimate()
+        return StepCost()
 
-    def build(self, context: Context) -> Facts:
-        """Run it. Raises LlmbError with the end of its output, or where it did not make what it ``creates``."""
+    def build(self, context: BuildContext) -> Facts:
+        """Run it.
+
+        Raises LlmbError with the end of its output, or if something it ``creates`` is missing.
+        """
         if not self.need.argv:
             raise LlmbError("its command is empty", hint="report it to the plugin's author")
         environ = {**context.environ, "LLMB_INSTALL": str(self.install)}
-        Commands(context=context, environ=environ).run(self.need.name, self.need.argv, cwd=self.install)
+        Commands(context=context, environ=environ).run(
+            self.need.name, self.need.argv, cwd=self.install
+        )
         if missing := [str(path) for path in self._paths if not path.exists()]:
-            message = f"{self.need.name} ended without an error, and did not create {', '.join(missing)}"
+            message = (
+                f"{self.need.name} ended without an error, and did not create {', '.join(missing)}"
+            )
             hint = f"report it to the plugin's author; its output: {context.log}"
-            raise LlmbError(message, hint=hint, code="not-created", key=self.need.name, value=tuple(missing))
+            raise LlmbError(
+                message, hint=hint, code="not-created", key=self.need.name, value=tuple(missing)
+            )
         return {"argv": list(self.need.argv), "creates": list(self.need.creates)}
 
 
@@ -66,23 +83,31 @@ def _created(facts: Facts, install: Path) -> list[Path]:
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether all that it creates exists; always for a task that names nothing."""
+    """Return True if all that it creates exists. Always for a task that names nothing."""
     return all(path.exists() for path in _created(facts, install))
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """What of all that it creates is missing; the contents are its workload's."""
+    """Return the missing paths of all that it creates. The contents are its workload's."""
     missing = [path for path in _created(facts, install) if not path.exists()]
-    return [Fault(message=f"{path} is missing", code="created-missing", value=str(path)) for path in missing]
+    return [
+        Fault(message=f"{path} is missing", code="created-missing", value=str(path))
+        for path in missing
+    ]
 
 
 def remove(name: str, facts: Facts, install: Path) -> None:
-    """Delete what it creates, and of a link only the link; what else it did cannot be undone. Raises LlmbError."""
+    """Delete what it creates, and of a link only the link.
+
+    What else it did cannot be undone. Raises LlmbError.
+    """
     root = install.resolve()
     for path in _created(facts, install):
         if path == install or not path.parent.resolve().is_relative_to(root):
             message = f"{path} is outside of {install}: llmb does not remove it"
-            raise LlmbError(message, hint="remove it yourself", code="path-outside", key=name, value=str(path))
+            raise LlmbError(
+                message, hint="remove it yourself", code="path-outside", key=name, value=str(path)
+            )
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

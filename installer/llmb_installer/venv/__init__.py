@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python environments: their tool and Python, packages with hashes in a lock file, verification and repair."""
+"""Python environments: their tools, their packages in a lock file, verification and repair."""

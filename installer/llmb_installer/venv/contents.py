@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folders of an environment, the inventory of its packages, and what has changed since it was made.
+"""The folders of an environment, the inventory of its packages, and its changes since it was made.
 
-``venvs/<name>`` is a link to a folder of one build, so a build that was killed is never used, a pip that outlives its
-installer writes into an unused folder, and a build that fails leaves the environment in use unchanged.
+``venvs/<name>`` is a link to a folder of one build, so a build that was killed is never used, a pip
+that outlives its installer writes into an unused folder, and a build that fails leaves the
+environment in use unchanged.
 """
 
 import base64
@@ -17,8 +18,8 @@ from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
+from llmb.core.names import listed
 from llmb.errors import Fault, LlmbError
-from llmb.text.names import listed
 from llmb_installer.step import Facts
 from llmb_installer.venv.lock import normalized
 
@@ -27,7 +28,7 @@ _SHOWN = 3  # files that a message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class InstalledPackage:
     """An installed package: its name and version, and its folder of metadata."""
 
     name: str
@@ -36,7 +37,7 @@ class Package:
 
 
 def folder_of(name: str, install: Path) -> Path:
-    """The link to the environment ``name``."""
+    """Return the link to the environment ``name``."""
     return install / "venvs" / name
 
 
@@ -45,11 +46,19 @@ def new_folder(link: Path) -> Path:
 
 
 def require_ours(link: Path) -> None:
-    """Raise LlmbError where ``link`` is a file, a folder, or a link that llmb-install did not make."""
-    if not os.path.lexists(link) or (link.is_symlink() and _is_build(link.name, str(link.readlink()))):
+    """Raise LlmbError if ``link`` is a file, a folder, or a link that llmb-install did not make."""
+    if not os.path.lexists(link) or (
+        link.is_symlink() and _is_build(link.name, str(link.readlink()))
+    ):
         return
-    what = "a link to another place" if link.is_symlink() else "a folder" if link.is_dir() else "a file"
-    message = f"{link} is {what} that llmb-install did not make"
+    kind = (
+        "a link to another place"
+        if link.is_symlink()
+        else "a folder"
+        if link.is_dir()
+        else "a file"
+    )
+    message = f"{link} is {kind} that llmb-install did not make"
     raise LlmbError(message, hint="move it to another place", code="path-taken", value=str(link))
 
 
@@ -58,14 +67,14 @@ def _is_build(name: str, folder: str) -> bool:
 
 
 def switch(link: Path, folder: Path) -> None:
-    """Atomically make ``link`` lead to ``folder``. Raises LlmbError, also where ``link`` is not ours."""
+    """Atomically make ``link`` lead to ``folder``. Raises LlmbError, also if it is not ours."""
     require_ours(link)
-    new = link.with_name(f"{folder.name}.link")
+    new_link = link.with_name(f"{folder.name}.link")
     try:
-        new.symlink_to(folder.name)
-        new.replace(link)
+        new_link.symlink_to(folder.name)
+        new_link.replace(link)
     except OSError as error:
-        new.unlink(missing_ok=True)
+        new_link.unlink(missing_ok=True)
         message = f"{link} cannot be replaced: {error.strerror}"
         raise LlmbError(message, hint="move it to another place") from error
 
@@ -80,51 +89,63 @@ def sweep(venvs: Path, name: str) -> None:
 
 
 def site_packages(folder: Path) -> list[Path]:
-    """The folders that hold the packages of the environment ``folder``."""
+    """Return the folders that hold the packages of the environment ``folder``."""
     return sorted(path for path in folder.glob("lib/python3*/site-packages") if path.is_dir())
 
 
-def packages(folder: Path) -> dict[str, Package]:
-    """The packages of the environment ``folder`` by normalized name, without those whose metadata is damaged."""
-    return {name: one for base in site_packages(folder) for name, one in packages_in(base).items()}
+def packages(folder: Path) -> dict[str, InstalledPackage]:
+    """Return the packages of the environment by normalized name; damaged metadata are omitted."""
+    return {
+        name: package
+        for base in site_packages(folder)
+        for name, package in packages_in(base).items()
+    }
 
 
-def packages_in(base: Path) -> dict[str, Package]:
-    found = {}
+def packages_in(base: Path) -> dict[str, InstalledPackage]:
+    packages = {}
     for info in sorted([*base.glob("*.dist-info"), *base.glob("*.egg-info")]):
         if (info / "METADATA").is_file() or (info / "PKG-INFO").is_file():
             metadata = PathDistribution(info).metadata
             if metadata["Name"] and metadata["Version"]:
-                found[normalized(metadata["Name"])] = Package(
+                packages[normalized(metadata["Name"])] = InstalledPackage(
                     name=metadata["Name"], version=metadata["Version"], info=info
                 )
-    return found
+    return packages
 
 
 def inventory(folder: Path) -> dict[str, Any]:
-    """The packages with their versions, pip's list of them, and a digest of the list of files of each."""
-    found = packages(folder)
-    named = sorted((one.name, one.version) for one in found.values())
+    """Return the packages with versions, pip's list, and a digest of each one's list of files."""
+    installed = packages(folder)
+    versions = sorted((package.name, package.version) for package in installed.values())
     return {
-        "packages": dict(named),
-        "freeze": [f"{name}=={version}" for name, version in named],
-        "records": {key: digest for key, one in sorted(found.items()) if (digest := _record_digest(one.info))},
+        "packages": dict(versions),
+        "freeze": [f"{name}=={version}" for name, version in versions],
+        "records": {
+            key: digest
+            for key, package in sorted(installed.items())
+            if (digest := _record_digest(package.info))
+        },
     }
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether the environment in use is the recorded build, with a Python behind it."""
+    """Return True if ``venvs/<name>`` leads to the recorded build and its Python exists."""
     path, folder = folder_of(name, install), facts.get("folder")
     if not path.is_symlink() or path.readlink() != Path(str(folder)):
         return False
     if facts.get("made_by") != "conda" and not (path / "pyvenv.cfg").is_file():
         return False
-    python = path / "bin" / "python"  # built on a node, it may lead to a Python that only nodes have
+    # built on a node, it may lead to a Python that only nodes have
+    python = path / "bin" / "python"
     return python.exists() or (facts.get("where", "here") != "here" and python.is_symlink())
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """What differs from the recorded build: link, packages, files; ``deep`` reads the contents of the files."""
+    """Return the differences from the recorded build: link, packages, files.
+
+    ``deep`` reads the contents of the files.
+    """
     path = folder_of(name, install)
     if not is_there(name, facts, install):
         message = f"{path} is not the environment that was built, or its Python is missing"
@@ -133,41 +154,71 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
 
 
 def faults(folder: Path, facts: Facts, *, deep: bool) -> list[Fault]:
-    """The differences of the environment ``folder`` from the inventory in ``facts``.
+    """Return the differences of the environment ``folder`` from the inventory in ``facts``.
 
-    A fault with the code DAMAGED has the package's normalized name as key and its files, relative to ``folder``, as
-    value.
+    A fault with the code DAMAGED has the package's normalized name as key and its files, relative
+    to ``folder``, as value.
     """
-    now, records = packages(folder), facts.get("records", {})
-    before = {normalized(name): (name, version) for name, version in facts.get("packages", {}).items()}
-    found, listed = [], dict[Path, set[str]]()
-    for key in sorted(now.keys() | before.keys()):
-        if key not in before:
-            message = f"package {now[key].name} {now[key].version} was added"
-            found.append(Fault(message=message, code="package-added", key=key))
+    installed, records = packages(folder), facts.get("records", {})
+    recorded = {
+        normalized(name): (name, version) for name, version in facts.get("packages", {}).items()
+    }
+    differences, listed = [], dict[Path, set[str]]()
+    for key in sorted(installed.keys() | recorded.keys()):
+        if key not in recorded:
+            message = f"package {installed[key].name} {installed[key].version} was added"
+            differences.append(Fault(message=message, code="package-added", key=key))
             continue
-        name, version = before[key]
-        if key not in now:
-            found.append(_damage(key, f"{name} {version}", "is not installed, or its metadata is damaged", ()))
-        elif now[key].version != version:
-            message = f"package {name} is version {now[key].version}, expected {version}"
-            found.append(Fault(message=message, code="package-version", key=key, value=now[key].version))
-        elif key in records and _record_digest(now[key].info) != records[key]:
-            found.append(_damage(key, f"{name} {version}", "has another list of files", (now[key].info / "RECORD",)))
+        name, version = recorded[key]
+        if key not in installed:
+            differences.append(
+                _damage(
+                    key, f"{name} {version}", "is not installed, or its metadata is damaged", ()
+                )
+            )
+        elif installed[key].version != version:
+            message = f"package {name} is version {installed[key].version}, expected {version}"
+            differences.append(
+                Fault(
+                    message=message, code="package-version", key=key, value=installed[key].version
+                )
+            )
+        elif key in records and _record_digest(installed[key].info) != records[key]:
+            differences.append(
+                _damage(
+                    key,
+                    f"{name} {version}",
+                    "has another list of files",
+                    (installed[key].info / "RECORD",),
+                )
+            )
         else:
-            missing, changed = _changes(now[key].info, listed, deep=deep)
+            missing, changed = _changes(installed[key].info, listed, deep=deep)
             lists = {"is missing": missing, "was changed": changed}
             names = [text for word, paths in lists.items() if (text := _named(paths, word, folder))]
             if names:
-                shown = tuple(str(path.relative_to(folder)) for path in (*missing, *changed))
-                found.append(_damage(key, f"{name} {version}:", "; ".join(names), shown))
-    if "files" in facts and "records" not in facts and _digest_of_all(folder) != facts["files"] and not found:
-        found.append(Fault(message="a package's list of files was changed", code="records-changed"))
-    return found
+                damaged_files = tuple(
+                    str(path.relative_to(folder)) for path in (*missing, *changed)
+                )
+                differences.append(
+                    _damage(key, f"{name} {version}:", "; ".join(names), damaged_files)
+                )
+    if (
+        "files" in facts
+        and "records" not in facts
+        and _digest_of_all(folder) != facts["files"]
+        and not differences
+    ):
+        differences.append(
+            Fault(message="a package's list of files was changed", code="records-changed")
+        )
+    return differences
 
 
 def _damage(key: str, package: str, text: str, paths: tuple[Any, ...]) -> Fault:
-    return Fault(message=f"package {package} {text}", code=DAMAGED, key=key, value=tuple(map(str, paths)))
+    return Fault(
+        message=f"package {package} {text}", code=DAMAGED, key=key, value=tuple(map(str, paths))
+    )
 
 
 def _named(paths: list[Path], word: str, folder: Path) -> str:
@@ -177,16 +228,19 @@ def _named(paths: list[Path], word: str, folder: Path) -> str:
     return f"{len(paths)} files: {names} {word.replace('is ', 'are ').replace('was ', 'were ')}"
 
 
-def _changes(info: Path, listed: dict[Path, set[str]], *, deep: bool) -> tuple[list[Path], list[Path]]:
-    """The files of a package that are missing, and those with other contents where ``deep``."""
+def _changes(
+    info: Path, listed: dict[Path, set[str]], *, deep: bool
+) -> tuple[list[Path], list[Path]]:
+    """Return a package's missing files, and with ``deep`` the files that were changed."""
     missing, changed = [], []
-    for row, stated in rows(info / "RECORD"):
+    for row, stated_digest in rows(info / "RECORD"):
         path = Path(os.path.normpath(info.parent / row))
-        if path.parent not in listed:  # a network file system lists a folder quicker than it finds its files
+        # a network file system lists a folder quicker than it finds its files
+        if path.parent not in listed:
             listed[path.parent] = _files_in(path.parent)
         if path.name not in listed[path.parent]:
             missing.append(path)
-        elif deep and stated and _sha256(path) != stated:
+        elif deep and stated_digest and _sha256(path) != stated_digest:
             changed.append(path)
     return sorted(missing), sorted(changed)
 
@@ -200,7 +254,7 @@ def _files_in(folder: Path) -> set[str]:
 
 
 def rows(record: Path) -> list[tuple[str, str]]:
-    """The files that a RECORD lists, with the sha256 that it states (base64, may be empty).
+    """Return the files that a RECORD lists, with the sha256 that it states (base64, may be empty).
 
     Bytecode is omitted: Python rewrites it.
     """
@@ -208,10 +262,10 @@ def rows(record: Path) -> list[tuple[str, str]]:
         return []
     try:
         with record.open(encoding="utf-8", errors="replace", newline="") as stream:
-            found = [row for row in csv.reader(stream) if row and not row[0].endswith(".pyc")]
+            listed_rows = [row for row in csv.reader(stream) if row and not row[0].endswith(".pyc")]
     except csv.Error:  # damaged
         return []
-    return [(row[0], row[1].removeprefix("sha256=") if len(row) > 1 else "") for row in found]
+    return [(row[0], row[1].removeprefix("sha256=") if len(row) > 1 else "") for row in listed_rows]
 
 
 def _record_digest(info: Path) -> str:
@@ -220,9 +274,11 @@ def _record_digest(info: Path) -> str:
 
 
 def _digest_of_all(folder: Path) -> str:
-    """The digest of all lists of files that earlier releases recorded."""
+    """Return the digest of all lists of files that earlier releases recorded."""
     total = hashlib.sha256()
-    for path in sorted(path for base in site_packages(folder) for path in base.glob("*.dist-info/RECORD")):
+    for path in sorted(
+        path for base in site_packages(folder) for path in base.glob("*.dist-info/RECORD")
+    ):
         total.update(path.parent.name.encode() + b"\0" + path.read_bytes())
     return total.hexdigest()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an environment has to contain, and its lock file: every package with version and hashes, and torch's index."""
+"""The content of an environment and its lock file: packages with versions, hashes and sources."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from llmb.text.names import listed
-from llmb.workload.needs import Venv
+from llmb.contract.needs import Venv
+from llmb.core.names import listed
 from llmb_installer.answers.schema import CPU_WHEELS
-from llmb_installer.step import Step, digest_of
+from llmb_installer.step import InstallStep, digest_of
 
 _NAMED = 4  # packages that a plan shows
 VenvType = Literal["auto", "uv", "venv", "conda"]
@@ -21,9 +21,9 @@ VenvType = Literal["auto", "uv", "venv", "conda"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchSource:
-    """Where torch comes from: ``index`` for torch alone, else pip's own indexes.
+    """The source of torch: ``index`` for torch alone, else pip's own indexes.
 
-    ``cpu_index`` replaces pip's indexes when they would install CUDA's libraries; None keeps pip's.
+    ``cpu_index`` replaces pip's indexes when they would install CUDA's libraries. None keeps pip's.
     """
 
     index: str | None = None
@@ -31,16 +31,24 @@ class TorchSource:
 
 
 def torch_line(requirements: Iterable[str]) -> str | None:
-    """The requirement line that asks for torch itself (not torchvision), if there is one."""
-    return next((line for line in requirements if re.match(r"torch(?![\w.-])", line.strip(), re.IGNORECASE)), None)
+    """Return the requirement line that asks for torch itself (not torchvision), if there is one."""
+    return next(
+        (
+            line
+            for line in requirements
+            if re.match(r"torch(?![\w.-])", line.strip(), re.IGNORECASE)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenvSpec(Step, ABC):
+class VenvSpec(InstallStep, ABC):
     """The environment ``need`` at ``folder`` with ``python`` (None: the one that runs this).
 
-    ``tool`` auto is uv where it is installed, else venv. All packages come from the folder ``wheelhouse`` if given.
-    ``architecture`` is that of the machines that will use it. ``fetch_python`` lets uv download a missing Python.
+    ``tool`` auto is uv if it is installed, else venv. All packages come from the folder
+    ``wheelhouse`` if it is set. ``architecture`` is the one of the machines that will use it.
+    ``fetch_python`` lets uv download a missing Python.
     """
 
     kind: ClassVar[str] = "venv"
@@ -55,7 +63,7 @@ class VenvSpec(Step, ABC):
 
     @property
     def digest(self) -> str:
-        """Identifies the content: uv and venv make the same, and so do a wheelhouse and an index."""
+        """The identity of the content: the same for uv and venv, a wheelhouse and an index."""
         tool: VenvType = "conda" if self.tool == "conda" else "auto"
         return digest_of(replace(self, tool=tool, wheelhouse=None, fetch_python=False))
 
@@ -65,7 +73,7 @@ class VenvSpec(Step, ABC):
 
     @property
     def title(self) -> str:
-        """Its packages, and the source of torch."""
+        """The packages, and the source of torch."""
         source, torch = "", torch_line(self.need.requirements) is not None
         if self.wheelhouse is not None:
             source = f", all from {self.wheelhouse}"
@@ -73,8 +81,8 @@ class VenvSpec(Step, ABC):
             source = f"; torch from {self.torch.index}"
         elif torch and self.torch.cpu_index is not None:
             source = "; torch for CPUs"
-        wanted = [*self.need.requirements, *self.need.from_source]
-        return f"Python environment with {listed(wanted, _NAMED)}{source}"
+        package_lines = [*self.need.requirements, *self.need.from_source]
+        return f"Python environment with {listed(package_lines, _NAMED)}{source}"
 
     @property
     def path(self) -> Path:
@@ -86,14 +94,20 @@ _HEAD = """\
 # Delete this file to have the versions chosen anew.
 # for {wanted}
 """
-_MADE_FOR, _TORCH, _HASHED, _PLAIN = "# made for ", "# torch, from ", "# packages with hashes", "# sources at a commit"
+_MADE_FOR, _TORCH, _HASHED, _PLAIN = (
+    "# made for ",
+    "# torch, from ",
+    "# packages with hashes",
+    "# sources at a commit",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """Requirement lines of pip: ``hashed``, ``plain`` (a repository at a commit), ``torch`` from ``torch_index``.
+    """Requirement lines of pip: ``hashed``, ``plain`` (a repository at a commit), and of ``torch``.
 
-    ``made_for`` is the digest of the requirements; ``failed_index``, which the file omits, an index that gave no torch.
+    ``torch`` comes from ``torch_index``. ``made_for`` is the digest of the requirements.
+    ``failed_index``, which the file omits, is an index that gave no torch.
     """
 
     made_for: str
@@ -112,16 +126,18 @@ class Lock:
         def chosen(lines: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(line for line in lines if package_of(line) in names)
 
-        return replace(self, hashed=chosen(self.hashed), plain=chosen(self.plain), torch=chosen(self.torch))
+        return replace(
+            self, hashed=chosen(self.hashed), plain=chosen(self.plain), torch=chosen(self.torch)
+        )
 
 
 def normalized(name: str) -> str:
-    """A package's name as pip compares names: ``Nemo_Toolkit`` is ``nemo-toolkit``."""
+    """Return a package's name as pip compares names: ``Nemo_Toolkit`` is ``nemo-toolkit``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def package_of(line: str) -> str:
-    """The normalized name of the package that a requirement line asks for."""
+    """Return the normalized name of the package that a requirement line asks for."""
     return normalized(re.split(r"[\s@=<>!~;\[]", line.strip(), maxsplit=1)[0])
 
 
@@ -130,15 +146,25 @@ def path_of(step: VenvSpec, install: Path) -> Path:
 
 
 def made_for(step: VenvSpec, version: str) -> str:
-    """The digest of everything that the choice of packages depends on; ``version`` is Python's, ``X.Y``."""
+    """Return the digest of all that the choice of packages depends on.
+
+    ``version`` is Python's, ``X.Y``.
+    """
     need, torch = step.need, step.torch
-    content = [need.requirements, need.constraints, torch.index, torch.cpu_index, version, step.architecture]
+    content = [
+        need.requirements,
+        need.constraints,
+        torch.index,
+        torch.cpu_index,
+        version,
+        step.architecture,
+    ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def to_text(lock: Lock, name: str, wanted: str) -> str:
-    """The lock as a file that ``pip install --require-hashes -r`` can read."""
-    text = _HEAD.format(name=name, wanted=wanted) + f"{_MADE_FOR}{lock.made_for}\n"
+def to_text(lock: Lock, name: str, purpose: str) -> str:
+    """Return the lock as a file that ``pip install --require-hashes -r`` can read."""
+    text = _HEAD.format(name=name, wanted=purpose) + f"{_MADE_FOR}{lock.made_for}\n"
     if lock.torch_index is not None:
         text += f"{_TORCH}{lock.torch_index}\n" + _lines(lock.torch)
     text += f"{_HASHED}\n" + _lines(lock.hashed)
@@ -153,23 +179,23 @@ _FOLD = " \\\n    --hash="
 
 
 def from_text(text: str) -> Lock | None:
-    """Parse a lock file; None when it is not one of llmb-install."""
-    made, index = "", None
+    """Parse a lock file; None if it is not one of llmb-install."""
+    requirements_digest, index = "", None
     parts: dict[str, list[str]] = {"torch": [], "hashed": [], "plain": []}
     part = "hashed"
     for line in text.replace(_FOLD, " --hash=").splitlines():
         if line.startswith(_MADE_FOR):
-            made = line.removeprefix(_MADE_FOR)
+            requirements_digest = line.removeprefix(_MADE_FOR)
         elif line.startswith(_TORCH):
             part, index = "torch", line.removeprefix(_TORCH)
         elif line in (_HASHED, _PLAIN):
             part = "hashed" if line == _HASHED else "plain"
         elif line.strip() and not line.startswith("#"):
             parts[part].append(line)
-    if not made:
+    if not requirements_digest:
         return None
     return Lock(
-        made_for=made,
+        made_for=requirements_digest,
         hashed=tuple(parts["hashed"]),
         plain=tuple(parts["plain"]),
         torch=tuple(parts["torch"]),
@@ -178,7 +204,7 @@ def from_text(text: str) -> Lock | None:
 
 
 def find(step: VenvSpec, install: Path, version: str) -> Lock | None:
-    """The lock of an earlier installation with the same requirements, if there is one."""
+    """Return the lock of an earlier installation with the same requirements, if there is one."""
     try:
         lock = from_text(path_of(step, install).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -187,21 +213,25 @@ def find(step: VenvSpec, install: Path, version: str) -> Lock | None:
 
 
 def cuda_packages(report: dict[str, Any]) -> list[str]:
-    """The packages in pip's installation report that only a machine with an NVIDIA GPU uses."""
+    """Return the packages in pip's report that only a machine with an NVIDIA GPU uses."""
     names = [normalized(item["metadata"]["name"]) for item in report["install"]]
     return [name for name in names if re.match(r"(nvidia|cuda)-|(pytorch-)?triton$", name)]
 
 
 def index_for(source: TorchSource, report: dict[str, Any]) -> str | None:
-    """The index for torch alone, None for pip's own; ``report`` is what pip would install from its own."""
+    """Return the index for torch alone, None for pip's own.
+
+    ``report`` is what pip would install from its own.
+    """
     if source.index is not None:
         return source.index
     return source.cpu_index if cuda_packages(report) else None
 
 
 def is_optional(source: TorchSource) -> bool:
-    """Whether torch may come from pip's own indexes, larger, when PyTorch's index of CPU builds is unreachable.
+    """Return True if torch may come from pip's own indexes, larger, when its index is unreachable.
 
-    Sites with an index of their own often cannot reach it. An index that the answers name is required.
+    That is PyTorch's index of CPU builds, which sites with an index of their own often cannot
+    reach. An index that the answers name is required.
     """
     return source.index is None and source.cpu_index == CPU_WHEELS.text

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repairs the environment in use by reinstalling its damaged packages, without disturbing jobs that use it.
+"""Repairs the environment in use: reinstalls damaged packages without disturbing its jobs.
 
-A damaged package is installed at its locked version into a folder of its own. Each file of it that is missing or
-different in the environment is then replaced by an atomic rename. So there is no moment at which a module is missing,
-as there is in an uninstall and install, and a process that has mapped a library keeps the old file.
+A damaged package is installed at its locked version into a folder of its own. Each file of it that
+is missing or different in the environment is then replaced by an atomic rename. So there is no
+moment at which a module is missing, as there is in an uninstall and install, and a process that has
+mapped a library keeps the old file.
 """
 
 import filecmp
@@ -12,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from llmb.core import files, permissions, shell
 from llmb.errors import LlmbError
-from llmb.system import files, permissions, shell
 from llmb_installer import record
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Facts
@@ -21,38 +22,49 @@ from llmb_installer.venv import contents, lock
 from llmb_installer.venv.lock import VenvSpec
 from llmb_installer.venv.pip_uv import Packages, Pip
 
-FACTS = "llmb.json"  # in the environment: what it is, for an installer that was killed before it recorded it
-_BUNDLED = (  # the folder of the wheels that Python brings: the system's (Debian), else ensurepip's own
-    "import ensurepip, os, sysconfig; "
-    "print(sysconfig.get_config_var('WHEEL_PKG_DIR') or os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
+# in the environment: what it is, for an installer that was killed before it recorded it
+FACTS = "llmb.json"
+# the folder of the wheels that Python brings: the system's (Debian), else ensurepip's own
+_BUNDLED = (
+    "import ensurepip, os, sysconfig; print(sysconfig.get_config_var('WHEEL_PKG_DIR') or"
+    " os.path.join(os.path.dirname(ensurepip.__file__), '_bundled'))"
 )
 
 
 def facts_of(step: VenvSpec, install: Path) -> Facts | None:
-    """The facts of the environment in use, None where it is not the one that ``step`` would build."""
+    """Return the facts of the environment in use, None if ``step`` would build another one."""
     try:
         note = files.read_json(step.folder / FACTS)
     except LlmbError:
         note = None
     if not isinstance(note, dict):
-        done = record.load(install).steps.get(step.key)
-        return done.facts if done is not None and done.digest == step.digest else None
+        step_record = record.load(install).steps.get(step.key)
+        return (
+            step_record.facts
+            if step_record is not None and step_record.digest == step.digest
+            else None
+        )
     facts: Facts = note["facts"]
     return facts if note.get("digest") == step.digest else None
 
 
 def is_likely(step: VenvSpec, install: Path) -> bool:
-    """Whether the environment in use needs reinstalled packages at most, as far as no file is read."""
+    """Return True if the environment at most needs reinstalled packages; reads no contents."""
     facts = facts_of(step, install)
     if facts is None:
         return False
-    return all(fault.code == contents.DAMAGED for fault in contents.verify(step.name, facts, install, deep=False))
+    return all(
+        fault.code == contents.DAMAGED
+        for fault in contents.verify(step.name, facts, install, deep=False)
+    )
 
 
-def repair(step: VenvSpec, facts: Facts, packages: Packages, names: Collection[str]) -> Facts | None:
-    """Reinstall the packages ``names`` of the environment in use; its facts, None where it must be built anew.
+def repair(
+    step: VenvSpec, facts: Facts, packages: Packages, names: Collection[str]
+) -> Facts | None:
+    """Reinstall the packages ``names`` of the environment in use, and return its facts.
 
-    ``packages`` installs into a prefix. Raises LlmbError.
+    None if it must be built anew. ``packages`` installs into a prefix. Raises LlmbError.
     """
     prefix, folder = packages.prefix, packages.folder
     assert prefix is not None, "a repair never installs into the environment itself"
@@ -63,16 +75,20 @@ def repair(step: VenvSpec, facts: Facts, packages: Packages, names: Collection[s
     sources = [line for line in step.need.from_source if lock.package_of(line) in names]
     bundled = {*names} - locked.names - {lock.package_of(line) for line in sources}
     if bundled:
-        own = _bundled_pip(packages)
-        if own is None or not _install_bundled(step, facts, own, bundled):
+        bundled_pip = _bundled_pip(packages)
+        if bundled_pip is None or not _install_bundled(step, facts, bundled_pip, bundled):
             return None
         if isinstance(packages, Pip):  # the environment's own may be what is damaged
-            packages = replace(packages, program=own.program)
+            packages = replace(packages, program=bundled_pip.program)
     packages.install(step, locked.only(names))
     if sources:
         packages.build(step, sources)
     permissions.share_tree(prefix)
-    staged = {name: one for base in contents.site_packages(prefix) for name, one in contents.packages_in(base).items()}
+    staged = {
+        name: package
+        for base in contents.site_packages(prefix)
+        for name, package in contents.packages_in(base).items()
+    }
     if not staged.keys() >= {*names}:
         return None
     for name in names:
@@ -81,9 +97,12 @@ def repair(step: VenvSpec, facts: Facts, packages: Packages, names: Collection[s
 
 
 def _runs(packages: Packages) -> bool:
-    """Whether the environment's Python starts."""
+    """Return True if the environment's Python starts."""
     try:
-        return packages.commands.read([packages.python, "-I", "-c", "import encodings, site"]).code == 0
+        return (
+            packages.commands.read([packages.python, "-I", "-c", "import encodings, site"]).code
+            == 0
+        )
     except NoNodeError:
         raise
     except LlmbError:
@@ -91,7 +110,10 @@ def _runs(packages: Packages) -> bool:
 
 
 def _bundled_pip(packages: Packages) -> Pip | None:
-    """The pip that Python itself brings as a wheel, which runs without being installed; None without one."""
+    """Return the pip that Python brings as a wheel, which runs without being installed.
+
+    None without one.
+    """
     folder = packages.commands.read([packages.python, "-I", "-c", _BUNDLED]).out.strip()
     wheel = next(Path(folder or "/nowhere").glob("pip-*.whl"), None)
     if wheel is None:
@@ -106,12 +128,17 @@ def _bundled_pip(packages: Packages) -> Pip | None:
 
 
 def _install_bundled(step: VenvSpec, facts: Facts, pip: Pip, names: Collection[str]) -> bool:
-    """Install packages that came with the environment, such as pip, from Python's wheels; False where it cannot."""
+    """Install packages that came with the environment, such as pip, from Python's wheels.
+
+    Returns False if it cannot.
+    """
     versions = {lock.normalized(name): version for name, version in facts["packages"].items()}
-    wanted = tuple(f"{name}=={versions[name]}" for name in sorted(names))
+    requirements = tuple(f"{name}=={versions[name]}" for name in sorted(names))
     try:
         wheels = Path(pip.program[0]).parent.parent
-        pip.install(replace(step, wheelhouse=wheels), lock.Lock(made_for="", hashed=(), plain=wanted))
+        pip.install(
+            replace(step, wheelhouse=wheels), lock.Lock(made_for="", hashed=(), plain=requirements)
+        )
     except shell.StoppedError:
         raise
     except LlmbError:  # Python has been updated since
@@ -120,10 +147,13 @@ def _install_bundled(step: VenvSpec, facts: Facts, pip: Pip, names: Collection[s
 
 
 def _replace_files(info: Path, folder: Path) -> None:
-    """Put each file of the package with the metadata ``info`` where it is missing or different in ``folder``."""
+    """Put the package's files into ``folder`` that are missing or different there.
+
+    ``info`` is its folder of metadata.
+    """
     (site,) = contents.site_packages(folder)
-    listed = contents.rows(info / "RECORD")
-    for row, _ in listed:
+    staged_rows = contents.rows(info / "RECORD")
+    for row, _ in staged_rows:
         source, target = info.parent / row, site / row
         if row.startswith("../"):  # a program: however deep the folder of packages is
             target = folder / re.sub(r"^(\.\./)+", "", row)
@@ -132,6 +162,7 @@ def _replace_files(info: Path, folder: Path) -> None:
             continue
         files.make_folder(target.parent)
         source.replace(target)
-    own = site / info.name / "RECORD"
-    if sorted(listed) != sorted(contents.rows(own)):  # written last: until then the package is still damaged
-        (info / "RECORD").replace(own)
+    old_record = site / info.name / "RECORD"
+    # written last: until then the package is still damaged
+    if sorted(staged_rows) != sorted(contents.rows(old_record)):
+        (info / "RECORD").replace(old_record)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step that makes an environment: keeps or repairs the one in use, or builds another and switches to it."""
+"""A step that keeps or repairs the environment in use, or builds another and switches to it."""
 
 import platform
 import re
@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from llmb.core import files, permissions, yamlfile
 from llmb.errors import LlmbError
-from llmb.system import files, permissions
-from llmb.text import yamlfile
-from llmb_installer.step import Commands, Context, Estimate, Facts
+from llmb_installer.step import BuildContext, Commands, Facts, StepCost
 from llmb_installer.venv import contents, lock, pipconf, repair, tools
 from llmb_installer.venv.lock import VenvSpec
 from llmb_installer.venv.pip_uv import Packages, Pip, Uv
@@ -25,49 +24,66 @@ class VenvStep(VenvSpec):
     """Make, repair or keep the environment."""
 
     def is_whole(self, facts: Facts) -> bool:
-        """Whether no file of a package is missing; contents are not read."""
+        """Return True if no file of a package is missing; contents are not read."""
         faults = contents.faults(self.folder, facts, deep=False)
         return not any(fault.code == contents.DAMAGED for fault in faults)
 
-    def check(self, context: Context) -> Estimate:
-        """Check for the tool, the Python and the wheelhouse; estimate the size of the packages. Raises LlmbError.
+    def check(self, context: BuildContext) -> StepCost:
+        """Check for the tool, the Python and the wheelhouse, and estimate the packages' size.
 
-        The Python of a node is only checked there, when the step runs.
+        The Python of a node is only checked there, when the step runs. Raises LlmbError.
         """
         if not re.fullmatch(r"\w[\w.-]*", self.name):
-            raise LlmbError(f"'{self.name}' is not a folder's name", hint="report it to the plugin's author")
+            raise LlmbError(
+                f"'{self.name}' is not a folder's name", hint="report it to the plugin's author"
+            )
         contents.require_ours(self.folder)
         if self.wheelhouse is not None and not self.wheelhouse.is_dir():
             message = f"the wheelhouse {self.wheelhouse} is not a folder"
-            raise LlmbError(message, hint="pip download -d DIR fills one", code="wheelhouse-missing")
-        here, own = context.runner.where == "here", platform.machine()
-        if here and self.architecture != own:
-            message = f"the nodes are {self.architecture} and this machine is {own}: it cannot build their environment"
-            where = f"install on a machine that is {self.architecture}"
-            hint = f"on Slurm set 'method: srun' in the answers; otherwise {where}"
-            raise LlmbError(message, hint=hint, code="architecture-differs", value=own)
-        if not here:
+            raise LlmbError(
+                message, hint="pip download -d DIR fills one", code="wheelhouse-missing"
+            )
+        is_here, own_architecture = context.runner.where == "here", platform.machine()
+        if is_here and self.architecture != own_architecture:
+            message = (
+                f"the nodes are {self.architecture} and this machine is {own_architecture}: it"
+                " cannot build their environment"
+            )
+            fix = f"install on a machine that is {self.architecture}"
+            hint = f"on Slurm set 'method: srun' in the answers; otherwise {fix}"
+            raise LlmbError(message, hint=hint, code="architecture-differs", value=own_architecture)
+        if not is_here:
             program = context.runner.where.split()[0]
             if shutil.which(program, path=context.environ.get("PATH")) is None:
-                hint = "run llmb-install on a login node of the cluster, or set 'method: here' in the answers"
-                raise LlmbError(f"{program} is not on PATH", hint=hint, code="no-slurm", key=program)
-        chosen = tools.choose(self.tool, context.environ, here=here)
-        if chosen.maker == "conda":
+                hint = (
+                    "run llmb-install on a login node of the cluster, or set 'method: here' in the"
+                    " answers"
+                )
+                raise LlmbError(
+                    f"{program} is not on PATH", hint=hint, code="no-slurm", key=program
+                )
+        chosen_tools = tools.choose(self.tool, context.environ, is_here=is_here)
+        if chosen_tools.maker == "conda":
             if self.python is not None and not tools.is_version(self.python):
                 message = f"conda needs a version of Python, not '{self.python}'"
                 raise LlmbError(message, hint="set 'python: \"3.12\"' in the answers")
-        elif here:
-            commands = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=True))
-            fetched = self.fetch_python and chosen.maker == "uv" and self.python is not None
-            python = _find(self, commands, fetched=fetched)
-            if python is not None and chosen.maker == "venv" and not python.has_venv:
+        elif is_here:
+            commands = Commands(
+                context=context, environ=pipconf.for_uv(context.environ, offline=True)
+            )
+            is_fetched = (
+                self.fetch_python and chosen_tools.maker == "uv" and self.python is not None
+            )
+            python = _find(self, commands, is_fetched=is_fetched)
+            if python is not None and chosen_tools.maker == "venv" and not python.has_venv:
                 raise tools.no_venv(python)
-        return Estimate() if repair.is_likely(self, context.install) else estimate(self)
+        return StepCost() if repair.is_likely(self, context.install) else estimate(self)
 
-    def build(self, context: Context) -> Facts:
-        """Have the environment of this step in use: kept, repaired, or built anew; its facts for the record.
+    def build(self, context: BuildContext) -> Facts:
+        """Keep, repair or build the environment, and return its facts for the record.
 
-        The output of programs goes to the log. Raises LlmbError with its end; the environment in use is then unchanged.
+        The output of programs goes to the log. Raises LlmbError with its end. The environment in
+        use is then unchanged.
         """
         link = self.folder
         contents.sweep(link.parent, self.name)
@@ -98,10 +114,12 @@ def describe(name: str, facts: Facts) -> str:
     return ", ".join([f"Python {facts.get('python')}", *names, count])
 
 
-def _build_new(step: VenvSpec, context: Context) -> Facts:
+def _build_new(step: VenvSpec, context: BuildContext) -> Facts:
     folder = contents.new_folder(step.folder)
     files.make_folder(folder.parent)
-    files.write_text(context.log, f"{step.key}: {', '.join(step.need.requirements)} ({context.runner.where})\n")
+    files.write_text(
+        context.log, f"{step.key}: {', '.join(step.need.requirements)} ({context.runner.where})\n"
+    )
     try:
         facts, text = _fill(step, folder, context)
         files.write_json(folder / repair.FACTS, {"digest": step.digest, "facts": facts})
@@ -114,8 +132,8 @@ def _build_new(step: VenvSpec, context: Context) -> Facts:
     return facts
 
 
-def _keep(step: VenvSpec, context: Context) -> Facts | None:
-    """The facts of the environment in use after any repair; None where it has to be built anew."""
+def _keep(step: VenvSpec, context: BuildContext) -> Facts | None:
+    """Return the facts of the environment in use after any repair, None to build it anew."""
     facts = repair.facts_of(step, context.install)
     if facts is None:
         return None
@@ -125,7 +143,8 @@ def _keep(step: VenvSpec, context: Context) -> Facts | None:
     if faults:
         files.write_text(context.log, "".join(f"{step.key}: {fault.message}\n" for fault in faults))
         context.progress.say(f"reinstalls {', '.join(fault.key for fault in faults)}")
-        folder = step.folder.with_name(str(facts["folder"]))  # programs name the folder of the build, not the link
+        # programs name the folder of the build, not the link
+        folder = step.folder.with_name(str(facts["folder"]))
         scratch = contents.new_folder(step.folder)
         try:
             _, packages = _tools(step, folder, context, scratch=scratch)
@@ -141,60 +160,86 @@ def _keep(step: VenvSpec, context: Context) -> Facts | None:
     return facts
 
 
-def _tools(step: VenvSpec, folder: Path, context: Context, *, scratch: Path) -> tuple[tools.Tools, Packages]:
-    """The tools for ``step``, and the one of them that installs packages into ``folder``."""
-    chosen = tools.choose(step.tool, context.environ, here=context.runner.where == "here")
+def _tools(
+    step: VenvSpec, folder: Path, context: BuildContext, *, scratch: Path
+) -> tuple[tools.Tools, Packages]:
+    """Return the tools for ``step``, and the one of them that installs packages into ``folder``."""
+    chosen_tools = tools.choose(step.tool, context.environ, is_here=context.runner.where == "here")
     offline = step.wheelhouse is not None
-    if chosen.uv is not None and chosen.maker != "venv":
-        commands = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=offline))
-        return chosen, Uv(uv=chosen.uv, folder=folder, commands=commands, scratch=scratch)
+    if chosen_tools.uv is not None and chosen_tools.maker != "venv":
+        commands = Commands(
+            context=context, environ=pipconf.for_uv(context.environ, offline=offline)
+        )
+        return chosen_tools, Uv(
+            uv=chosen_tools.uv, folder=folder, commands=commands, scratch=scratch
+        )
     commands = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
-    return chosen, Pip(folder=folder, commands=commands, scratch=scratch)
+    return chosen_tools, Pip(folder=folder, commands=commands, scratch=scratch)
 
 
-def _fill(step: VenvSpec, folder: Path, context: Context) -> tuple[Facts, str]:
-    """Make the environment in ``folder``; its facts, and the text of its lock file."""
-    chosen, packages = _tools(step, folder, context, scratch=folder)
+def _fill(step: VenvSpec, folder: Path, context: BuildContext) -> tuple[Facts, str]:
+    """Make the environment in ``folder``. Return its facts, and the text of its lock file."""
+    chosen_tools, packages = _tools(step, folder, context, scratch=folder)
     context.progress.say("makes the environment")
-    version = _make(step, folder, chosen, context)
-    found = lock.find(step, context.install, version)
-    if found is None:
+    version = _make(step, folder, chosen_tools, context)
+    chosen_lock = lock.find(step, context.install, version)
+    if chosen_lock is None:
         context.progress.say("chooses packages")
-        found = packages.resolve(step, lock.made_for(step, version))
-    context.progress.say(f"installs {len(found.names)} packages")
-    packages.install(step, found)
+        chosen_lock = packages.resolve(step, lock.made_for(step, version))
+    context.progress.say(f"installs {len(chosen_lock.names)} packages")
+    packages.install(step, chosen_lock)
     if step.need.from_source:
         context.progress.say(f"builds {', '.join(step.need.from_source)}")
         packages.build(step, step.need.from_source)
     facts = {
         "folder": folder.name,
         "python": version,
-        "made_by": chosen.maker,
+        "made_by": chosen_tools.maker,
         "where": context.runner.where,
         **contents.inventory(folder),
     }
-    if found.failed_index is not None:
-        facts["note"] = f"{found.failed_index} gave no torch: it comes from pip's own indexes, with CUDA's libraries"
-    text = lock.to_text(found, step.name, f"Python {version} on {step.architecture}")
+    if chosen_lock.failed_index is not None:
+        facts["note"] = (
+            f"{chosen_lock.failed_index} gave no torch: it comes from pip's own indexes, with"
+            " CUDA's libraries"
+        )
+    text = lock.to_text(chosen_lock, step.name, f"Python {version} on {step.architecture}")
     return facts, text
 
 
-def _make(step: VenvSpec, folder: Path, chosen: tools.Tools, context: Context) -> str:
-    """Make an environment without packages; its Python's version ``X.Y``."""
+def _make(step: VenvSpec, folder: Path, chosen_tools: tools.Tools, context: BuildContext) -> str:
+    """Make an environment without packages, and return its Python's version ``X.Y``."""
     offline = step.wheelhouse is not None
     for_pip = Commands(context=context, environ=pipconf.for_pip(context.environ, offline=offline))
     for_uv = Commands(context=context, environ=pipconf.for_uv(context.environ, offline=offline))
-    if chosen.maker == "conda":
-        assert chosen.program is not None
+    if chosen_tools.maker == "conda":
+        assert chosen_tools.program is not None
         version = step.python or tools.own_version()
-        argv = [chosen.program, "create", "--yes", "--quiet", "--prefix", str(folder), f"python={version}", "pip"]
+        argv = [
+            chosen_tools.program,
+            "create",
+            "--yes",
+            "--quiet",
+            "--prefix",
+            str(folder),
+            f"python={version}",
+            "pip",
+        ]
         for_pip.run("conda create", argv)
-        asked = [str(folder / "bin" / "python"), "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-        return for_pip.read(asked).out.strip()
+        version_argv = [
+            str(folder / "bin" / "python"),
+            "-I",
+            "-c",
+            "import sys; print('%d.%d' % sys.version_info[:2])",
+        ]
+        return for_pip.read(version_argv).out.strip()
     python = tools.find(step.python, for_uv, fetch=step.fetch_python)
-    if chosen.maker == "uv":
-        assert chosen.program is not None
-        for_uv.run("uv venv", [chosen.program, "venv", "--quiet", "--python", python.program, str(folder)])
+    if chosen_tools.maker == "uv":
+        assert chosen_tools.program is not None
+        for_uv.run(
+            "uv venv",
+            [chosen_tools.program, "venv", "--quiet", "--python", python.program, str(folder)],
+        )
     else:
         if not python.has_venv:
             raise tools.no_venv(python)
@@ -202,29 +247,32 @@ def _make(step: VenvSpec, folder: Path, chosen: tools.Tools, context: Context) -
     return python.version
 
 
-def _find(step: VenvSpec, commands: Commands, *, fetched: bool) -> tools.Python | None:
-    """The Python; None where it will be downloaded."""
+def _find(step: VenvSpec, commands: Commands, *, is_fetched: bool) -> tools.Python | None:
+    """Return the Python, None if it will be downloaded."""
     try:
         return tools.find(step.python, commands, fetch=False)
     except LlmbError:
-        if fetched:
+        if is_fetched:
             return None
         raise
 
 
-def estimate(step: VenvSpec) -> Estimate:
-    """A lower bound of bytes to fetch and on disk; unknown without a package that sizes.yaml lists."""
+def estimate(step: VenvSpec) -> StepCost:
+    """Return a lower bound of bytes to fetch and on disk.
+
+    Unknown without a package that sizes.yaml lists.
+    """
     if step.wheelhouse is not None:
-        return Estimate(fetch=0, disk=None)
+        return StepCost(fetch=0, disk=None)
     names = [lock.package_of(line) for line in step.need.requirements]
     table = _table()
     if "torch" in names and step.torch.cpu_index is not None:
         names[names.index("torch")] = "torch-cpu"
-    known = [table[name] for name in names if name in table]
-    if not known:
-        return Estimate()
-    fetch, disk = (sum(entry[key] for entry in known) * 1_000_000 for key in ("fetch_mb", "disk_mb"))
-    return Estimate(fetch=fetch, disk=disk, rough=True)
+    sizes = [table[name] for name in names if name in table]
+    if not sizes:
+        return StepCost()
+    fetch, disk = (sum(size[key] for size in sizes) * 1_000_000 for key in ("fetch_mb", "disk_mb"))
+    return StepCost(fetch=fetch, disk=disk, rough=True)
 
 
 @cache

@@ -4,42 +4,55 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from llmb.text.names import as_keys
-from llmb.workload import spec
+from llmb.contract import spec
+from llmb.core.names import as_keys
 from llmb_installer.detect.detected import Installed
 from llmb_installer.wizard import prompts
-from llmb_installer.wizard.common import some
-from llmb_installer.wizard.question import Back, Option
+from llmb_installer.wizard.common import require_some
+from llmb_installer.wizard.question import AnswerOption, Back
 
 Action = Literal["add", "remove", "repair", "update", "elsewhere"]
 
 
-def choose_action(installed: Installed, known: Mapping[str, spec.Workload]) -> tuple[Action, tuple[str, ...]]:
-    """What the user wants to do with an existing installation, and the workloads to add or remove."""
-    there = installed_keys(installed, known)
-    others = [key for key in known if key not in there]
+def choose_action(
+    installed: Installed, workloads_offered: Mapping[str, spec.Workload]
+) -> tuple[Action, tuple[str, ...]]:
+    """Ask what to do with an existing installation. Also return the workloads to add or remove."""
+    present_keys = list_installed(installed, workloads_offered)
+    absent_keys = [key for key in workloads_offered if key not in present_keys]
     name = installed.config.cluster_name
-    action: Action = "add" if others else "repair"
+    action: Action = "add" if absent_keys else "repair"
     while True:
-        action = prompts.one(
-            f"{installed.path} has an installation ({installed.config.cluster_type}, {name}). What do you want to do?",
+        action = prompts.ask_one(
+            f"{installed.path} has an installation ({installed.config.cluster_type}, {name}). What"
+            " do you want to do?",
             [
-                Option("add", "add workloads", "" if others else "all are installed"),
-                Option("remove", "remove workloads", "" if there else "none is installed"),
-                Option("repair", "repair or update: check every step, rebuild what is missing, changed or out of date"),
-                Option("update", "change its answers"),
-                Option("elsewhere", "keep it, and install into another folder"),
+                AnswerOption("add", "add workloads", "" if absent_keys else "all are installed"),
+                AnswerOption(
+                    "remove", "remove workloads", "" if present_keys else "none is installed"
+                ),
+                AnswerOption(
+                    "repair",
+                    "repair or update: check every step, rebuild what is missing, changed or out of"
+                    " date",
+                ),
+                AnswerOption("update", "change its answers"),
+                AnswerOption("elsewhere", "keep it, and install into another folder"),
             ],
             action,
         )
         if action not in ("add", "remove"):
             return action, ()
-        options = [Option(key, key) for key in (others if action == "add" else there)]
-        chosen = prompts.many(f"Which workloads to {action}?", options, [], some, back=True)
+        options = [
+            AnswerOption(key, key) for key in (absent_keys if action == "add" else present_keys)
+        ]
+        chosen = prompts.ask_many(
+            f"Which workloads to {action}?", options, [], require_some, back=True
+        )
         if not isinstance(chosen, Back):
             return action, tuple(chosen)
 
 
-def installed_keys(installed: Installed, known: Mapping[str, spec.Workload]) -> list[str]:
-    there = installed.config.workloads.installed
-    return [*known] if there is None else as_keys(there, known)
+def list_installed(installed: Installed, workloads: Mapping[str, spec.Workload]) -> list[str]:
+    names = installed.config.workloads.installed
+    return [*workloads] if names is None else as_keys(names, workloads)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wizard as a whole: from the given answers to answers that the user has reviewed and confirmed."""
+"""The wizard as a whole: from given answers to reviewed and confirmed ones."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -7,21 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from llmb.clusters.local.queue import state_folder
+import click
+
+from llmb.builtin.local.queue import state_folder
+from llmb.core import console, files, secrets
+from llmb.core.fold import fold
+from llmb.core.yamlfile import Document
 from llmb.errors import LlmbError, describe
-from llmb.system import console, files, secrets
-from llmb.text.fold import fold
-from llmb.text.yamlfile import Document
-from llmb_installer.answers.layers import NOTHING, given, with_layer
+from llmb_installer.answers.layers import NOTHING, has_key, override
 from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import Detected
-from llmb_installer.steps import Plugins
+from llmb_installer.steps.from_needs import WorkloadPlugins
 from llmb_installer.wizard import prompts
-from llmb_installer.wizard.actions import choose_action, installed_keys
-from llmb_installer.wizard.ask_secrets import Tokens, ask_secrets, needed_secrets
-from llmb_installer.wizard.question import Back, Option, Question, View
-from llmb_installer.wizard.walk import Memory, current_values, walk
-from llmb_installer.wizard.widgets import width
+from llmb_installer.wizard.actions import choose_action, list_installed
+from llmb_installer.wizard.ask_secrets import Tokens, ask_secrets, find_needed_secrets
+from llmb_installer.wizard.question import AnswerOption, Back, Question, WizardView
+from llmb_installer.wizard.walk import Replies, ask_questions, list_current_values
+from llmb_installer.wizard.widgets import get_width
 
 
 def _path(environ: Mapping[str, str]) -> Path:
@@ -29,7 +31,7 @@ def _path(environ: Mapping[str, str]) -> Path:
 
 
 def load_draft(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The answers of the last conversation, if it was interrupted, by the keys of their questions."""
+    """Return the answers of an interrupted conversation, by the keys of their questions."""
     try:
         data = files.read_json(_path(environ))
     except LlmbError:  # only defaults: a damaged file does not matter
@@ -38,7 +40,7 @@ def load_draft(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def save_draft(answers: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
-    """Keep ``answers``, without secrets; whether that was possible."""
+    """Keep ``answers`` without secrets. Return True if that was possible."""
     try:
         files.write_json(_path(environ), dict(answers), mode=0o600)
     except LlmbError:
@@ -54,7 +56,8 @@ def forget_draft(environ: Mapping[str, str]) -> None:
 
 SOURCE = "your answers"
 _WELCOME = (
-    "Press Enter to accept the default, Esc to go back, Ctrl-C to stop. Nothing is written until you confirm the plan."
+    "Press Enter to accept the default, Esc to go back, Ctrl-C to stop. Nothing is written until"
+    " you confirm the plan."
 )
 _STOPPED = "Stopped: nothing was installed or changed."
 _EARLIER = "The defaults are your answers of last time, when you stopped or were interrupted."
@@ -64,7 +67,7 @@ _GO, _YES, _CHANGE, _STOP, _SECRETS = "go", "yes", "change", "stop", "secrets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the user wants: to ``install`` by the answers in ``document``, or to ``remove`` or ``repair``.
+    """The user's wish: ``install`` by the answers in ``document``, ``remove`` or ``repair``.
 
     The plan of an installation was shown and confirmed; removal and repair were not confirmed yet.
     """
@@ -77,7 +80,7 @@ class Asked:
 def ask(
     document: Document,
     detected: Detected,
-    plugins: Plugins,
+    plugins: WorkloadPlugins,
     show_plan: Callable[[Document], object],
     environ: Mapping[str, str],
     *,
@@ -85,86 +88,103 @@ def ask(
 ) -> Asked:
     """Ask the user for what ``document``, the answers of file and options, does not have.
 
-    ``show_plan`` prints the plan of answers, or raises LlmbError, after which they can be changed. A ``dry_run`` ends
-    with the plan and saves no secret. If the conversation is interrupted, its answers become the defaults of the next
-    one. Raises LlmbError when the user stops, KeyboardInterrupt.
+    ``show_plan`` prints the plan of answers, or raises LlmbError, after which they can be changed.
+    A ``dry_run`` ends with the plan and saves no secret. If the conversation is interrupted, its
+    answers become the defaults of the next one. Stopping ends the command with exit code 0. Raises
+    KeyboardInterrupt, LlmbError.
     """
     conversation = _Conversation(
         detected=detected, plugins=plugins, show_plan=show_plan, environ=environ, dry_run=dry_run
     )
-    console.echo(fold(_WELCOME, width()))
+    console.echo(fold(_WELCOME, get_width()))
     try:
-        asked = conversation.begin(document)
+        outcome = conversation.begin(document)
     except BaseException as error:
-        kept = conversation.keep()
+        is_kept = conversation.keep()
         if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(fold(f"{_STOPPED} {_KEPT if kept else ''}".rstrip(), width())) from error
+            raise KeyboardInterrupt(
+                fold(f"{_STOPPED} {_KEPT if is_kept else ''}".rstrip(), get_width())
+            ) from error
         raise
     forget_draft(environ)
-    return asked
+    return outcome
 
 
 @dataclass(slots=True, kw_only=True)
 class _Conversation:
-    """One conversation; ``memory`` has each answer by the key of its question."""
+    """One conversation. ``memory`` has each answer by the key of its question."""
 
     detected: Detected
-    plugins: Plugins
+    plugins: WorkloadPlugins
     show_plan: Callable[[Document], object]
     environ: Mapping[str, str]
     dry_run: bool
-    memory: Memory = field(default_factory=Memory)
+    memory: Replies = field(default_factory=Replies)
 
     def begin(self, document: Document) -> Asked:
         """Ask what to do with an existing installation, else go straight to the questions."""
         self.memory.earlier = load_draft(self.environ)
         if self.memory.earlier:
-            console.echo(fold(_EARLIER, width()))
-        installed, known = self.detected.installed, self.plugins.workloads()
-        if installed is None or given(document.data, "cluster_type"):
+            console.echo(fold(_EARLIER, get_width()))
+        installed, workloads_offered = self.detected.installed, self.plugins.workloads()
+        if installed is None or has_key(document.data, "cluster_type"):
             return self.agree(document, can_leave=False)
-        recorded = with_layer(NOTHING, installed.answers(), str(installed.path))
-        recorded = with_layer(recorded, document.data, document.name)
+        recorded = override(NOTHING, installed.answers(), str(installed.path))
+        recorded = override(recorded, document.data, document.name)
         while True:
-            action, workloads = choose_action(installed, known)
+            action, workloads = choose_action(installed, workloads_offered)
             if action in ("remove", "repair"):
                 return Asked(action=action, document=recorded, workloads=workloads)
             if action == "add":
-                self.memory.chosen["workloads"] = [*installed_keys(installed, known), *workloads]
+                self.memory.chosen["workloads"] = [
+                    *list_installed(installed, workloads_offered),
+                    *workloads,
+                ]
             else:
                 self.memory.chosen.pop("workloads", None)
             with contextlib.suppress(_LeftError):
                 return self.agree(document if action == "elsewhere" else recorded, can_leave=True)
 
-    def prompt(self, question: Question, view: View, default: Any, can_go_back: bool) -> Any:
-        """Ask one question. The answers before it are kept, as the connection may break while it waits."""
+    def prompt(self, question: Question, view: WizardView, default: Any, can_go_back: bool) -> Any:
+        """Ask one question.
+
+        The answers before it are kept, as the connection may break while it waits.
+        """
         self.keep()
         return prompts.ask(question, view, default, back=can_go_back)
 
     def keep(self) -> bool:
-        """Keep the answers so far for the next conversation; whether there are any, and they could be kept."""
+        """Keep the answers so far for the next conversation. Return True if that was possible."""
         answers = {**self.memory.earlier, **self.memory.chosen}
         return bool(self.memory.chosen) and save_draft(answers, self.environ)
 
     def agree(self, document: Document, *, can_leave: bool) -> Asked:
-        """Ask, review and show the plan, until the user confirms or stops. Raises _LeftError where they went back."""
-        base = View(detected=self.detected, workloads=self.plugins.workloads(), data=document.data, types=all_types())
+        """Ask, review and show the plan, until the user confirms or stops.
+
+        Raises _LeftError if the user goes back from the first question.
+        """
+        base = WizardView(
+            detected=self.detected,
+            workloads=self.plugins.workloads(),
+            data=document.data,
+            types=all_types(),
+        )
         memory, held, before, back = self.memory, Tokens(), None, False
         while True:
             can_go_back = can_leave or before is not None
-            layer = walk(base, memory, self.prompt, can_leave=can_go_back, back=back)
+            layer = ask_questions(base, memory, self.prompt, can_leave=can_go_back, back=back)
             back = False
             if layer is None:
                 if before is None:
                     raise _LeftError
                 memory.chosen, before = before, None  # as at the review
                 continue
-            answered = with_layer(document, layer, SOURCE)
-            found = ask_secrets(needed_secrets(answered, self.plugins), self.environ, held)
-            if isinstance(found, Back):
+            answered = override(document, layer, SOURCE)
+            tokens = ask_secrets(find_needed_secrets(answered, self.plugins), self.environ, held)
+            if isinstance(tokens, Back):
                 before, back = None, True
                 continue
-            held = found
+            held = tokens
             before = dict(memory.chosen)
             key = _review(base, memory.chosen, held)
             if key == _GO:
@@ -174,8 +194,8 @@ class _Conversation:
                     secrets.save(held.typed)
                 return Asked(action="install", document=answered)
             if key == _STOP:
-                hint = "run the same command again: your previous answers become the defaults"
-                raise LlmbError("nothing was installed or changed", hint=hint, code="stopped")
+                console.echo(fold(f"{_STOPPED} {_KEPT}", get_width()), err=True)
+                raise click.exceptions.Exit(0)
             if isinstance(key, Back):
                 before, back = None, True
             elif key == _SECRETS:
@@ -192,9 +212,9 @@ class _Conversation:
             return _CHANGE
         if self.dry_run:
             return _YES
-        change = Option(_CHANGE, "no, change an answer (Esc)")
-        options = [Option(_YES, "yes, install"), change, Option(_STOP, "no, stop")]
-        chosen = prompts.one("Continue?", options, _YES, has_esc=True)
+        change = AnswerOption(_CHANGE, "no, change an answer (Esc)")
+        options = [AnswerOption(_YES, "yes, install"), change, AnswerOption(_STOP, "no, stop")]
+        chosen = prompts.ask_one("Continue?", options, _YES, has_esc=True)
         return _CHANGE if isinstance(chosen, Back) else str(chosen)
 
 
@@ -202,25 +222,27 @@ class _LeftError(Exception):
     """The user went back from the first question."""
 
 
-def _review(base: View, chosen: dict[str, Any], held: Tokens) -> str | Back:
+def _review(base: WizardView, chosen: dict[str, Any], held: Tokens) -> str | Back:
     """Show every answer: the key of the answer to change, or _GO, _STOP, _SECRETS, or Back."""
-    rows = current_values(base, chosen)
+    rows = list_current_values(base, chosen)
     wide = max(len(question.label) for question, _, _ in rows)
-    options = [Option(_GO, "Looks good, show the plan")]
+    options = [AnswerOption(_GO, "Looks good, show the plan")]
     options += [
-        Option(question.key, f"  {question.label:<{wide}}  {question.shown(view, value)}")
+        AnswerOption(question.key, f"  {question.label:<{wide}}  {question.shown(view, value)}")
         for question, view, value in rows
     ]
     if lines := held.lines():
-        options.append(Option(_SECRETS, f"  {'secrets':<{wide}}  {'; '.join(lines)}"))
-    options.append(Option(_STOP, "Stop: nothing is installed"))
-    chosen_key = prompts.one("Your answers. Choose one to change it:", options, _GO, back=True)
+        options.append(AnswerOption(_SECRETS, f"  {'secrets':<{wide}}  {'; '.join(lines)}"))
+    options.append(AnswerOption(_STOP, "Stop: nothing is installed"))
+    chosen_key = prompts.ask_one("Your answers. Choose one to change it:", options, _GO, back=True)
     return chosen_key if isinstance(chosen_key, Back) else str(chosen_key)
 
 
-def _change(key: str, base: View, memory: Memory) -> None:
-    """Ask the question of ``key`` again; going back keeps its answer."""
-    question, view, value = next(row for row in current_values(base, memory.chosen) if row[0].key == key)
+def _change(key: str, base: WizardView, memory: Replies) -> None:
+    """Ask the question of ``key`` again. Going back keeps its answer."""
+    question, view, value = next(
+        row for row in list_current_values(base, memory.chosen) if row[0].key == key
+    )
     default = value if question.fault(view, value) is None else question.default(view)
     answer = prompts.ask(question, view, default, back=True)
     if not isinstance(answer, Back):
@@ -231,17 +253,21 @@ Resumed = Literal["continue", "change", "other"]
 
 
 def ask_resume(install: Path, count: str, *, refused: str, has_config: bool) -> Resumed:
-    """What to do with the unfinished installation in ``install``, of which the plan was shown.
+    """Ask what to do with the unfinished installation in ``install``, whose plan was shown.
 
-    ``count``: how many steps are done. ``refused``: why it cannot continue as it is; empty where it can.
-    ``has_config``: whether there was a finished installation before.
+    ``count`` says how many steps are done. ``refused`` is the reason why it cannot continue as it
+    is, or empty. ``has_config`` is True if there was a finished installation before.
     """
-    other = "do something else: add, remove or repair" if has_config else "leave it, and answer the questions anew"
+    otherwise = (
+        "do something else: add, remove or repair"
+        if has_config
+        else "leave it, and answer the questions anew"
+    )
     options = [
-        Option("continue", "continue it", refused),
-        Option("change", "change its answers first"),
-        Option("other", other),
+        AnswerOption("continue", "continue it", refused),
+        AnswerOption("change", "change its answers first"),
+        AnswerOption("other", otherwise),
     ]
     text = f"{install} has an unfinished installation: {count}. What do you want to do?"
-    chosen: Resumed = prompts.one(text, options, "change" if refused else "continue")
+    chosen: Resumed = prompts.ask_one(text, options, "change" if refused else "continue")
     return chosen

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks in the terminal, with questionary. Escape goes to the previous question; Ctrl-C raises KeyboardInterrupt."""
+"""Asks in the terminal, with questionary.
+
+Escape goes to the previous question. Ctrl-C raises KeyboardInterrupt.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,10 +11,10 @@ from typing import Any
 import questionary
 from prompt_toolkit.key_binding import KeyBindings
 
+from llmb.core import console
+from llmb.core.fold import fold
 from llmb.errors import LlmbError
-from llmb.system import console
-from llmb.text.fold import fold
-from llmb_installer.wizard.question import Back, Option, Question, View
+from llmb_installer.wizard.question import AnswerOption, Back, Question, WizardView
 from llmb_installer.wizard.widgets import (
     BACK_TITLE,
     FIND_OUT_TITLE,
@@ -19,36 +22,46 @@ from llmb_installer.wizard.widgets import (
     SHOW_HOW,
     Boxes,
     Typed,
-    answer,
-    answered,
-    control_of,
-    width,
-    with_find_out,
+    add_find_out_key,
+    find_control,
+    get_width,
+    print_answer,
+    run_question,
 )
 
 _MANY = 15  # from this number of choices on, typing filters them
 _POINTER = 5  # characters before the title of a choice
 
 
-def ask(question: Question, view: View, default: Any, *, back: bool = False) -> Any:
+def ask(question: Question, view: WizardView, default: Any, *, back: bool = False) -> Any:
     """The user's answer to ``question``, or Back, which is offered with ``back``.
 
-    Raises LlmbError where nothing can be chosen.
+    Raises LlmbError if nothing can be chosen.
     """
 
     def check(value: Any) -> str | None:
         return question.check(view, value)
 
     if question.kind == "one":
-        value = one(question.text, question.options(view), default, back=back, find_out=question.find_out)
+        value = ask_one(
+            question.text, question.options(view), default, back=back, find_out=question.find_out
+        )
     elif question.kind == "many":
-        value = many(question.text, question.options(view), default, check, back=back, find_out=question.find_out)
+        value = ask_many(
+            question.text,
+            question.options(view),
+            default,
+            check,
+            back=back,
+            find_out=question.find_out,
+        )
     else:
-        value = line(
+        value = ask_line(
             question.text,
             str(default if default is not None else ""),
             lambda text: question.fault(view, question.typed(text)),
-            question.kind == "folder",
+            lambda text: question.check_at_enter(view, question.typed(text)),
+            is_folder=question.kind == "folder",
             back=back,
             find_out=question.find_out,
         )
@@ -56,16 +69,22 @@ def ask(question: Question, view: View, default: Any, *, back: bool = False) -> 
     if isinstance(value, Back):
         return value
     if question.kind != "one":
-        answered(question.text, question.shown(view, value))
+        print_answer(question.text, question.shown(view, value))
     if (note := question.note(view, value)) is not None:
-        console.echo(fold(f"  {note}", width(), "  "))
+        console.echo(fold(f"  {note}", get_width(), "  "))
     return value
 
 
-def one(
-    text: str, options: Sequence[Option], default: Any, *, back: bool = False, has_esc: bool = False, find_out: str = ""
+def ask_one(
+    text: str,
+    options: Sequence[AnswerOption],
+    default: Any,
+    *,
+    back: bool = False,
+    has_esc: bool = False,
+    find_out: str = "",
 ) -> Any:
-    """One of ``options``, or Back; the cursor starts at ``default``.
+    """One of ``options``, or Back. The cursor starts at ``default``.
 
     ``has_esc``: Escape goes back, and a title says so.
     """
@@ -75,7 +94,7 @@ def one(
         choices = [*_choices(options, ()), *_ways(back, find_out)]
         start = next(choice for choice in choices if choice.value == first and not choice.disabled)
         searched = len(choices) > _MANY
-        asked = questionary.select(
+        prompt = questionary.select(
             _question(text, f"(arrow keys{', or type to filter' if searched else ''})"),
             choices=choices,
             default=start,
@@ -83,37 +102,37 @@ def one(
             use_search_filter=searched,
             use_jk_keys=not searched,
         )
-        keys = with_find_out(KeyBindings()) if find_out and not searched else KeyBindings()
-        value = answer(asked.application, keys, back=back or has_esc)
+        keys = add_find_out_key(KeyBindings()) if find_out and not searched else KeyBindings()
+        value = run_question(prompt.application, keys, back=back or has_esc)
         if value is GO_BACK:
             return Back()
         if value is not SHOW_HOW:
-            answered(text, next(option.title for option in options if option.value == value))
+            print_answer(text, next(option.title for option in options if option.value == value))
             return value
         _show_how(find_out)
 
 
-def many(
+def ask_many(
     text: str,
-    options: Sequence[Option],
+    options: Sequence[AnswerOption],
     default: Sequence[Any],
     check: Callable[[Any], str | None],
     *,
     back: bool = False,
     find_out: str = "",
 ) -> Any:
-    """Any of ``options``, or Back; those of ``default`` are selected."""
+    """Ask for any of ``options``, with ``default`` selected. Return Back if the user went back."""
     _available(text, options)
     selected = list(default)
     while True:
-        asked = questionary.checkbox(
+        prompt = questionary.checkbox(
             _question(text, "(space bar selects, Enter confirms)"),
             choices=[*_choices(options, selected), *_ways(back, find_out)],
             instruction=" ",
         )
-        boxes = Boxes(control_of(asked.application), check)
-        keys = with_find_out(boxes.keys()) if find_out else boxes.keys()
-        value = answer(asked.application, keys, boxes.below, back=back)
+        boxes = Boxes(find_control(prompt.application), check)
+        keys = add_find_out_key(boxes.keys()) if find_out else boxes.keys()
+        value = run_question(prompt.application, keys, boxes.below, back=back)
         selected = boxes.selected
         if value is GO_BACK:
             return Back(selected)
@@ -122,25 +141,38 @@ def many(
         _show_how(find_out)
 
 
-def line(
+def ask_line(
     text: str,
     default: str,
     check: Callable[[str], str | None],
-    folder: bool = False,
+    check_at_enter: Callable[[str], str | None] = lambda _: None,
     *,
+    is_folder: bool = False,
     back: bool = False,
     find_out: str = "",
 ) -> Any:
-    """A line of text, or Back. ``check`` gives the reason why a text is refused, which is shown while it is typed.
+    """A line of text, or Back. Tab completes the name of a folder.
 
-    Tab completes the name of a ``folder``.
+    ``check`` gives the reason why a text is refused, which is shown while it is typed.
+    ``check_at_enter`` judges the entered text.
     """
     while True:
-        state = Typed(default, check, back=back, find_out=bool(find_out))
-        more: dict[str, Any] = {"only_directories": True, "complete_while_typing": False} if folder else {}
-        kind: Callable[..., questionary.Question] = questionary.path if folder else questionary.text
-        asked = kind(_question(text), default=default, **more)
-        value = answer(asked.application, state.keys(), state.below, back=back)
+        state = Typed(
+            default,
+            check,
+            check_at_enter,
+            is_folder=is_folder,
+            back=back,
+            find_out=bool(find_out),
+        )
+        settings: dict[str, Any] = (
+            {"only_directories": True, "complete_while_typing": False} if is_folder else {}
+        )
+        kind: Callable[..., questionary.Question] = (
+            questionary.path if is_folder else questionary.text
+        )
+        prompt = kind(_question(text), default=default, **settings)
+        value = run_question(prompt.application, state.keys(), state.below, back=back)
         if value is GO_BACK:
             return Back(None if state.text.strip() in state.words else state.text.strip())
         if value is not SHOW_HOW:
@@ -148,42 +180,49 @@ def line(
         _show_how(find_out)
 
 
-def hidden(text: str, *, back: bool = False) -> Any:
+def ask_hidden(text: str, *, back: bool = False) -> Any:
     """A secret, which is not shown, or Back."""
     keys = "(not shown; Enter skips it; Esc: back)" if back else "(not shown; Enter skips it)"
-    value = answer(questionary.password(_question(text, keys)).application, KeyBindings(), back=back)
+    value = run_question(
+        questionary.password(_question(text, keys)).application, KeyBindings(), back=back
+    )
     if value is GO_BACK:
         return Back()
-    answered(text, "skipped" if not str(value).strip() else "entered")
+    print_answer(text, "skipped" if not str(value).strip() else "entered")
     return str(value).strip()
 
 
 def _ways(back: bool, find_out: str) -> list[questionary.Choice]:
     """The choices that are no answers."""
-    found = [questionary.Choice(FIND_OUT_TITLE, value=SHOW_HOW)] if find_out else []
-    return [*found, *([questionary.Choice(BACK_TITLE, value=GO_BACK)] if back else [])]
+    ways = [questionary.Choice(FIND_OUT_TITLE, value=SHOW_HOW)] if find_out else []
+    return [*ways, *([questionary.Choice(BACK_TITLE, value=GO_BACK)] if back else [])]
 
 
 def _show_how(find_out: str) -> None:
-    """Print how to find out an answer; a command, which begins with blanks, stays in one line, to be pasted."""
+    """Print how to find out an answer.
+
+    A command, which begins with blanks, stays in one line, to be pasted.
+    """
     for part in find_out.rstrip("\n").split("\n"):
-        console.echo(f"  {part}" if part.startswith(" ") else fold(f"  {part}", width(), "  "))
+        console.echo(f"  {part}" if part.startswith(" ") else fold(f"  {part}", get_width(), "  "))
 
 
 def _question(text: str, keys: str = "") -> str:
-    return fold(f"{text} {keys}".rstrip(), width() - 3, "  ")
+    return fold(f"{text} {keys}".rstrip(), get_width() - 3, "  ")
 
 
-def _available(text: str, options: Sequence[Option]) -> list[Option]:
-    found = [option for option in options if not option.refused]
-    if not found:
+def _available(text: str, options: Sequence[AnswerOption]) -> list[AnswerOption]:
+    available = [option for option in options if not option.refused]
+    if not available:
         reasons = "; ".join(f"{option.value}: {option.refused}" for option in options)
         hint = "choose other GPUs, or another cluster type"
-        raise LlmbError(f"{text} Nothing can be chosen: {reasons}", hint=hint, code="nothing-to-choose")
-    return found
+        raise LlmbError(
+            f"{text} Nothing can be chosen: {reasons}", hint=hint, code="nothing-to-choose"
+        )
+    return available
 
 
-def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[questionary.Choice]:
+def _choices(options: Sequence[AnswerOption], selected: Sequence[Any]) -> list[questionary.Choice]:
     return [
         questionary.Choice(
             _title(f"{option.title} ({option.refused})" if option.refused else option.title),
@@ -196,7 +235,7 @@ def _choices(options: Sequence[Option], selected: Sequence[Any]) -> list[questio
 
 
 def _title(text: str) -> str:
-    """The title of a choice in lines that fit; those after the first begin where its second column does."""
+    """Return the title of a choice in lines that fit, indented like its second column."""
     columns = re.match(r" *\S+(?: \S+)* {2,}", text)
-    column = columns.end() if columns is not None and columns.end() < width() // 2 else 2
-    return fold(text, width() - _POINTER - 1, " " * column).replace("\n", "\n" + " " * _POINTER)
+    column = columns.end() if columns is not None and columns.end() < get_width() // 2 else 2
+    return fold(text, get_width() - _POINTER - 1, " " * column).replace("\n", "\n" + " " * _POINTER)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question of the wizard: a value with functions of what is known so far. Nothing here uses the terminal."""
+"""A question of the wizard: a value with functions of what is known so far.
+
+Nothing here uses the terminal.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,14 +10,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
-from llmb.config.own_types import own_types, undetermined
-from llmb.config.reading import raised_by
-from llmb.config.slurm import SlurmConfig
-from llmb.text import typed, yamlfile
-from llmb.workload import gpus, spec
-from llmb.workload.bridge import bridge_sizes
-from llmb_installer.answers.layers import given, joined, nested, value_at
+from llmb.contract import gpus, spec
+from llmb.contract.cluster_type import (
+    ClusterQuestion,
+    ClusterTraits,
+    ClusterType,
+    undetermined,
+)
+from llmb.contract.sbatch import SlurmConfig
+from llmb.core import typed, yamlfile
+from llmb.core.addresses import unresolved_fault
+from llmb.plan.bridge_rows import bridge_sizes
+from llmb.plan.read_config import raised_by
+from llmb_installer.answers.layers import get_value, has_key, join, nest
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect import scheduler
 from llmb_installer.detect.detected import Detected
 
@@ -22,29 +31,29 @@ _NOTHING = ("none", "-", "null")  # words for an empty answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """Everything known when a question is asked: what was detected, the answers so far as ``data``, the workloads.
+class WizardView:
+    """Everything known when a question is asked: detection, the answers so far, workloads.
 
-    ``types``: the cluster types to choose from.
+    ``types`` are the cluster types to choose from.
     """
 
     detected: Detected
     workloads: Mapping[str, spec.Workload]
     data: Mapping[str, Any] = field(default_factory=dict)
-    types: Mapping[str, ClusterType] = field(default_factory=own_types)
+    types: Mapping[str, ClusterType] = field(default_factory=all_types)
 
     def at(self, key: str) -> Any:
-        return value_at(self.data, key)
+        return get_value(self.data, key)
 
     def has(self, key: str) -> bool:
-        return given(self.data, key)
+        return has_key(self.data, key)
 
     def over(self, layer: Mapping[str, Any]) -> Self:
-        return replace(self, data=joined(self.data, layer))
+        return replace(self, data=join(self.data, layer))
 
     @property
     def slurm(self) -> scheduler.SlurmFound:
-        """The detected Slurm; an empty one without Slurm."""
+        """The detected Slurm. An empty one without Slurm."""
         return self.detected.slurm or scheduler.SlurmFound()
 
     @property
@@ -57,12 +66,14 @@ class View:
 
     @property
     def traits(self) -> ClusterTraits:
-        """How workloads run on the cluster that the answers describe, as far as they can be read."""
+        """Return how workloads run on the cluster of the answers, as far as these can be read."""
         key, schema = self.of_type.key, self.of_type.schema
-        own = self.at(key) if key is not None else None
-        if schema is None or not isinstance(own, dict):
+        section = self.at(key) if key is not None else None
+        if schema is None or not isinstance(section, dict):
             return self.of_type.traits_of(None)
-        return self.of_type.traits_of(typed.read_in_part(schema, yamlfile.Document(name="", data=own))[0])
+        return self.of_type.traits_of(
+            typed.read_in_part(schema, yamlfile.Document(name="", data=section))[0]
+        )
 
     @property
     def is_slurm(self) -> bool:
@@ -70,7 +81,7 @@ class View:
 
     @property
     def partition(self) -> str:
-        """The partition of GPU jobs in the answers; empty for Slurm's default."""
+        """The partition of GPU jobs in the answers. Empty for Slurm's default."""
         return str(self.at("slurm.gpu.partition") or self.at("slurm.partition") or "")
 
     @property
@@ -80,13 +91,19 @@ class View:
         return str(self.at(f"gpu_types.{name}.like") or name)
 
     def has_configurations(self, gpu_type: str) -> bool:
-        """Whether a workload has rows for the known type ``gpu_type`` itself."""
-        known = gpus.all_types(own.gpu_types for own in self.workloads.values()).get(gpu_type)
-        if known is None or known.like is None:
-            return known is not None
-        every = self.workloads.values()
-        has_nemo = any(gpu_type in size.gpu_types() for own in every for size in own.sizes.values())
-        return has_nemo or any(bridge_sizes(own, gpu_type) for own in every)
+        """Return True if a workload has rows for the known type ``gpu_type`` itself."""
+        gpu = gpus.all_types(workload.gpu_types for workload in self.workloads.values()).get(
+            gpu_type
+        )
+        if gpu is None or gpu.like is None:
+            return gpu is not None
+        workloads = self.workloads.values()
+        has_nemo = any(
+            gpu_type in size.gpu_types()
+            for workload in workloads
+            for size in workload.sizes.values()
+        )
+        return has_nemo or any(bridge_sizes(workload, gpu_type) for workload in workloads)
 
     @property
     def uses_images(self) -> bool:
@@ -94,8 +111,8 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One answer to choose from: its value, its title, and why it cannot be chosen where ``refused`` is not empty."""
+class AnswerOption:
+    """An answer to choose from. It cannot be chosen if ``refused`` has a reason."""
 
     value: Any
     title: str
@@ -104,53 +121,65 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """In place of an answer: the user went back. ``value`` is what was typed or selected before, None for nothing."""
+    """In place of an answer: the user went back.
+
+    ``value`` is what was typed or selected before, None for nothing.
+    """
 
     value: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question, for the answer at ``key``; a value at one of the keys ``also`` answers it too.
-
-    ``applies``: whether the question is needed here; ``clear``: whether its default is used without asking (the review
-    shows it, and it can be changed there); ``check``: the fault of a value, None without one; ``note``: printed after
-    the answer; ``layer``: the answers for a value, by default ``nested(key, value)``, with null for an empty text;
-    ``value``: the inverse of ``layer``; ``empty``: how the review shows an empty value; ``optional``: the answer may be
-    empty, and the word none means that too; ``find_out``: for who does not know the answer, how to find it out.
-    """
+    """One question, for the answer at ``key``."""
 
     key: str
     label: str
     text: str
     kind: Literal["text", "folder", "one", "many"]
-    default: Callable[[View], Any] = lambda _: ""
-    options: Callable[[View], list[Option]] = lambda _: []
-    applies: Callable[[View], bool] = lambda _: True
-    clear: Callable[[View], bool] = lambda _: False
-    check: Callable[[View, Any], str | None] = lambda _, value: None
-    note: Callable[[View, Any], str | None] = lambda _, value: None
-    layer: Callable[[View, Any], dict[str, Any]] | None = None
+    default: Callable[[WizardView], Any] = lambda _: ""
+    options: Callable[[WizardView], list[AnswerOption]] = lambda _: []
+    #: True if the question is needed here
+    applies: Callable[[WizardView], bool] = lambda _: True
+    #: True if its default needs no question. The review shows it, to be changed.
+    clear: Callable[[WizardView], bool] = lambda _: False
+    #: the fault of a value, None without one
+    check: Callable[[WizardView, Any], str | None] = lambda _, value: None
+    #: a check that takes time, and so runs only for an entered text
+    check_at_enter: Callable[[WizardView, Any], str | None] = lambda _, value: None
+    #: printed after the answer
+    note: Callable[[WizardView, Any], str | None] = lambda _, value: None
+    #: the answers for a value, by default ``nest(key, value)``, with null for an empty text
+    layer: Callable[[WizardView, Any], dict[str, Any]] | None = None
+    #: the inverse of ``layer``
     value: Callable[[Any], Any] = lambda value: value
+    #: a value at one of these keys answers the question too
     also: tuple[str, ...] = ()
+    #: the review's word for an empty value
     empty: str = "none"
+    #: The answer may be empty. The word none means that too.
     optional: bool = False
+    #: how to find out the answer, with commands
     find_out: str = ""
 
     def typed(self, text: str) -> str:
-        """The value of a typed text: nothing for the word none, where an answer may be empty."""
+        """Return the value of a typed text: empty for the word none if the answer may be empty."""
         text = text.strip()
         return "" if self.optional and text.lower() in _NOTHING else text
 
-    def answers(self, view: View, value: Any) -> dict[str, Any]:
-        return self.layer(view, value) if self.layer is not None else nested(self.key, None if value == "" else value)
+    def answers(self, view: WizardView, value: Any) -> dict[str, Any]:
+        return (
+            self.layer(view, value)
+            if self.layer is not None
+            else nest(self.key, None if value == "" else value)
+        )
 
-    def is_given(self, view: View) -> bool:
-        """Whether a file or an option answers the question."""
+    def is_given(self, view: WizardView) -> bool:
+        """Return True if a file or an option answers the question."""
         return any(view.has(key) for key in (self.key, *self.also))
 
-    def fault(self, view: View, value: Any) -> str | None:
-        """Why ``value`` cannot be used; None where it can."""
+    def fault(self, view: WizardView, value: Any) -> str | None:
+        """Return why ``value`` cannot be used, or None."""
         if self.kind in ("one", "many"):
             available = [option.value for option in self.options(view) if not option.refused]
             if any(item not in available for item in (value if self.kind == "many" else [value])):
@@ -159,16 +188,16 @@ class Question:
             return None
         return self.check(view, value)
 
-    def shown(self, view: View, value: Any) -> str:
+    def shown(self, view: WizardView, value: Any) -> str:
         if isinstance(value, (list, tuple)):
             return ", ".join(str(item) for item in value) or self.empty
         return self.empty if value in (None, "") else str(value)
 
 
-def row(name: str) -> dict[str, Any]:
-    """What questions.yaml has for the question ``name``: the fields of Question that are no functions."""
-    own = _rows()[name]
-    return {**own, "also": tuple(own.get("also", ()))}
+def read_row(name: str) -> dict[str, Any]:
+    """Return the fields of the question ``name`` in questions.yaml, which has all but functions."""
+    fields = _rows()[name]
+    return {**fields, "also": tuple(fields.get("also", ()))}
 
 
 @cache
@@ -177,61 +206,74 @@ def _rows() -> dict[str, dict[str, Any]]:
     return rows
 
 
-def questions_of(kind: ClusterType) -> Iterator[Question]:
+def make_type_questions(kind: ClusterType) -> Iterator[Question]:
     """The questions of one cluster type, asked while it is the chosen one."""
-    return (_question(kind, own) for own in kind.questions)
+    return (_question(kind, question) for question in kind.questions)
 
 
-def _question(kind: ClusterType, own: ClusterQuestion) -> Question:
-    key = f"{kind.key}.{own.key}"
+def _question(kind: ClusterType, question: ClusterQuestion) -> Question:
+    key = f"{kind.key}.{question.key}"
     return Question(
         key=key,
-        label=own.label or own.key,
-        text=own.text,
-        kind=own.kind,
-        default=lambda view: _called(kind, own, "default", lambda: _default(own, view)),
-        options=lambda view: [Option(one, one) for one in _called(kind, own, "choices", lambda: _choices(own, view))],
+        label=question.label or question.key,
+        text=question.text,
+        kind=question.kind,
+        default=lambda view: _called(kind, question, "default", lambda: _default(question, view)),
+        options=lambda view: [
+            AnswerOption(choice, choice)
+            for choice in _called(kind, question, "choices", lambda: _choices(question, view))
+        ],
         applies=lambda view: view.kind == kind.name,
-        check=lambda _, value: _called(kind, own, "check", lambda: _fault(own, value)),
-        layer=lambda view, value: _layer(key, own, view, value),
-        value=lambda answer: _called(kind, own, "show", lambda: own.show(answer)),
-        empty=own.empty,
-        optional=not own.required,
-        find_out=own.find_out,
+        check=lambda _, value: _called(kind, question, "check", lambda: _fault(question, value)),
+        check_at_enter=lambda view, value: unresolved_fault(str(value), view.detected.environ),
+        layer=lambda view, value: _layer(key, question, view, value),
+        value=lambda answer: _called(kind, question, "show", lambda: question.show(answer)),
+        empty=question.empty,
+        optional=not question.required,
+        find_out=question.find_out,
     )
 
 
-def _layer(key: str, own: ClusterQuestion, view: View, value: Any) -> dict[str, Any]:
-    """The answer; an empty one leaves the section's default, and removes an answer that there was."""
+def _layer(key: str, question: ClusterQuestion, view: WizardView, value: Any) -> dict[str, Any]:
+    """The answer.
+
+    An empty one leaves the section's default, and removes an answer that there was.
+    """
     if value == "":
-        return nested(key, None) if view.has(key) else {}
-    return nested(key, own.parse(value))
+        return nest(key, None) if view.has(key) else {}
+    return nest(key, question.parse(value))
 
 
-def _default(own: ClusterQuestion, view: View) -> str:
+def _default(question: ClusterQuestion, view: WizardView) -> str:
     environ = view.detected.environ
-    if own.variable and (given := environ.get(own.variable)):
-        return given if _fault(own, given) is None else ""
-    return own.show(own.default(environ) if callable(own.default) else own.default)
+    if question.variable and (value := environ.get(question.variable)):
+        return value if _fault(question, value) is None else ""
+    return question.show(
+        question.default(environ) if callable(question.default) else question.default
+    )
 
 
-def _choices(own: ClusterQuestion, view: View) -> list[str]:
-    found = own.choices(view.detected.environ) if callable(own.choices) else own.choices
-    return list(found)
+def _choices(question: ClusterQuestion, view: WizardView) -> list[str]:
+    choices = (
+        question.choices(view.detected.environ) if callable(question.choices) else question.choices
+    )
+    return list(choices)
 
 
-def _fault(own: ClusterQuestion, text: Any) -> str | None:
+def _fault(question: ClusterQuestion, text: Any) -> str | None:
     if str(text).strip() == "":
-        return "write a value" if own.required else None
+        return "write a value" if question.required else None
     try:
-        return own.check(own.parse(text))
+        return question.check(question.parse(text))
     except ValueError as error:
         return str(error)
 
 
-def _called(kind: ClusterType, own: ClusterQuestion, part: str, call: Callable[[], Any]) -> Any:
-    """What a function of the cluster type returns. Raises LlmbError, which names its plugin."""
+def _called(
+    kind: ClusterType, question: ClusterQuestion, part: str, call: Callable[[], Any]
+) -> Any:
+    """Call a function of the cluster type. Raises LlmbError, which names its plugin."""
     try:
         return call()
     except (Exception, SystemExit) as error:
-        raise raised_by(kind, f"{part} of the question for '{own.key}'", error) from error
+        raise raised_by(kind, f"{part} of the question for '{question.key}'", error) from error

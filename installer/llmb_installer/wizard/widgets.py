@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions on the screen: typed lines, lists of boxes, their keys, and what is shown below them."""
+"""Questions on the screen: typed lines, lists of boxes, keys, and the lines below."""
 
 import shutil
 from collections.abc import Callable
@@ -13,22 +13,26 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from questionary.prompts.common import InquirerControl
 
-from llmb.system import console
-from llmb.text.fold import fold
+from llmb.core import console
+from llmb.core.fold import fold
 
 
-def width() -> int:
+def get_width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def answered(text: str, answer: str) -> None:
+def print_answer(text: str, answer: str) -> None:
     """Print a question with its answer, which stay on the screen."""
-    console.echo(fold(f"? {text} {' '.join(answer.split())}", width(), "    "))
+    console.echo(fold(f"? {text} {' '.join(answer.split())}", get_width(), "    "))
 
 
 BACK, FIND_OUT = "back", "?"  # what the user may also type, where an answer is typed
-BACK_TITLE, FIND_OUT_TITLE = "Back to the previous question (Esc)", "I don't know: show how to find out (?)"
-# Seconds that a lone Escape waits for the rest of a key's sequence (an arrow is Escape, [, A), and for a second key.
+BACK_TITLE, FIND_OUT_TITLE = (
+    "Back to the previous question (Esc)",
+    "I don't know: show how to find out (?)",
+)
+# Seconds that a lone Escape waits for the rest of a key's sequence (an arrow is Escape, [, A), and
+# for a second key.
 _SEQUENCE, _SECOND_KEY = 0.2, 0.1
 
 
@@ -40,10 +44,24 @@ GO_BACK, SHOW_HOW = Way(), Way()
 
 
 class Typed:
-    """The text that is being typed, and what is shown below it."""
+    """The text that is being typed, and what is shown below it.
 
-    def __init__(self, default: str, check: Callable[[str], str | None], *, back: bool, find_out: bool) -> None:
-        self.default, self.check, self.find_out = default, check, find_out
+    ``check`` runs after each key. ``check_at_enter``, which may take seconds, runs only for a text
+    that the user enters.
+    """
+
+    def __init__(
+        self,
+        default: str,
+        check: Callable[[str], str | None],
+        check_at_enter: Callable[[str], str | None] = lambda _: None,
+        *,
+        is_folder: bool = False,
+        back: bool,
+        find_out: bool,
+    ) -> None:
+        self.default, self.check, self.check_at_enter = default, check, check_at_enter
+        self.is_folder, self.find_out = is_folder, find_out
         self.words: dict[str, Way] = {BACK: GO_BACK} if back else {}
         self.words |= {FIND_OUT: SHOW_HOW} if find_out else {}
         self.text = default
@@ -53,7 +71,7 @@ class Typed:
         self._checked: tuple[str, str | None] | None = None
 
     def fault(self, text: str) -> str | None:
-        """Why ``text`` is refused; the check runs once for each text."""
+        """Why ``text`` is refused. The check runs once for each text."""
         if self._checked is None or self._checked[0] != text:
             self._checked = (text, self.check(text))
         return self._checked[1]
@@ -62,38 +80,55 @@ class Typed:
         """The reason why the text is refused, once there is one to judge, and the keys."""
         self.text = get_app().current_buffer.text
         text = self.text.strip()
-        is_judged = (text and self.text != self.default and text not in self.words) or self.refused == text
-        return below_question(self.fault(text) if is_judged else None, self.ways)
+        is_judged = (
+            text and self.text != self.default and text not in self.words
+        ) or self.refused == text
+        return render_below(self.fault(text) if is_judged else None, self.ways)
 
     def keys(self) -> KeyBindings:
-        """Enter takes the text unless it is refused; ``?`` needs no Enter where nothing was typed."""
-        keys = KeyBindings()
-        is_untouched = Condition(lambda: self.find_out and get_app().current_buffer.text in ("", self.default))
+        """Enter takes the text unless it is refused.
 
-        @keys.add(FIND_OUT, eager=True, filter=is_untouched)
+        As the first key, ``?`` needs no Enter, and ``/`` or ``~`` begins another path in place of
+        the default.
+        """
+        keys = KeyBindings()
+        is_untouched = Condition(lambda: get_app().current_buffer.text in ("", self.default))
+
+        @keys.add(FIND_OUT, eager=True, filter=is_untouched & Condition(lambda: self.find_out))
         def _(event: KeyPressEvent) -> None:
             event.app.exit(result=SHOW_HOW)
+
+        @keys.add("/", eager=True, filter=is_untouched & Condition(lambda: self.is_folder))
+        @keys.add("~", eager=True, filter=is_untouched & Condition(lambda: self.is_folder))
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.text = ""
+            event.current_buffer.insert_text(event.data)
 
         @keys.add(Keys.ControlM, eager=True)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
-            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            if (
+                buffer.complete_state is not None
+                and buffer.complete_state.current_completion is not None
+            ):
                 buffer.complete_state = None  # Enter chose a completion
                 return
             buffer.complete_state = None
             text = buffer.text.strip()
             if text in self.words:
                 event.app.exit(result=self.words[text])
-            elif self.fault(text) is None:
-                event.app.exit(result=text)
-            else:
+            elif self.fault(text) is not None:
                 self.refused = text
+            elif (reason := self.check_at_enter(text)) is not None:
+                self._checked, self.refused = (text, reason), text
+            else:
+                event.app.exit(result=text)
 
         return keys
 
 
-def with_find_out(keys: KeyBindings) -> KeyBindings:
-    """``keys`` of a list, where ``?`` takes the choice that shows how to find out."""
+def add_find_out_key(keys: KeyBindings) -> KeyBindings:
+    """Let ``?`` take the choice of a list that shows how to find out."""
 
     @keys.add(FIND_OUT, eager=True)
     def _(event: KeyPressEvent) -> None:
@@ -114,14 +149,21 @@ class Boxes:
     def selected(self) -> list[Any]:
         """The selected answers, in their order in the list."""
         values = [choice.value for choice in self.control.choices]
-        return [value for value in values if value in self.control.selected_options and not isinstance(value, Way)]
+        return [
+            value
+            for value in values
+            if value in self.control.selected_options and not isinstance(value, Way)
+        ]
 
     def below(self) -> StyleAndTextTuples:
         """The reason why the selection is refused, after Enter."""
-        return below_question(self.check(self.selected) if self.refused else None)
+        return render_below(self.check(self.selected) if self.refused else None)
 
     def keys(self) -> KeyBindings:
-        """Enter takes the selection unless it is refused; Enter and the space bar take a choice that is no answer."""
+        """Enter takes the selection unless it is refused.
+
+        Enter and the space bar take a choice that is no answer.
+        """
         keys = KeyBindings()
         is_way = Condition(lambda: isinstance(self.control.get_pointed_at().value, Way))
 
@@ -139,33 +181,36 @@ class Boxes:
         return keys
 
     def _tokens(self) -> StyleAndTextTuples:
-        found: list[tuple[str, str]] = self.control._get_choice_tokens()  # type: ignore[no-untyped-call]
-        is_before = [*(text in (BACK_TITLE, FIND_OUT_TITLE) for _, text in found[1:]), False]
+        tokens: list[tuple[str, str]] = self.control._get_choice_tokens()  # type: ignore[no-untyped-call]
+        is_before = [*(text in (BACK_TITLE, FIND_OUT_TITLE) for _, text in tokens[1:]), False]
         shown: StyleAndTextTuples = [
-            (style, "  " if before else text) for (style, text), before in zip(found, is_before, strict=True)
+            (style, "  " if before else text)
+            for (style, text), before in zip(tokens, is_before, strict=True)
         ]
         return shown
 
 
-def below_question(reason: str | None, ways: str = "") -> StyleAndTextTuples:
-    lines: list[tuple[str, str]] = [("ansired", fold(f"  {reason}", width() - 1, "  "))] if reason is not None else []
-    lines += [("ansibrightblack", fold(f"  {ways}", width() - 1, "  "))] if ways else []
-    found: StyleAndTextTuples = [part for line in lines for part in (line, ("", "\n"))]
-    return found[:-1]
+def render_below(reason: str | None, ways: str = "") -> StyleAndTextTuples:
+    lines: list[tuple[str, str]] = (
+        [("ansired", fold(f"  {reason}", get_width() - 1, "  "))] if reason is not None else []
+    )
+    lines += [("ansibrightblack", fold(f"  {ways}", get_width() - 1, "  "))] if ways else []
+    parts: StyleAndTextTuples = [part for line in lines for part in (line, ("", "\n"))]
+    return parts[:-1]
 
 
-def answer(
+def run_question(
     application: Application[Any],
     keys: KeyBindings,
     below: Callable[[], StyleAndTextTuples] = list,
     *,
     back: bool,
 ) -> Any:
-    """What the user chose or typed, GO_BACK after Escape. The screen of the question is erased.
+    """Return what the user chose or typed, or GO_BACK. The question's screen is erased.
 
-    ``below`` gives what is shown below the question. It is not prompt_toolkit's own toolbar, which is missing in
-    terminals that do not report the position of their cursor. Unlike questionary's ``unsafe_ask``, a signal from
-    outside ends the question too, as Python handles it.
+    ``below`` gives what is shown below the question. It is not prompt_toolkit's own toolbar, which
+    is missing in terminals that do not report the position of their cursor. Unlike questionary's
+    ``unsafe_ask``, a signal from outside ends the question too, as Python handles it.
     """
     if back:
 
@@ -175,15 +220,17 @@ def answer(
 
     if application.key_bindings is not None:
         application.key_bindings = merge_key_bindings([application.key_bindings, keys])
-    more = Window(FormattedTextControl(below), dont_extend_height=True)
-    shown = ConditionalContainer(more, filter=Condition(lambda: bool(below())))
-    application.layout = Layout(HSplit([application.layout.container, shown]), application.layout.current_window)
+    window = Window(FormattedTextControl(below), dont_extend_height=True)
+    shown = ConditionalContainer(window, filter=Condition(lambda: bool(below())))
+    application.layout = Layout(
+        HSplit([application.layout.container, shown]), application.layout.current_window
+    )
     application.ttimeoutlen, application.timeoutlen = _SEQUENCE, _SECOND_KEY
     application.erase_when_done = True
     return application.run(handle_sigint=False)
 
 
-def control_of(application: Application[Any]) -> InquirerControl:
+def find_control(application: Application[Any]) -> InquirerControl:
     """The list of choices on the screen."""
     windows = application.layout.find_all_windows()
     return next(window.content for window in windows if isinstance(window.content, InquirerControl))

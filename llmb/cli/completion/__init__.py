@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion of words in shells: `engine` finds what is being written, `values` what it may be, `lookups` asks for it.
+"""Completion of words in shells, also of `llmb-install`.
 
-The script of a shell, which `scripts/` has, calls the command again for each word that is to be completed, with the
-variable of ``engine.variable_of``.
+`engine` finds the parameter that is being written, `values` its possible values, and `lookups` asks
+this machine for them. A shell's script in `scripts/` calls the command again for each word to be
+completed, with the variable of ``engine.variable_of``.
 """

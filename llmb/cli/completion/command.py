@@ -4,7 +4,7 @@
 import click
 
 from llmb.cli.completion import engine, words
-from llmb.system import console
+from llmb.core import console
 
 
 @click.command("completion", help=words.HELP.format(prog="llmb-run"))

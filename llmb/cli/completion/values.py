@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completions of llmb-run's parameters: workloads, sizes, dtypes, GPU types, runs, nodes, settings."""
+"""The possible values of llmb-run's parameters: workloads, sizes, runs, nodes, settings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -8,22 +8,23 @@ from pathlib import Path
 import click
 
 from llmb.cli.completion.engine import ANY_FILE, ANY_FOLDER, Candidate, Completer, last_of
-from llmb.cli.context import Context
-from llmb.config.locate import ARCHIVE
+from llmb.cli.context import CliContext
+from llmb.contract.spec import Size, Workload
+from llmb.core.names import find_workload_and_size
 from llmb.errors import LlmbError
-from llmb.text.names import find_workload_and_size
-from llmb.workload.spec import Size, Workload
+from llmb.plan.locate import ARCHIVE
 
 _PREFIX = "pretrain_"
-_READ_ARCHIVES = frozenset({"results", "report", "explain", "show"})  # in the place of their first run
+# in the place of their first run
+_READ_ARCHIVES = frozenset({"results", "report", "explain", "show"})
 
 
-def _own(context: click.Context) -> Context:
-    return context.find_object(Context) or context.ensure_object(Context)
+def _cli(context: click.Context) -> CliContext:
+    return context.find_object(CliContext) or context.ensure_object(CliContext)
 
 
 def _workloads(context: click.Context) -> Mapping[str, Workload]:
-    return _own(context).workloads
+    return _cli(context).workloads
 
 
 def _chosen(context: click.Context) -> tuple[Workload | None, str | None]:
@@ -32,9 +33,11 @@ def _chosen(context: click.Context) -> tuple[Workload | None, str | None]:
     if not isinstance(name, str):
         return None, None
     with suppress(LlmbError):
-        known = _workloads(context)
-        key, own = find_workload_and_size(name, {key: [*one.sizes] for key, one in known.items()})
-        return known[key], size if isinstance(size, str) else own
+        workloads = _workloads(context)
+        key, size_in_name = find_workload_and_size(
+            name, {key: [*workload.sizes] for key, workload in workloads.items()}
+        )
+        return workloads[key], size if isinstance(size, str) else size_in_name
     return None, None
 
 
@@ -42,87 +45,111 @@ def _sizes_of(context: click.Context) -> list[Size]:
     """The chosen size, else all sizes of the chosen workload, else of all."""
     workload, size = _chosen(context)
     if workload is None:
-        return [one for own in _workloads(context).values() for one in own.sizes.values()]
+        return [
+            size_spec
+            for offered in _workloads(context).values()
+            for size_spec in offered.sizes.values()
+        ]
     return [workload.sizes[size]] if size in workload.sizes else [*workload.sizes.values()]
 
 
 def workload(context: click.Context, incomplete: str) -> Iterator[Candidate]:
-    """Keys; with a size once a key is written. The prefix that all share is optional."""
-    keys = _workloads(context)
-    short = {key.removeprefix(_PREFIX): one for key, one in keys.items()}
-    names = keys if not incomplete or _PREFIX.startswith(incomplete[: len(_PREFIX)]) else {**keys, **short}
-    for name, one in names.items():
-        yield Candidate(name, one.title)
+    """Keys, and keys with a size once a key is written. The prefix that all share is optional."""
+    workloads = _workloads(context)
+    short = {key.removeprefix(_PREFIX): offered for key, offered in workloads.items()}
+    names = (
+        workloads
+        if not incomplete or _PREFIX.startswith(incomplete[: len(_PREFIX)])
+        else {**workloads, **short}
+    )
+    for name, offered in names.items():
+        yield Candidate(name, offered.title)
         if incomplete.startswith(name):
-            yield from (Candidate(f"{name}_{size}") for size in one.sizes)
+            yield from (Candidate(f"{name}_{size}") for size in offered.sizes)
 
 
 def size(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The sizes of the chosen workload, else of all, with the workload's name."""
-    one, _ = _chosen(context)
-    if one is not None:
-        yield from (Candidate(name) for name in one.sizes)
+    chosen, _ = _chosen(context)
+    if chosen is not None:
+        yield from (Candidate(name) for name in chosen.sizes)
         return
-    for key, own in _workloads(context).items():
-        yield from (Candidate(name, key) for name in own.sizes)
+    for key, offered in _workloads(context).items():
+        yield from (Candidate(name, key) for name in offered.sizes)
 
 
 def dtype(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The dtypes that the rows of the chosen workload and size have."""
     yield from map(
-        Candidate, dict.fromkeys(name for one in _sizes_of(context) for row in one.rows for name in row.dtype)
+        Candidate,
+        dict.fromkeys(
+            name for size in _sizes_of(context) for row in size.rows for name in row.dtype
+        ),
     )
 
 
 def scale(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The GPU counts that the rows of the chosen workload and size have."""
-    counts = {count for one in _sizes_of(context) for row in one.rows for count in row.scales.counts}
+    counts = {
+        count for size in _sizes_of(context) for row in size.rows for count in row.scales.counts
+    }
     yield from (Candidate(str(count), "GPUs") for count in sorted(counts))
 
 
 def gpu_type(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The GPU types of the cluster, else all that are known."""
-    own = _own(context)
+    cli = _cli(context)
     with suppress(LlmbError):
-        yield from map(Candidate, dict.fromkeys([own.config.gpu_type, *own.config.gpu_types]))
+        yield from map(Candidate, dict.fromkeys([cli.config.gpu_type, *cli.config.gpu_types]))
         return
-    yield from map(Candidate, own.plugins.gpu_types)
+    yield from map(Candidate, cli.plugins.gpu_types)
 
 
 def release(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The image releases of Megatron-Bridge."""
-    from llmb.workload.bridge import releases
+    from llmb.plan.bridge_rows import releases
 
     yield from map(Candidate, releases())
 
 
 def reference(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The releases with published figures."""
-    yield from map(Candidate, sorted({figure.release for figure in _own(context).figures()}))
+    yield from map(Candidate, sorted({figure.release for figure in _cli(context).figures()}))
 
 
 def run(context: click.Context, incomplete: str) -> Iterator[Candidate]:
-    """The ids of runs, the newest first; a path where one is written."""
+    """Return the ids of runs, the newest first, or paths for a word that begins as a path."""
     from llmb.cli.completion import lookups
 
     if incomplete.startswith(("/", ".", "~")):
         yield ANY_FILE if context.command.name in _READ_ARCHIVES else ANY_FOLDER
         return
-    given = context.params.get("runs") or ()
-    if not given and context.command.name in _READ_ARCHIVES:
+    written = context.params.get("runs") or ()
+    if not written and context.command.name in _READ_ARCHIVES:
         yield from (Candidate(path.name, "archive") for path in sorted(Path().glob(f"*{ARCHIVE}")))
     with suppress(LlmbError):
-        for own, text in lookups.runs(_own(context).config, incomplete):
-            if own not in given:
-                yield Candidate(own, text)
+        for run_id, text in lookups.runs(_cli(context).config, incomplete):
+            if run_id not in written:
+                yield Candidate(run_id, text)
+
+
+def session(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
+    """The sessions of the install directory, the newest first."""
+    from llmb.cli.completion import lookups
+
+    names: dict[str, str] = {}
+    with suppress(LlmbError):
+        for name, text in lookups.sessions(_cli(context).config):
+            names.setdefault(name, text)
+    yield from (Candidate(name, text) for name, text in names.items())
 
 
 def baseline(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     """The baselines of the install directory, and files: archives."""
-    from llmb.verdict.export import baselines
+    from llmb.judge.export import baselines
 
     with suppress(LlmbError):
-        yield from map(Candidate, baselines(_own(context).config.llmb_install))
+        yield from map(Candidate, baselines(_cli(context).config.llmb_install))
     yield ANY_FILE
 
 
@@ -133,24 +160,35 @@ def side(context: click.Context, incomplete: str) -> Iterator[Candidate]:
 
 
 def _slurm(name: str) -> Completer:
-    def complete(_context: click.Context, _incomplete: str) -> Iterable[Candidate]:
+    def complete(context: click.Context, _incomplete: str) -> Iterable[Candidate]:
         from llmb.cli.completion import lookups
 
-        return map(Candidate, lookups.nodes() if name == "nodes" else lookups.partitions())
+        cluster = None
+        with suppress(LlmbError):
+            slurm = _cli(context).config.slurm
+            cluster = slurm.clusters if slurm is not None else None
+        find = lookups.nodes if name == "nodes" else lookups.partitions
+        return map(Candidate, find(cluster))
 
     return complete
 
 
 def setting(context: click.Context, incomplete: str) -> Iterator[Candidate]:
     """``KEY=`` of ``--set``, then ``KEY=VALUE`` for keys with few values."""
-    from llmb.workload.switches import CHOICES, PARAMS
+    from llmb.contract.switches import CHOICES, PARAMS
 
-    one, _ = _chosen(context)
-    own = one.parameters if one is not None else {}
-    values = {**dict.fromkeys(PARAMS, ()), **CHOICES, **{name: (p.default, *p.choices) for name, p in own.items()}}
+    chosen, _ = _chosen(context)
+    parameters = chosen.parameters if chosen is not None else {}
+    values = {
+        **dict.fromkeys(PARAMS, ()),
+        **CHOICES,
+        **{name: (p.default, *p.choices) for name, p in parameters.items()},
+    }
     key, equals, _ = incomplete.partition("=")
     if not equals:
-        yield from (Candidate(f"{name}=", " ".join(some), "open") for name, some in values.items())
+        yield from (
+            Candidate(f"{name}=", " ".join(choices), "open") for name, choices in values.items()
+        )
         return
     for value in dict.fromkeys(values.get(key, ())):
         yield Candidate(f"{key}={value}")
@@ -163,7 +201,7 @@ def state(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
 
 
 def framework(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    from llmb.workload.bridge import BRIDGE, NEMO
+    from llmb.plan.bridge_rows import BRIDGE, NEMO
 
     yield from map(Candidate, (NEMO, BRIDGE))
 
@@ -183,6 +221,8 @@ COMPLETERS: Mapping[str, Completer] = {
     "release": release,
     "reference": reference,
     "baseline": baseline,
+    "session": session,
+    "sessions": session,
     "run": run,
     "runs": run,
     "ours": side,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows one run: as a page for people, as data for programs, or the job script as it was submitted."""
+"""One run: a page for people, data for programs, or the job script as it was submitted."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -7,66 +7,85 @@ from typing import Any
 
 import yaml
 
-from llmb.cli.context import Context, completed
+from llmb.cli.context import CliContext, completed
 from llmb.cli.jobs.runs_table import outcome_data, outcomes
 from llmb.cli.results import all_nodes, states_of
 from llmb.cli.submit.preview import job_data
+from llmb.contract.record import RunRecord
+from llmb.contract.state import COMPLETED, FAILED, JobState
+from llmb.core import console, files, typed
+from llmb.core.node_lists import fold
+from llmb.core.secrets import is_secret_name
+from llmb.core.tables import ANY_WIDTH, escape, output_width, to_json
+from llmb.core.times import clock, day_and_time, iso
 from llmb.errors import LlmbError
-from llmb.results.description import configuration_of
-from llmb.results.find import log_of
-from llmb.results.result import Result
-from llmb.results.table import figure
-from llmb.runs import store
-from llmb.runs.record import RunRecord
-from llmb.runs.state import JobState
-from llmb.system import console
-from llmb.system.secrets import is_secret_name
-from llmb.text import typed
-from llmb.text.node_lists import fold
-from llmb.text.tables import ANY_WIDTH, escape, output_width, to_json
-from llmb.text.times import clock, day_and_time, iso
+from llmb.measure.description import configuration_of
+from llmb.measure.find_logs import log_of
+from llmb.measure.result import Result
+from llmb.run import store
+from llmb.show.results_table import figure
 
 _WIDEST, _LABEL = 100, 12  # characters of a line, and of the labels before it
 _TRAINING = ("tp", "pp", "cp", "vp", "ep", "etp", "dp", "mbs", "gbs", "ga")
 _UNUSUAL = ("ep", "etp")  # shown where they are above 1
 
 
-def show(context: Context, name: str, fmt: str) -> None:
+def show(context: CliContext, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
-    (run,) = store.find_runs((name,), every := context.runs())
-    own = configuration_of(run.job)
-    alike = [one for one in every if one is run or configuration_of(one.job) == own]
-    states = states_of(context, alike)  # a verdict is on all repeats
+    all_runs = context.runs()
+    (run,) = store.find_runs((name,), all_runs)
+    configuration = configuration_of(run.job)
+    repeats = [
+        candidate
+        for candidate in all_runs
+        if candidate is run or configuration_of(candidate.job) == configuration
+    ]
+    states = states_of(context, repeats)  # a verdict is on all repeats
     state = states[run.id]
-    result = outcomes(context, alike, states, most=len(alike))[0].get(run.id)
+    results, _ = outcomes(context, repeats, states, all_runs, read_at_most=len(repeats))
+    result = results.get(run.id)
     if fmt == "text":
         console.echo(completed("\n".join(page(context, run, state, result))))
         return
     data = _data(context, run, state, result)
-    console.echo(to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False)
+    console.echo(
+        to_json(data) if fmt == "json" else yaml.safe_dump(data, sort_keys=False), nl=False
+    )
 
 
-def show_script(context: Context, name: str) -> None:
-    """Print the job script of a run as it was submitted. Raises LlmbError where its file cannot be read."""
+def show_script(context: CliContext, name: str) -> None:
+    """Print the job script of a run as it was submitted. Raises LlmbError if it cannot be read."""
     run = context.runs((name,))[0]
     if run.origin is not None:
-        message, hint = f"{run.id} is imported: llmb wrote no script for it", f"look in {run.origin.folder}"
-        raise LlmbError(message, hint=hint, code="run-imported", key=run.id)
+        raise LlmbError(
+            f"{run.id} is imported: llmb wrote no script for it",
+            hint=f"look in {run.origin.folder}",
+            code="run-imported",
+            key=run.id,
+        )
     try:
         console.echo(run.script.read_text(encoding="utf-8", errors="surrogateescape"), nl=False)
     except OSError as error:
         path = context.shown(run.script)
-        message = f"the script of {run.id} cannot be read: {path}: {error.strerror}"
-        hint = "submit the same job with --dry-run --format json to see its script"
         raise LlmbError(
-            message, hint=hint, code="script-unreadable", key=run.id, value=context.shown(run.script)
+            f"the script of {run.id} cannot be read: {path}: {error.strerror}",
+            hint="submit the same job with --dry-run --format json to see its script",
+            code="script-unreadable",
+            key=run.id,
+            value=context.shown(run.script),
         ) from error
 
 
-def _data(context: Context, run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:
+def _data(
+    context: CliContext, run: RunRecord, state: JobState, result: Result | None
+) -> dict[str, Any]:
     before = [
-        {"scheduler_id": one.scheduler_id, "state": one.state.state, "reason": one.state.reason or None}
-        for one in run.history
+        {
+            "scheduler_id": attempt.scheduler_id,
+            "state": attempt.state.state,
+            "reason": attempt.state.reason or None,
+        }
+        for attempt in run.history
     ]
     return {
         "id": run.id,
@@ -91,8 +110,10 @@ def _data(context: Context, run: RunRecord, state: JobState, result: Result | No
     }
 
 
-def page(context: Context, run: RunRecord, state: JobState, result: Result | None) -> Iterator[str]:
-    """The lines of the page for people, wrapped at the terminal's width; paths are never broken."""
+def page(
+    context: CliContext, run: RunRecord, state: JobState, result: Result | None
+) -> Iterator[str]:
+    """The lines of the page for people, wrapped at the terminal's width. Paths are never broken."""
     yield from textwrap.wrap(escape(run.job.experiment_name), _width(), break_on_hyphens=False)
     for label, text in _facts(context, run, state, result):
         yield from _entry(label, text)
@@ -108,23 +129,45 @@ def page(context: Context, run: RunRecord, state: JobState, result: Result | Non
         yield f"figures and causes: llmb-run explain {run.id}"
 
 
-def _facts(context: Context, run: RunRecord, state: JobState, result: Result | None) -> Iterator[tuple[str, str]]:
+def _facts(
+    context: CliContext, run: RunRecord, state: JobState, result: Result | None
+) -> Iterator[tuple[str, str]]:
     """Labels and texts, grouped by empty labels."""
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
-    yield "id", run.id + attempt + (f", job {run.scheduler_id} of the scheduler" if run.scheduler_id else "")
+    yield (
+        "id",
+        run.id
+        + attempt
+        + (f", job {run.scheduler_id} of the scheduler" if run.scheduler_id else ""),
+    )
     yield "imported", str(run.origin or "")
-    yield "state", state.state + (f", exit code {state.exit_code}" if state.exit_code is not None else "")
+    yield (
+        "state",
+        state.state + _exit_code(state),
+    )
     yield "reason", escape(state.reason)
     yield "hint", escape(context.advice(state.fix))
     yield "result", _result(result)
     yield "times", _times(run, state)
-    for number, one in enumerate(run.history, 1):
-        yield f"attempt {number}", ", ".join(filter(None, [one.state.state, escape(one.state.reason)]))
+    for number, earlier in enumerate(run.history, 1):
+        yield (
+            f"attempt {number}",
+            ", ".join(filter(None, [earlier.state.state, escape(earlier.state.reason)])),
+        )
     yield "", ""
     job = run.job
-    yield "job", f"{job.workload} {job.model_size}, {job.dtype}, {job.max_steps} steps, repeat {job.repeat}"
+    yield (
+        "job",
+        f"{job.workload} {job.model_size}, {job.dtype}, {job.max_steps} steps, repeat {job.repeat}",
+    )
     yield "nodes", fold(all_nodes(run, state, result))
-    yield "GPUs", f"{job.scale} {job.gpu_type}: {job.nodes} x {job.gpus_per_node}, limit {clock(job.time_limit)}"
+    yield (
+        "GPUs",
+        (
+            f"{job.scale} {job.gpu_type}: {job.nodes} x {job.gpus_per_node}, limit"
+            f" {clock(job.time_limit)}"
+        ),
+    )
     yield "training", _training(run)
     yield "parameters", " ".join(f"{name}={value}" for name, value in job.parameters.items())
     yield "image", job.image or ""
@@ -132,18 +175,35 @@ def _facts(context: Context, run: RunRecord, state: JobState, result: Result | N
     yield "folder", context.shown(run.directory)
     scripts = [("script", run.script)] if run.origin is None else []
     for label, path in (("log", log_of(run)), *scripts):
-        yield label, str(path.relative_to(run.directory)) + ("" if path.exists() else " (missing)")
+        missing = "" if files.exists(path) else " (missing)"
+        yield label, f"{path.relative_to(run.directory)}{missing}"
+
+
+def _exit_code(state: JobState) -> str:
+    """The exit code for people. A zero beside TIMEOUT or CANCELLED is what the script ended with
+    when it was stopped.
+    """
+    is_shown = state.exit_code or (state.exit_code == 0 and state.state in (COMPLETED, FAILED))
+    return f", exit code {state.exit_code}" if is_shown else ""
 
 
 def _result(result: Result | None) -> str:
-    """What was measured, in words: ``step_time 2.533 s, ratio 0.991 to release 25.04, PASS (n=1)``."""
+    """The result in words: ``step_time 2.533 s, ratio 0.991 to release 25.04, PASS (n=1)``."""
     if result is None:
         return ""
-    own, verdict = result.metrics.value, result.verdict
-    parts = [f"{result.metrics.headline} {figure(result.metrics.headline, own.mean, own.unit)}"] if own else []
+    value, verdict = result.metrics.value, result.verdict
+    parts = (
+        [f"{result.metrics.headline} {figure(result.metrics.headline, value.mean, value.unit)}"]
+        if value
+        else []
+    )
     if verdict.ratio is not None and verdict.reference is not None:
         parts.append(f"ratio {verdict.ratio:.3f} to release {verdict.reference.release}")
-    parts.append(f"{verdict.word} (n={verdict.repeats})" if verdict.repeats else verdict.word or result.status)
+    parts.append(
+        f"{verdict.word} (n={verdict.repeats})"
+        if verdict.repeats
+        else verdict.word or result.status
+    )
     return ", ".join(parts)
 
 
@@ -168,12 +228,16 @@ def _training(run: RunRecord) -> str:
     if training is None:
         return ""
     values: Mapping[str, int | None] = {name: getattr(training, name) for name in _TRAINING}
-    words = [f"{name} {value}" for name, value in values.items() if value and not (name in _UNUSUAL and value == 1)]
+    words = [
+        f"{name} {value}"
+        for name, value in values.items()
+        if value and not (name in _UNUSUAL and value == 1)
+    ]
     return ", ".join([*words, f"sequence {training.seq_length}", f"{training.num_layers} layers"])
 
 
 def _entry(label: str, text: str) -> list[str]:
-    """The lines of one label with its text; none for an empty text, an empty line for an empty label."""
+    """The lines of one label and its text. Without a text, only an empty label has a line."""
     if not label:
         return [""]
     if not text:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which runs `jobs list` shows: by state, workload, name, age and node."""
+"""The options of `jobs list` that select runs by state, workload, name, age and node."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -10,14 +9,23 @@ from typing import Any, TypeVar
 import click
 
 from llmb.cli import options
-from llmb.cli.context import Context
-from llmb.cli.results import node_option, ran_on, workload_test
+from llmb.cli.context import CliContext
+from llmb.cli.results import moment_of, node_option, ran_on, session_option, workload_test
+from llmb.contract.record import RunRecord
+from llmb.contract.state import (
+    ACTIVE,
+    CANCELLED,
+    COMPLETED,
+    ENDS,
+    KNOWN,
+    NOT_SUBMITTED,
+    UNKNOWN,
+    WAITING,
+    JobState,
+)
+from llmb.core.names import suggest
 from llmb.errors import UsageError
-from llmb.runs.record import RunRecord
-from llmb.runs.state import ACTIVE, CANCELLED, COMPLETED, ENDS, KNOWN, NOT_SUBMITTED, UNKNOWN, WAITING, JobState
-from llmb.runs.store import nodes_of
-from llmb.text.names import suggest
-from llmb.text.times import since
+from llmb.run.store import nodes_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,39 +40,49 @@ GROUPS = {
 }
 STATES = (
     *GROUPS,
-    *(state.lower() for state in sorted({*KNOWN, UNKNOWN, NOT_SUBMITTED}) if state.lower() not in GROUPS),
+    *(
+        state.lower()
+        for state in sorted({*KNOWN, UNKNOWN, NOT_SUBMITTED})
+        if state.lower() not in GROUPS
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a run must be to be listed; empty and None mean any.
+    """Conditions for a run to be listed, or empty and None mean any."""
 
-    ``states``: words of STATES; ``workloads``: keys or keys with a size; ``name``: a pattern of the experiment's name;
-    ``since``: an age or a date; ``live``: as the state; ``nodes``: one of these is among its own.
-    """
-
-    states: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    name: str | None = None
-    since: str | None = None
+    states: tuple[str, ...] = ()  # words of STATES
+    workloads: tuple[str, ...] = ()  # keys, or keys with a size
+    name: str | None = None  # a pattern of the experiment's name
+    since: str | None = None  # an age or a date
     live: bool = False
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # the run used one of these
+    sessions: tuple[str, ...] = ()  # ids, names, last or all; empty: the newest, and open runs
 
     @property
     def is_any(self) -> bool:
-        """Whether every run is listed."""
+        """True if every run is listed."""
         return self == Filters()
 
 
 def filter_options(command: F) -> F:
-    """Add the options of Filters; the command takes them by the names of its fields."""
+    """Add the options of Filters, named as its fields are."""
     for option in (
+        session_option,
         node_option,
-        click.option("--since", metavar="AGE", help="Submitted in the last 12h, 2d, 1w, or since a date."),
-        click.option("--name", metavar="PATTERN", help="Only names with this text, or matching * and ?."),
-        click.option("-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS),
-        click.option("--state", "states", multiple=True, callback=_states, metavar="STATE", help=_STATE),
+        click.option(
+            "--since", metavar="AGE", help="Submitted in the last 12h, 2d, 1w, or since a date."
+        ),
+        click.option(
+            "--name", metavar="PATTERN", help="Only names with this text, or matching * and ?."
+        ),
+        click.option(
+            "-w", "--workloads", multiple=True, callback=options.words, metavar="W", help=_WORKLOADS
+        ),
+        click.option(
+            "--state", "states", multiple=True, callback=_states, metavar="STATE", help=_STATE
+        ),
         click.option("--live", is_flag=True, help="Only runs that have not ended."),
     ):
         command = option(command)
@@ -75,44 +93,47 @@ _WORKLOADS = "Only these workloads, as key or key_size."
 _STATE = "waiting, running, ended, failed, or a Slurm state."
 
 
-def _states(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def _states(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
     """The words of --state in lower case. Raises UsageError."""
-    found = tuple(word.lower() for word in options.words(context, parameter, value))
-    if wrong := next((word for word in found if word not in STATES), None):
-        message, hint = f"--state: no run has the state '{wrong}'", suggest(wrong, STATES)
-        raise UsageError(message, hint=hint, code="state-unknown", key="--state", value=wrong)
-    return found
+    states = tuple(word.lower() for word in options.words(context, parameter, value))
+    if unknown_word := next((word for word in states if word not in STATES), None):
+        raise UsageError(
+            f"--state: no run has the state '{unknown_word}'",
+            hint=suggest(unknown_word, STATES),
+            code="state-unknown",
+            key="--state",
+            value=unknown_word,
+        )
+    return states
 
 
-def choose(context: Context, runs: Sequence[RunRecord], filters: Filters) -> list[RunRecord]:
+def choose(context: CliContext, runs: Sequence[RunRecord], filters: Filters) -> list[RunRecord]:
     """Those of ``runs`` with the workload, name and age of ``filters``. Raises UsageError."""
-    wanted = workload_test(context, filters.workloads, {(run.job.workload, run.job.model_size) for run in runs})
-    earliest, pattern = _earliest(filters.since), filters.name and filters.name.lower()
+    is_selected = workload_test(
+        context, filters.workloads, {(run.job.workload, run.job.model_size) for run in runs}
+    )
+    earliest = 0.0 if filters.since is None else moment_of(filters.since)
+    pattern = filters.name and filters.name.lower()
     if pattern and not set(pattern) & set("*?["):
         pattern = f"*{pattern}*"
     return [
         run
         for run in runs
         if run.submitted_at >= earliest
-        and wanted(run.job.workload, run.job.model_size)
+        and is_selected(run.job.workload, run.job.model_size)
         and (not pattern or fnmatchcase(run.name.lower(), pattern))
     ]
 
 
-def _earliest(text: str | None) -> float:
-    try:
-        return since(text, time.time()) if text is not None else 0.0
-    except ValueError as error:
-        message, hint = f"--since: '{text}' {error}", "--since 2d"
-        raise UsageError(message, hint=hint, code="value-not-allowed", key="--since", value=text) from error
-
-
 def selects(run: RunRecord, state: JobState, filters: Filters) -> bool:
-    """Whether a run in ``state`` has one of the states and one of the nodes of ``filters``."""
+    """Return True for a run in ``state`` that the states and nodes of ``filters`` select."""
     if filters.live and state.is_end:
         return False
     if filters.nodes and not ran_on(filters.nodes, nodes_of(run, state)):
         return False
     return not filters.states or any(
-        state.state in GROUPS[word] if word in GROUPS else state.state.lower() == word for word in filters.states
+        state.state in GROUPS[word] if word in GROUPS else state.state.lower() == word
+        for word in filters.states
     )

@@ -1,90 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the log of one run, or its last lines, or its path; follows it until the run has ended."""
+"""The log of one run: its path, its last lines, or all of it until the run ends."""
 
 import codecs
 import re
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from llmb.cli.context import Context, say
+from llmb.cli.context import CliContext, say
 from llmb.cli.results import states_of
-from llmb.errors import UsageError
-from llmb.logs.scan import is_packed, open_log, read_chunks, strip_escapes
-from llmb.results.find import as_kept, log_of
-from llmb.runs.record import RunRecord
-from llmb.runs.state import LOST, JobState
-from llmb.submission.follow import last_seen
-from llmb.system import console
+from llmb.contract.record import RunRecord
+from llmb.contract.state import LOST, JobState
+from llmb.core import console, files
+from llmb.core.scan import is_packed, open_log, read_chunks, strip_escapes
+from llmb.errors import UsageError, os_errors
+from llmb.measure.find_logs import as_kept, log_of
+from llmb.run.follow import last_seen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogChoice:
-    """Which log is printed, and how much of it.
+def log_path(run: RunRecord, *, attempt: int | None, batch: bool) -> Path:
+    """The log of an ``attempt`` (default: the last), or the output of its job script if ``batch``.
 
-    That of ``attempt`` (None: the last), of the job script if ``batch``; its last ``lines`` (None: all), and those that
-    follow until the run has ended if ``follows``.
+    Raises UsageError for an attempt that the run does not have.
     """
+    if attempt is not None and attempt > run.attempt:
+        raise UsageError(
+            f"{run.id} has no attempt {attempt}",
+            hint=f"its last attempt is {run.attempt}",
+            code="attempt-unknown",
+            value=attempt,
+        )
+    at_attempt = replace(run, attempt=attempt or run.attempt)
+    if batch:
+        return as_kept(at_attempt.batch_log)
+    return log_of(run) if attempt is None else as_kept(at_attempt.log)
 
-    attempt: int | None = None
-    batch: bool = False
-    follows: bool = False
-    lines: int | None = None
 
-
-def print_path(context: Context, name: str, choice: LogChoice) -> None:
-    """Print the path of a log alone, also where it does not exist yet. Raises UsageError."""
-    path = _path(context.runs((name,))[0], choice)
+def print_path(context: CliContext, path: Path) -> None:
+    """Print the path of a log alone, also if it does not exist yet."""
     console.echo(context.shown(path))
-    if not path.exists():
+    if not files.exists(path):
         say("note: this file does not exist")
 
 
-def print_log(context: Context, name: str, choice: LogChoice) -> None:
-    """Print the log of one run. Raises UsageError for an attempt that it does not have."""
-    found = context.runs((name,))[0]
-    path, last = _path(found, choice), choice.attempt in (None, found.attempt)
-    follows = choice.follows and last and not last_seen(found).is_final
-    start = 0 if choice.lines is None else start_of_last_lines(path, choice.lines)
+def print_log(
+    context: CliContext,
+    run: RunRecord,
+    path: Path,
+    *,
+    attempt: int | None,
+    follows: bool,
+    lines: int | None,
+) -> None:
+    """Print the last ``lines`` (default: all) of the log at ``path``.
+
+    If ``follows``, also print what is added to the log of the current attempt until the run ends.
+    """
+    is_current = attempt in (None, run.attempt)
+    follows = follows and is_current and not last_seen(run).is_final
+    start = 0 if lines is None else start_of_last_lines(path, lines)
     if follows and context.archive is None:
         context.need_cluster()  # without one, nobody knows when to stop
 
-    def ended() -> bool:
-        return not follows or _state(context, found).is_end
+    def has_ended() -> bool:
+        return not follows or _state(context, run).is_end
 
-    if tail(path, sys.stdout, ended=ended, start=start):
+    if tail(path, sys.stdout, ended=has_ended, start=start):
         return
-    if not last:
-        say(f"attempt {choice.attempt} of {found.id} has no log")
+    if not is_current:
+        say(f"attempt {attempt} of {run.id} has no log")
         return
-    state = _state(context, found)
-    nothing = ("has an empty log" if path.exists() else "has no log") if state.is_over else "has no log yet"
-    say(f"{found.id} {nothing}: {state.state}{': ' + state.reason if state.reason else ''}")
+    state = _state(context, run)
+    log = "no log yet"
+    if state.is_over:
+        log = "an empty log" if files.exists(path) else "no log"
+    say(f"{run.id} has {log}: {state.state}{': ' + state.reason if state.reason else ''}")
 
 
-def _state(context: Context, run: RunRecord) -> JobState:
-    """The state of a run; of one in an archive, which may still run elsewhere, the last that was seen is its end."""
+def _state(context: CliContext, run: RunRecord) -> JobState:
+    """The state of a run. A run of an archive, which may still run elsewhere, has ended."""
     if context.archive is None:
         return states_of(context, [run])[run.id]
-    seen = last_seen(run)
-    return seen if seen.is_end else replace(seen, state=LOST, reason="it had not ended when it was archived")
+    state = last_seen(run)
+    if state.is_end:
+        return state
+    return replace(state, state=LOST, reason="it had not ended when it was archived")
 
 
-def _path(run: RunRecord, choice: LogChoice) -> Path:
-    """The log that ``choice`` names. Raises UsageError for an attempt that the run does not have."""
-    if choice.attempt is not None and choice.attempt > run.attempt:
-        hint, message = f"its last attempt is {run.attempt}", f"{run.id} has no attempt {choice.attempt}"
-        raise UsageError(message, hint=hint, code="attempt-unknown", value=choice.attempt)
-    of = replace(run, attempt=choice.attempt or run.attempt)
-    if choice.batch:
-        return as_kept(of.batch_log)
-    return log_of(run) if choice.attempt is None else as_kept(of.log)
-
-
-_EVERY = 0.3  # seconds
+_PAUSE = 0.3  # seconds between two looks at a growing log
 _BLOCK = 1 << 16  # bytes
 _RAW_LINE_END = re.compile(rb"\r\n|\r|\n")
 # May continue in the next bytes: an escape sequence, or a line end of two characters.
@@ -93,51 +100,68 @@ _LINE_END = re.compile(r"\r\n?")  # a progress bar returns to the start of its l
 
 
 def start_of_last_lines(path: Path, count: int) -> int:
-    """The offset in bytes, unpacked, at which the last ``count`` lines of a log begin; 0 where it has no more.
+    """The offset in bytes, unpacked, of the last ``count`` lines of a log.
 
-    A carriage return ends a line, as in what is printed. Reads the end of the file alone.
+    A carriage return ends a line, as in the printed text. Only the end of the file is read.
     """
-    if not path.exists():
+    if not files.exists(path):
         return 0
-    with open_log(path) as stream:
-        length, size = sum(map(len, read_chunks(stream, _BLOCK))) if is_packed(stream) else stream.seek(0, 2), _BLOCK
+    with _readable(path), open_log(path) as stream:
+        if is_packed(stream):
+            length = sum(map(len, read_chunks(stream, _BLOCK)))
+        else:
+            length = stream.seek(0, 2)
+        size = _BLOCK
         while True:
             start = max(0, length - size)
             stream.seek(start)
             end = stream.read(length - start)
-            # Where lines begin: after each line end but the last character's.
-            begins = [match.end() for match in _RAW_LINE_END.finditer(end) if match.end() < len(end)]
-            if len(begins) >= count:
-                return start + begins[-count]
+            # A line begins after each line end but that of the last line.
+            starts = [
+                match.end() for match in _RAW_LINE_END.finditer(end) if match.end() < len(end)
+            ]
+            if len(starts) >= count:
+                return start + starts[-count]
             if start == 0:
                 return 0
             size *= 4
 
 
 def tail(path: Path, out: TextIO, *, ended: Callable[[], bool], start: int = 0) -> bool:
-    """Copy the log ``path`` from byte ``start`` to ``out`` until its writer has ``ended``; False where it was empty.
+    """Copy the log ``path`` from byte ``start`` to ``out`` until its writer has ``ended``.
 
-    Control characters do not reach the terminal.
+    Return False if it was empty. Control characters do not reach the terminal.
     """
     decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-    position, kept = start, b""
+    position, unfinished = start, b""
     while True:
         last = ended()  # before reading, so that everything written before the end is read
-        if path.exists():
-            with open_log(path) as stream:
-                stream.seek(position)
-                for chunk in read_chunks(stream, _BLOCK):
-                    position += len(chunk)
-                    data = kept + chunk
-                    open_ = _OPEN.search(data, max(0, len(data) - 256))
-                    kept = data[open_.start() :] if open_ else b""
-                    out.write(_printable(decode(strip_escapes(data[: len(data) - len(kept)]))))
+        if files.exists(path):
+            for chunk in _chunks(path, position):
+                position += len(chunk)
+                data = unfinished + chunk
+                tail_match = _OPEN.search(data, max(0, len(data) - 256))
+                unfinished = data[tail_match.start() :] if tail_match else b""
+                complete = data[: len(data) - len(unfinished)]
+                out.write(_printable(decode(strip_escapes(complete))))
             out.flush()
         if last:
-            out.write(_printable(decode(kept, True)))
+            out.write(_printable(decode(unfinished, True)))
             out.flush()
             return position > 0
-        time.sleep(_EVERY)
+        time.sleep(_PAUSE)
+
+
+def _chunks(path: Path, start: int) -> Iterator[bytes]:
+    with _readable(path), open_log(path) as stream:
+        stream.seek(start)
+        yield from read_chunks(stream, _BLOCK)
+
+
+def _readable(path: Path) -> AbstractContextManager[None]:
+    """Raise errors of reading a log, and of nothing else, as LlmbError."""
+    hint = "check that it is a file that you may read"
+    return os_errors(f"{path} cannot be read", hint=hint, code="log-unreadable", value=str(path))
 
 
 def _printable(text: str) -> str:

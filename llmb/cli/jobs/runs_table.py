@@ -1,88 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists runs: which they are, their states, and what they measured, from kept summaries with few logs read."""
+"""The list of runs with their states and results, from kept summaries and few logs."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llmb.cli import output, reading
-from llmb.cli.context import Context, say
+from llmb.cli.context import CliContext, say
 from llmb.cli.jobs.filters import Filters, choose, selects
-from llmb.cli.results import judged, states_of
-from llmb.results import summary, table
-from llmb.results.result import Result
-from llmb.runs.record import RunRecord
-from llmb.runs.state import UNKNOWN, JobState
-from llmb.stats.metrics import STEP_TIME, MetricSpec, heading
-from llmb.text.tables import Column
-from llmb.text.times import clock, day_and_time, iso
-from llmb.verdict.judge import NO_REFERENCE
+from llmb.cli.results import NO_RUN, announce_sessions, judged, states_of
+from llmb.contract.metrics import STEP_TIME, MetricSpec, heading
+from llmb.contract.record import RunRecord
+from llmb.contract.state import UNKNOWN, JobState
+from llmb.core.tables import Column
+from llmb.core.times import clock, day_and_time, iso
+from llmb.judge.value import NO_REFERENCE
+from llmb.measure import summary
+from llmb.measure.result import Result
+from llmb.run import sessions
+from llmb.show import results_table
 
 READ = 16  # logs that a list reads at most; `results` reads them all
 OUTCOME = ("metric", "value", "unit", "ratio", "verdict")
 
 
 def outcomes(
-    context: Context, runs: Sequence[RunRecord], states: Mapping[str, JobState], most: int | None = None
+    context: CliContext,
+    runs: Sequence[RunRecord],
+    states: Mapping[str, JobState],
+    all_runs: Sequence[RunRecord],
+    read_at_most: int | None = None,
 ) -> tuple[dict[str, Result], int]:
-    """The judged results of those ``runs`` that have ended, by their ids, and how many of them were not read.
+    """Judge the results of ``runs`` that have ended and return them by id, and the number not read.
 
-    The logs of the newest runs without a current summary are read (``most``, READ where None) and kept.
+    Runs without a current summary are read from their logs, the newest ``read_at_most`` of them,
+    and their results are kept.
     """
-    most = READ if most is None else most
+    read_at_most = READ if read_at_most is None else read_at_most
     peaks = reading.peaks_of(context, runs)
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     unread: list[RunRecord] = []
     for run in runs:
         state, peak = states[run.id], peaks[run.job.gpu_type, run.job.dtype]
         if not state.is_end or state.is_refused:
             continue
-        kept = summary.load(run)
-        if kept is not None and state.is_final and kept.is_current(run, peak, reading.flops_of(context, run.job)):
-            found[run.id] = kept.result_of(run)
+        stored = summary.load(run)
+        if stored is not None and reading.is_current(context, run, state, peak, stored):
+            results[run.id] = stored.result_of(run)
         else:
             unread.append(run)
-    for run in unread[max(0, len(unread) - most) :]:
-        found[run.id] = reading.result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None)
-    results = judged(context, list(found.values()))
-    return dict(zip(found, results, strict=True)), max(0, len(unread) - most)
+    for run in unread[max(0, len(unread) - read_at_most) :]:
+        results[run.id] = reading.result_of(
+            context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], None
+        )
+    verdicts = judged(context, list(results.values()), runs=all_runs)
+    return dict(zip(results, verdicts, strict=True)), max(0, len(unread) - read_at_most)
 
 
 def outcome_data(result: Result | None) -> dict[str, Any]:
-    """The values of OUTCOME: the headline metric, its mean and unit, the ratio to the reference, and the verdict."""
-    own = result.metrics.value if result is not None else None
+    """Return the values of OUTCOME. ``value`` is the mean of the headline metric."""
     if result is None:
         return dict.fromkeys(OUTCOME)
+    value = result.metrics.value
     return {
-        "metric": result.metrics.headline if own is not None else None,
-        "value": own and own.mean,
-        "unit": own and own.unit,
+        "metric": result.metrics.headline if value is not None else None,
+        "value": value and value.mean,
+        "unit": value and value.unit,
         "ratio": result.verdict.ratio,
         "verdict": result.verdict.word,
     }
 
 
-NO_RUN = "no run yet; submit some: llmb-run submit-all jobs.txt"
 _JOB = ("workload", "model_size", "dtype", "gpu_type", "scale")
-_TABLE = ("id", "experiment", "parameters", "repeat", "state", "value", "verdict", "submitted", "ran", "reason")
+_HEAD = ("id", "experiment", "parameters", "repeat", "state")
+_TABLE = (*_HEAD, "value", "verdict", "submitted", "ran", "reason")
 # The contract of `--format json`.
 FIELDS = (
-    *("id", "scheduler_id", "attempt", "experiment", "repeat", "state", "submitted", "ran", "reason", "parameters"),
-    *(*_JOB, *OUTCOME),
+    *("id", "scheduler_id", "attempt", "experiment", "repeat", "state", "submitted", "ran"),
+    *("reason", "parameters", *_JOB, *OUTCOME),
 )
 _OPTIONAL = ("parameters", "repeat", "value", "verdict", "submitted", "ran")
 
 
-def list_runs(context: Context, fmt: str, filters: Filters) -> None:
+def list_runs(context: CliContext, fmt: str, filters: Filters) -> None:
     """Print the runs that ``filters`` select, with states and results."""
-    runs = choose(context, context.runs(), filters)
+    all_runs, damaged = context.read_runs()
+    runs = choose(context, all_runs, filters)
     states = states_of(context, runs)
     runs = [run for run in runs if selects(run, states[run.id], filters)]
-    results, unread = outcomes(context, runs, states)
+    runs = _of_sessions(all_runs, runs, states, filters)
+    results, unread = outcomes(context, runs, states, all_runs)
     rows = [_row(run, states[run.id], results.get(run.id)) for run in runs]
-    for one in context.unreadable if filters.is_any else ():
-        known = {"experiment": one.directory.parent.name, "state": UNKNOWN, "reason": one.reason}
-        rows.append(dict.fromkeys(FIELDS) | known)
+    for run in damaged if filters.is_any else ():
+        cells = {"experiment": run.directory.parent.name, "state": UNKNOWN, "reason": run.reason}
+        rows.append(dict.fromkeys(FIELDS) | cells)
     if not rows:
         say(NO_RUN if filters.is_any else "no run matches the options")
     output.print_runs(*table_of(rows, fmt), fmt)
@@ -90,8 +101,30 @@ def list_runs(context: Context, fmt: str, filters: Filters) -> None:
         say(f"note: {unread} runs have no result here yet: llmb-run results reads their logs")
 
 
+def _of_sessions(
+    all_runs: Sequence[RunRecord],
+    runs: Sequence[RunRecord],
+    states: Mapping[str, JobState],
+    filters: Filters,
+) -> list[RunRecord]:
+    """Return those of ``runs`` in the chosen sessions, by default the newest and all open runs.
+
+    An age selects runs of any session.
+    """
+    if filters.since is not None and not filters.sessions:
+        return list(runs)
+    selection = sessions.select(all_runs, filters.sessions)
+    announce_sessions(selection)
+    chosen = {run.id for run in selection.runs}
+    return [
+        run for run in runs if run.id in chosen or not (filters.sessions or states[run.id].is_end)
+    ]
+
+
 def _row(run: RunRecord, state: JobState, result: Result | None) -> dict[str, Any]:
-    ran = clock((state.ended or time.time()) - state.started) if state.started is not None else None
+    ran = None
+    if state.started is not None:  # by the cluster's clock, which may be ahead of this machine's
+        ran = clock(max(0.0, (state.ended or time.time()) - state.started))
     return {
         "id": run.id,
         "scheduler_id": run.scheduler_id,
@@ -109,10 +142,10 @@ def _row(run: RunRecord, state: JobState, result: Result | None) -> dict[str, An
 
 
 def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], list[dict[str, Any]]]:
-    """The columns and rows of the list; ``rows`` have the values of FIELDS.
+    """Return the columns and rows of the list. ``rows`` have the values of FIELDS.
 
-    A table shows a later attempt after the state; repeats, reasons, values and verdicts only where there are any; and
-    the workload's own parameters in which the runs differ.
+    A table shows a later attempt after the state. It has repeats, reasons, values and verdicts only
+    if there are any, and the parameters of the workload in which the runs differ.
     """
     if fmt != "table":
         return _columns(FIELDS), list(rows)
@@ -126,37 +159,43 @@ def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], li
         "reason": any(row["reason"] for row in rows),
     }
     is_time = {name for name, _ in metrics} == {STEP_TIME}
-    title = "step (s)" if is_time else heading([MetricSpec(name=one, unit=unit) for one, unit in metrics], "result")
+    title = (
+        "step (s)"
+        if is_time
+        else heading([MetricSpec(name=name, unit=unit) for name, unit in metrics], "result")
+    )
     columns = _columns([name for name in _TABLE if shown.get(name, True)], title)
     return columns, [_shown(row, differing, mixed=len(metrics) > 1) for row in rows]
 
 
 def _shown(row: Mapping[str, Any], differing: Collection[str], *, mixed: bool) -> dict[str, Any]:
-    """The cells of a row for people; ``mixed``: rows have several metrics, so values have their unit."""
+    """Return the cells of a row. Values have their unit if rows have ``mixed`` metrics."""
     number = f" #{row['attempt']}" if (row["attempt"] or 1) > 1 else ""
-    own = (row.get("parameters") or {}).items()
+    parameters = (row.get("parameters") or {}).items()
     value = row["value"]
     ratio = "" if row["ratio"] is None else f" {row['ratio']:.3f}"
     return {
         **row,
         "state": f"{row['state']}{number}",
-        "parameters": " ".join(f"{name}={value}" for name, value in own if name in differing),
-        "value": None if value is None else table.figure(row["metric"], value, row["unit"] if mixed else ""),
+        "parameters": " ".join(f"{name}={text}" for name, text in parameters if name in differing),
+        "value": None
+        if value is None
+        else results_table.figure(row["metric"], value, row["unit"] if mixed else ""),
         "verdict": None if row["verdict"] in (None, NO_REFERENCE) else f"{row['verdict']}{ratio}",
     }
 
 
 def _differing(all_values: Sequence[Mapping[str, str]]) -> set[str]:
     """The names of parameters with several values."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for values in all_values:
         for name, value in values.items():
-            found.setdefault(name, set()).add(value)
-    return {name for name, values in found.items() if len(values) > 1}
+            by_name.setdefault(name, set()).add(value)
+    return {name for name, distinct in by_name.items() if len(distinct) > 1}
 
 
 def _columns(names: Sequence[str], value: str = "value") -> list[Column]:
-    """The columns of these ``names``; ``value``: the heading of what was measured."""
+    """Return the columns of ``names``. ``value`` is the heading of the measured values."""
     show = {"submitted": lambda text: day_and_time(text)[:16]}
     return [
         Column(

@@ -1,42 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one path of every submitting command: plan, report faults, then show the jobs or submit and follow them.
+"""The one path of every submitting command: plan, report faults, then show or submit the jobs.
 
-`--resume`: of a list that was submitted before, submits what has not succeeded and is not under way.
+With `--resume`, a list that was submitted before loses the jobs that have succeeded, wait or run.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import hashlib
+import shlex
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from llmb import __version__
 from llmb.cli import progress, reading
-from llmb.cli.context import Context, say
-from llmb.cli.results import judged, print_report, results_of
-from llmb.cli.submit import announce, cost, preview
-from llmb.cli.submit.announce import resubmit
+from llmb.cli.context import CliContext, say
+from llmb.cli.results import judged, print_report, results_of, sessions_of, states_of
+from llmb.cli.submit import ab, announce, cost, preview
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
-from llmb.config import CONFIG_FILE, ClusterConfig
-from llmb.config.slurm import PMIX
-from llmb.errors import Fault, InputFaults, LlmbError, PreflightError, UsageError, as_fault, describe
-from llmb.planning.job_spec import JobOverrides
-from llmb.planning.plan import Plan, make_plan
-from llmb.results.description import configuration_of
-from llmb.results.result import SUCCESS, UNKNOWN
-from llmb.runs import store
-from llmb.runs.job import Job, JobList
-from llmb.runs.record import RunRecord
-from llmb.runs.state import COMPLETED, NOT_SUBMITTED, JobState
-from llmb.submission.follow import poll
-from llmb.submission.prepare import Prepared, check, prepare
-from llmb.submission.submit import Outcome, SubmitResult, submit
-from llmb.system import console, locks
-from llmb.system.process import ProcessId
-from llmb.workload.gpus import GpuType, nearest_type
-from llmb.workload.launch_variables import unread
+from llmb.cli.submit.overrides import overrides_of
+from llmb.contract.cluster import Cluster
+from llmb.contract.gpus import GpuType, nearest_type
+from llmb.contract.job import Job, JobList
+from llmb.contract.record import RunRecord, Session
+from llmb.contract.sbatch import PMIX
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
+from llmb.core import console, locks
+from llmb.core.process import ProcessId
+from llmb.errors import (
+    Fault,
+    InputFaults,
+    LlmbError,
+    PreflightError,
+    UsageError,
+    as_fault,
+    describe,
+)
+from llmb.judge.export import newest_baseline
+from llmb.measure.description import configuration_of
+from llmb.measure.result import SUCCESS, UNKNOWN
+from llmb.plan.estimate import limit_warnings
+from llmb.plan.job_spec import JobOverrides
+from llmb.plan.launch_variables import unread
+from llmb.plan.locate import CONFIG_FILE
+from llmb.plan.plan import Plan, make_plan
+from llmb.run import sessions, store
+from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
+from llmb.run.follow import poll
+from llmb.run.prepare import Prepared, check, prepare
+from llmb.run.sessions import SessionRuns
+from llmb.run.submit import SubmitResult, submit
 
 NO_PMIX = (
-    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel overlap; "
-    "the published runs had pmix"
+    "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel"
+    " overlap; the published runs had pmix"
 )
 _NOTHING = "nothing was submitted"
 Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
@@ -44,7 +62,7 @@ Narrow = Callable[[Sequence[Job]], tuple[tuple[Job, ...], list[str]]]
 
 @contextmanager
 def refusing(*, dry_run: bool) -> Iterator[None]:
-    """Around everything before the first submission: a refusal in it also reports that nothing was submitted."""
+    """Add to each refusal before the first submission that nothing was submitted."""
     try:
         yield
     except (UsageError, PreflightError) as error:
@@ -57,55 +75,110 @@ def refusing(*, dry_run: bool) -> Iterator[None]:
 
 
 def run(
-    context: Context, listed: JobList, options: SubmitOptions, overrides: JobOverrides, narrow: Narrow | None = None
+    context: CliContext,
+    listed: JobList,
+    options: SubmitOptions,
+    overrides: JobOverrides,
+    narrow: Narrow | None = None,
+    joblist: Path | None = None,
 ) -> int:
-    """Plan ``listed`` and show or submit the jobs; the exit code. Raises InputFaults with every fault of the list."""
+    """Plan ``listed``, of the file ``joblist``, show or submit the jobs and return the exit code.
+
+    Raises InputFaults with every fault of the list.
+    """
     with refusing(dry_run=options.dry_run):
         context.need_type()
-        items, faults = _plan(context, listed, options, overrides, narrow)
+        if options.ab is None:
+            items, faults = _plan(context, listed, options, overrides, narrow, context.slurm_args)
+        else:
+            items, faults = _plan_pairs(context, listed, options, options.ab, narrow)
         if faults and not options.keep_going:
-            raise InputFaults(faults, hint=_others(len(items), dry_run=options.dry_run))
+            raise InputFaults(faults, hint=_hint_at_valid(len(items), dry_run=options.dry_run))
     for fault in faults:
         say(describe(InputFaults([fault])))
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
+    jobs = [item.job for item in items]
+    for text in limit_warnings(jobs, cost.estimates_of(context, jobs)):
+        say(f"warning: {text}")
     if not options.dry_run:
-        return _submit(context, items, options, failed=bool(faults))
+        return _submit(context, items, options, joblist, failed=bool(faults))
+    session, earlier = session_for(context, items, options, joblist)
     if options.resume:
-        items = list(rest_of(context, items, dry_run=True).items)
-    preview.show(context, cost.within(context, items, options.budget), options.fmt)
+        items = list(rest_of(context, items, earlier).items)
+    affordable, budget = cost.within(context, items, options.budget)
+    preview.show(context, affordable, budget, options.fmt, session)
     return 1 if faults else 0
 
 
-def _others(count: int, *, dry_run: bool) -> str | None:
-    """How to go on with the ``count`` valid jobs of a list with faults; None without any."""
+def _hint_at_valid(count: int, *, dry_run: bool) -> str | None:
+    """The hint with the ``count`` valid jobs of a list with faults, or None without any."""
     if not count:
         return None
     valid = "1 other job is valid" if count == 1 else f"{count} other jobs are valid"
-    return f"{valid}: --keep-going {'shows' if dry_run else 'submits'} {'it' if count == 1 else 'them'}"
+    return (
+        f"{valid}: --keep-going {'shows' if dry_run else 'submits'}"
+        f" {'it' if count == 1 else 'them'}"
+    )
+
+
+def _plan_pairs(
+    context: CliContext, listed: JobList, options: SubmitOptions, text: str, narrow: Narrow | None
+) -> tuple[list[Prepared], list[Fault]]:
+    """Plan the jobs of both sides of ``--ab``. Raises UsageError if they cannot be compared."""
+    test = ab.read_test(text)
+    sides: list[list[Prepared]] = []
+    faults: dict[Fault, None] = {}
+    for side in range(len(ab.SIDES)):
+        side_options = test.options_of(side, options)
+        slurm_args = test.slurm_args_of(side, context.slurm_args)
+        overrides = overrides_of(side_options, context.parameters)
+        items, side_faults = _plan(context, listed, side_options, overrides, narrow, slurm_args)
+        sides.append(items)
+        faults |= dict.fromkeys(side_faults)
+    if faults:
+        return [], list(faults)
+    for items in sides:
+        ab.check_nodes(test, items, context.config)
+    return ab.in_pairs(test, sides), []
 
 
 def _plan(
-    context: Context, listed: JobList, options: SubmitOptions, overrides: JobOverrides, narrow: Narrow | None
+    context: CliContext,
+    listed: JobList,
+    options: SubmitOptions,
+    overrides: JobOverrides,
+    narrow: Narrow | None,
+    slurm_args: Mapping[str, str | bool],
 ) -> tuple[list[Prepared], list[Fault]]:
     config = context.config
-    known = [config.gpu_type, *config.gpu_types]
-    if options.gpu_type is not None and options.gpu_type not in known:
-        meant = nearest_type(options.gpu_type, known)
-        wrong = _unknown_gpu(options.gpu_type, known, meant, config.types.get(options.gpu_type))
-        others = Plan()
-        if meant is not None:
-            others = make_plan(listed.requests, context.workloads, config, overrides=overrides, gpu_type=meant)
-        raise InputFaults([wrong, *listed.faults, *others.faults])
+    gpu_types = [config.gpu_type, *config.gpu_types]
+    if options.gpu_type is not None and options.gpu_type not in gpu_types:
+        nearest = nearest_type(options.gpu_type, gpu_types)
+        fault = _unknown_gpu(
+            options.gpu_type, gpu_types, nearest, config.types.get(options.gpu_type)
+        )
+        nearest_plan = Plan()
+        if nearest is not None:
+            nearest_plan = make_plan(
+                listed.requests, context.workloads, config, overrides=overrides, gpu_type=nearest
+            )
+        raise InputFaults([fault, *listed.faults, *nearest_plan.faults])
     _warn_of_unused(config)
     settled = with_slurm_time(context, listed.requests, overrides)
-    plan = make_plan(listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type)
+    plan = make_plan(
+        listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type
+    )
     if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
-        message = "an option is for profiled jobs, but no job is profiled"
-        raise UsageError(message, hint="add --profile", code="not-profiled", key="profile")
+        raise UsageError(
+            "an option is for profiled jobs, but no job is profiled",
+            hint="add --profile",
+            code="not-profiled",
+            key="profile",
+        )
     # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
     has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
-    items, launch_faults = prepare(plan, context.plugins, config, context.slurm_args, has_pmix=has_pmix)
+    items, launch_faults = prepare(plan, context.plugins, config, slurm_args, has_pmix=has_pmix)
     if not has_pmix and items:
         console.warn_once(NO_PMIX)
     faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
@@ -113,28 +186,42 @@ def _plan(
         say(f"warning: {text}")
     if narrow is None or (faults and not options.keep_going):
         return items, faults
-    kept, unmatched = narrow([item.job for item in items])
+    selected, unmatched = narrow([item.job for item in items])
     for text in unmatched:
         say(f"warning: {text}")
-    chosen = {id(job) for job in kept}
+    chosen = {id(job) for job in selected}
     return [item for item in items if id(item.job) in chosen], faults
 
 
 def _warn_of_unused(config: ClusterConfig) -> None:
-    """Warn of variables of NVIDIA's launch scripts in the configuration, where they have no effect on a job."""
-    own = {"environment": config.environment}
-    own |= {f"workloads.config.{name}.environment": one.environment for name, one in config.workloads.config.items()}
-    for key, environment in own.items():
+    """Warn of variables of NVIDIA's launch scripts in the configuration, which have no effect."""
+    environments = {"environment": config.environment}
+    environments |= {
+        f"workloads.config.{name}.environment": workload.environment
+        for name, workload in config.workloads.config.items()
+    }
+    for key, environment in environments.items():
         if unused := list(unread(environment, ())):
-            say(f"warning: {key} of {CONFIG_FILE} has variables without effect here: {', '.join(unused)}")
+            say(
+                f"warning: {key} of {CONFIG_FILE} has variables without effect here:"
+                f" {', '.join(unused)}"
+            )
 
 
-def _unknown_gpu(name: str, known: Sequence[str], meant: str | None, kind: GpuType | None) -> Fault:
-    """The fault of an unknown GPU type; the hint is the one that was meant, else the line that adds it."""
-    own = "{}" if kind is not None and kind.like is None else f"{{like: {(kind and kind.like) or 'h100'}}}"
-    there = ", ".join(dict.fromkeys(known))
-    adding = f"it has {there}; in cluster_config.yaml, gpu_types: {{{name}: {own}}} adds this one"
-    hint = adding if meant is None else f"did you mean '{meant}'?"
+def _unknown_gpu(
+    name: str, gpu_types: Sequence[str], nearest: str | None, kind: GpuType | None
+) -> Fault:
+    """The fault of an unknown GPU type, with the ``nearest`` one or the line that adds it."""
+    definition = (
+        "{}"
+        if kind is not None and kind.like is None
+        else f"{{like: {(kind and kind.like) or 'h100'}}}"
+    )
+    names = ", ".join(dict.fromkeys(gpu_types))
+    adding = (
+        f"it has {names}; in cluster_config.yaml, gpu_types: {{{name}: {definition}}} adds this one"
+    )
+    hint = adding if nearest is None else f"did you mean '{nearest}'?"
     message = f"this cluster has no GPU type '{name}'"
     return Fault(message=message, hint=hint, code="gpu-type-unknown", key="gpu_type", value=name)
 
@@ -144,59 +231,138 @@ def _by_place(fault: Fault) -> tuple[str, int]:
     return (name, int(line)) if line.isdigit() else (fault.place, 0)
 
 
-def _submit(context: Context, items: Sequence[Prepared], options: SubmitOptions, *, failed: bool) -> int:
-    before: Sequence[RunRecord] = ()
-    under_way: Sequence[RunRecord] = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """The jobs to submit, and the runs of jobs that succeeded, are under way, or are unsent.
+
+    An unsent run is recorded: a full queue turned it away, or its submission was cut off.
+    """
+
+    items: tuple[Prepared, ...]
+    done: tuple[RunRecord, ...] = ()
+    live: tuple[RunRecord, ...] = ()
+    unsent: tuple[RunRecord, ...] = ()
+
+
+def _submit(
+    context: CliContext,
+    items: Sequence[Prepared],
+    options: SubmitOptions,
+    joblist: Path | None,
+    *,
+    failed: bool,
+) -> int:
+    remainder = Remaining(items=tuple(items))
     with resume_lock(context) if options.resume else nullcontext():
+        # Under the lock, so that the runs of another --resume, which has just ended, are seen.
+        session, earlier = session_for(context, items, options, joblist)
+        limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:
-            rest = rest_of(context, items, dry_run=False)
-            items, before, under_way = rest.items, rest.done, rest.live
-        outcome = _send(context, items, options)
-    waits = options.wait and not outcome.left
+            remainder = rest_of(context, items, earlier)
+        backlog = _backlog_of(context, remainder, options, session, limit)
+        count = backlog.count
+        results = backlog.refill(backlog.under_way, announce.Announcer(verbose=context.verbose))
+    submitted = [result.run for result in results if result.error is None]
+    waits = options.wait and not backlog.is_stopped
+    announce.sum_up(results, backlog, count, waits=waits)
     if not waits:
-        announce.print_submitted(outcome.submitted, options.fmt)
-    if outcome.interrupted:
+        announce.print_submitted(submitted, options.fmt)
+    if backlog.interrupted:
         raise KeyboardInterrupt
-    failed = failed or bool(outcome.refused)
     if not waits:
-        if outcome.submitted:
+        if submitted:
             say("follow them: llmb-run jobs wait    results: llmb-run results")
+        failed = failed or bool(backlog.refused) or backlog.full is not None
         return LlmbError.exit_code if failed else 0
-    followed, _ = progress.follow(context, [*under_way, *outcome.submitted], options.retries)
-    results = results_of(context, [*before, *followed])
-    context.runs()  # earlier ones show what is unusual about these
-    code = print_report(judged(context, results), options.fmt, full_names=False)
+    runs = [*remainder.live, *submitted]
+    followed, _ = progress.follow(context, runs, options.retries, backlog)
+    if backlog.count:
+        say(f"{backlog.count} were not submitted: {backlog.command}")
+    ended = [*remainder.done, *followed]
+    results_shown = results_of(context, ended, states_of(context, ended))
+    # Earlier runs show what is unusual about these.
+    results_shown = judged(context, results_shown, runs=context.runs())
+    code = print_report(results_shown, options.fmt, full_names=False, sessions=sessions_of(ended))
+    if options.ab is not None:
+        say("Compare B with A: llmb-run compare")
+    if name := newest_baseline(context.config.llmb_install):
+        say(f"Compare with the accepted baseline: llmb-run compare --baseline {name}")
+    failed = failed or bool(backlog.refused or backlog.count)
     return code or (LlmbError.exit_code if failed else 0)
 
 
-def _send(context: Context, items: Sequence[Prepared], options: SubmitOptions) -> Outcome:
-    """Submit those within the budget, reporting each run and, where not all were submitted, the totals."""
+def _backlog_of(
+    context: CliContext,
+    remainder: Remaining,
+    options: SubmitOptions,
+    session: Session,
+    limit: int | None,
+) -> Backlog[Prepared]:
+    """Return the jobs to submit, within the budget. Raises PreflightError for what prevents them.
+
+    ``limit``: the most of this user's jobs in the queue at a time.
+    """
+    items: Sequence[Prepared] = remainder.items
     with refusing(dry_run=False):
-        items = cost.within(context, items, options.budget).items
-        if not items:  # all are done or under way
-            return Outcome()
+        items, _ = cost.within(context, items, options.budget)
         cluster = context.need_cluster()
-        if not (options.force or options.no_preflight):
+        if items and not (options.force or options.no_preflight):
             check(items, cluster)
-    say(f"submitting {len(items)} job{'s' if len(items) > 1 else ''} to {context.config.cluster_name}")
-    announcer = announce.Announcer(verbose=context.verbose)
-
-    def done(result: SubmitResult) -> None:
-        if result.error is None:
-            reading.keep_reader(context, result.run)
-        announcer(result)
-
-    outcome = submit(
-        items,
-        cluster,
-        context.config,
-        __version__,
-        keep_going=options.keep_going,
-        on_result=done,
-        on_interrupt=announce.announce_interrupt,
+    words = context.words if options.resume else (*context.words, "--resume")
+    under_way = {run.id for run in remainder.live}
+    in_queue = open_runs(cluster, context.runs()) if limit is not None else []
+    return Backlog(
+        cluster=cluster,
+        resend=announce.resender(cluster),
+        send=_sender(context, cluster, session, len(items), keep_going=options.keep_going),
+        limit=limit,
+        items=tuple(items),
+        turned_away=remainder.unsent,
+        others=[run for run in in_queue if run.id not in under_way],
+        under_way=len(under_way),
+        command=shlex.join(["llmb-run", *words]),
     )
-    announce.sum_up(outcome, len(items))
-    return outcome
+
+
+def _sender(
+    context: CliContext, cluster: Cluster, session: Session, count: int, *, keep_going: bool
+) -> Callable[[Sequence[Prepared], OnResult], Sent[Prepared]]:
+    """Return the function that submits jobs of ``session``, which the first of them begins."""
+    current = session
+    is_announced = False
+
+    def send(items: Sequence[Prepared], on_result: OnResult) -> Sent[Prepared]:
+        nonlocal current, is_announced
+        if current.id == NEW_SESSION:
+            current = sessions.create(context.config, current)
+        if not is_announced:
+            part = f"{len(items)} of " if len(items) < count else ""
+            say(
+                f"submitting {part}{count} job{'s' if count > 1 else ''} to"
+                f" {context.config.cluster_name}, session {sessions.in_words(current)}"
+            )
+            is_announced = True
+
+        def keep_and_report(result: SubmitResult) -> None:
+            if result.error is None:
+                reading.keep_reader(context, result.run)
+            on_result(result)
+
+        outcome = submit(
+            items,
+            cluster,
+            context.config,
+            __version__,
+            session=current,
+            keep_going=keep_going,
+            on_result=keep_and_report,
+            on_interrupt=announce.announce_interrupt,
+        )
+        return Sent(
+            results=outcome.results, untried=outcome.untried, interrupted=outcome.interrupted
+        )
+
+    return send
 
 
 _WAIT = 600.0  # seconds for another --resume, which may be about to submit the same jobs
@@ -207,38 +373,43 @@ def key_of(job: Job) -> Hashable:
     return configuration_of(job).key, job.repeat, job.max_steps, job.switches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
-    """The jobs to submit, and the runs of the others: those that succeeded, and those under way."""
+def _planned_key(planned: Prepared | RunRecord) -> Hashable:
+    """Return a key that a planned job and its run share.
 
-    items: tuple[Prepared, ...]
-    done: tuple[RunRecord, ...]
-    live: tuple[RunRecord, ...]
+    The two sides of a pair may have the same job: they may differ in an option of sbatch.
+    """
+    return key_of(planned.job), planned.pair
 
 
-def remaining(items: Sequence[Prepared], succeeded: Sequence[RunRecord], live: Sequence[RunRecord]) -> Remaining:
-    """The jobs of ``items`` without a run. A run is for one job only, where the list has the same job several times."""
-    unused = {"done": _by_key(succeeded), "live": _by_key(live)}
-    used: dict[str, list[RunRecord]] = {"done": [], "live": []}
-    left = []
+def remaining(
+    items: Sequence[Prepared],
+    succeeded: Sequence[RunRecord],
+    live: Sequence[RunRecord],
+    unsent: Sequence[RunRecord] = (),
+) -> Remaining:
+    """Find the jobs of ``items`` without a run. Each run is for one job of the list only."""
+    unused = {"done": _by_key(succeeded), "live": _by_key(live), "unsent": _by_key(unsent)}
+    used: dict[str, list[RunRecord]] = {kind: [] for kind in unused}
+    jobless = []
     for item in items:
-        kind = next((kind for kind in unused if unused[kind].get(key_of(item.job))), None)
+        kind = next((kind for kind in unused if unused[kind].get(_planned_key(item))), None)
         if kind is None:
-            left.append(item)
+            jobless.append(item)
         else:
-            used[kind].append(unused[kind][key_of(item.job)].pop(0))
-    return Remaining(items=tuple(left), done=tuple(used["done"]), live=tuple(used["live"]))
+            used[kind].append(unused[kind][_planned_key(item)].pop(0))
+    runs = {kind: tuple(matches) for kind, matches in used.items()}
+    return Remaining(items=tuple(jobless), **runs)
 
 
 def _by_key(runs: Sequence[RunRecord]) -> dict[Hashable, list[RunRecord]]:
-    found: dict[Hashable, list[RunRecord]] = {}
+    by_key: dict[Hashable, list[RunRecord]] = {}
     for run in runs:
-        found.setdefault(key_of(run.job), []).append(run)
-    return found
+        by_key.setdefault(_planned_key(run), []).append(run)
+    return by_key
 
 
-def resume_lock(context: Context) -> AbstractContextManager[None]:
-    """The lock between commands that resume; two at once would submit the same jobs, so the second waits."""
+def resume_lock(context: CliContext) -> AbstractContextManager[None]:
+    """The lock between commands that resume: two at once would submit the same jobs."""
 
     def announce_wait(owner: ProcessId) -> None:
         say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")
@@ -247,29 +418,94 @@ def resume_lock(context: Context) -> AbstractContextManager[None]:
     return locks.hold(folder, "resume", wait=_WAIT, on_wait=announce_wait)
 
 
-def rest_of(context: Context, items: Sequence[Prepared], *, dry_run: bool) -> Remaining:
-    """The jobs of ``items`` that remain on this install; prints how many do not.
+NEW_SESSION = "<new>"  # in the place of an id that only a submission knows
 
-    Unless ``dry_run``, first submits the runs of an interrupted submission.
+
+def session_for(
+    context: CliContext, items: Sequence[Prepared], options: SubmitOptions, joblist: Path | None
+) -> tuple[Session, tuple[RunRecord, ...]]:
+    """Return the session of these jobs and its earlier runs.
+
+    It is a new one without an id, unless ``--session`` or ``--resume`` continues one, which is
+    printed. Raises UsageError for an invalid name.
     """
-    wanted = {key_of(item.job) for item in items}
-    runs = [run for run in context.runs() if run.origin is None and key_of(run.job) in wanted]
+    content = joblist.read_bytes() if joblist is not None and joblist.is_file() else None
+    new = Session(
+        id=NEW_SESSION,
+        name=options.session,
+        created=time.time(),
+        list_sha256=None if content is None else hashlib.sha256(content).hexdigest(),
+        list_path=None if joblist is None else str(joblist.absolute()),
+        command=shlex.join(["llmb-run", *context.words]),  # has no secrets: --env refuses them
+    )
+    continued = None
+    if options.session is not None or options.resume:
+        groups = sessions.group(run for run in context.runs() if run.origin is None)
+        keys = {_planned_key(item) for item in items}
+        if options.session is not None:
+            continued = _continued(options.session, groups, resumes=options.resume)
+        else:
+            continued = sessions.resumable(groups, new, lambda run: _planned_key(run) in keys)
+    if continued is None:
+        if options.session is not None:
+            sessions.check_name(options.session)
+        return new, ()
+    session, name = continued.session, sessions.in_words(continued.session)
+    if options.resume:
+        say(f"resuming session {name}: {session.command or 'of an earlier release'}")
+    else:
+        say(f"note: session {name} exists: these jobs are added to it")
+    if session.list_path == new.list_path and session.list_sha256 != new.list_sha256:
+        say(f"note: {joblist} has changed since this session began")
+    return session, continued.runs
+
+
+def _continued(name: str, groups: Sequence[SessionRuns], *, resumes: bool) -> SessionRuns | None:
+    """Return the session that these jobs are added to, or None for a new one.
+
+    A name names a new session every night. An id, and ``--resume``, mean the one that exists.
+    """
+    named = sessions.find(name, groups)
+    is_new = (
+        named is not None
+        and not resumes
+        and name == named.session.name
+        and sessions.is_over(named, time.time())
+    )
+    if named is not None and is_new:
+        say(f"note: session {sessions.in_words(named.session)} is over: this is a new one")
+    return None if is_new else named
+
+
+def rest_of(
+    context: CliContext,
+    items: Sequence[Prepared],
+    earlier: Sequence[RunRecord],
+) -> Remaining:
+    """Find the jobs of ``items`` that remain to be submitted here. Print the others' number.
+
+    Only the ``earlier`` runs of the session count.
+    """
+    keys = {_planned_key(item) for item in items}
+    runs = [run for run in earlier if run.origin is None and _planned_key(run) in keys]
     states = poll(context.need_cluster(), runs) if runs else {}
     unsent = [run for run in runs if states[run.id].state == NOT_SUBMITTED]
-    if unsent and not dry_run:
-        say(f"submitting {len(unsent)} of an interrupted submission:")
-        resubmit(context, unsent)
-        states = poll(context.need_cluster(), runs)
-    live = [run for run in runs if not states[run.id].is_end]
-    found = remaining(items, _succeeded(context, runs, states), live)
-    under_way = f", {len(found.live)} running or waiting" if found.live else ""
-    say(f"{len(found.done)} of {len(items)} are done{under_way}")
-    return found
+    live = [run for run in runs if not states[run.id].is_over]
+    remainder = remaining(items, _succeeded(context, runs, states), live, unsent)
+    under_way = f", {len(remainder.live)} running or waiting" if remainder.live else ""
+    recorded = f", {len(remainder.unsent)} recorded and not submitted" if remainder.unsent else ""
+    say(f"{len(remainder.done)} of {len(items)} are done{under_way}{recorded}")
+    return remainder
 
 
-def _succeeded(context: Context, runs: Sequence[RunRecord], states: dict[str, JobState]) -> list[RunRecord]:
-    """The runs that succeeded; also those that completed and whose logs cannot be read any more."""
+def _succeeded(
+    context: CliContext, runs: Sequence[RunRecord], states: dict[str, JobState]
+) -> list[RunRecord]:
+    """The runs that succeeded, and completed ones whose logs cannot be read any more."""
     ended = [run for run in runs if states[run.id].is_end]
-    done = ((SUCCESS, None), (UNKNOWN, COMPLETED))
-    results = zip(ended, results_of(context, ended), strict=True)
-    return [run for run, one in results if (one.status, one.state if one.status == UNKNOWN else None) in done]
+    results = results_of(context, ended, states_of(context, ended))
+    return [
+        run
+        for run, result in zip(ended, results, strict=True)
+        if result.status == SUCCESS or (result.status, result.state) == (UNKNOWN, COMPLETED)
+    ]

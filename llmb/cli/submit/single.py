@@ -8,47 +8,63 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from llmb.cli import options as common
-from llmb.cli.context import Context, say
+from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
-from llmb.cli.submit.options import Option, SubmitOptions, with_options
+from llmb.cli.submit.options import OptionField, SubmitOptions, with_options
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
-    from llmb.planning.job_spec import JobOverrides
-    from llmb.runs.job import JobRequest
+    from llmb.contract.job import JobRequest
+    from llmb.plan.job_spec import JobOverrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleOptions(SubmitOptions):
-    workload: Annotated[str, Option("Workload, in any spelling.", "-w", "--workload", required=True, metavar="W")]
-    size: Annotated[str | None, Option("Model size (default: the workload's).", "-s", "--size", metavar="SIZE")]
+    workload: Annotated[
+        str,
+        OptionField("Workload, in any spelling.", "-w", "--workload", required=True, metavar="W"),
+    ]
+    size: Annotated[
+        str | None,
+        OptionField("Model size (default: the workload's).", "-s", "--size", metavar="SIZE"),
+    ]
     dtypes: Annotated[
         tuple[str, ...],
-        Option("Precision: D or D,E (default: the workload's).", "--dtype", callback=common.words, metavar="D"),
+        OptionField(
+            "Precision: D or D,E (default: the workload's).",
+            "--dtype",
+            callback=common.words,
+            metavar="D",
+        ),
     ]
     scales: Annotated[
         tuple[int, ...],
-        Option("GPU count: N or N,M (default: JOB_TOTAL_GPUS).", "--scale", callback=common.numbers, metavar="N"),
+        OptionField(
+            "GPU count: N or N,M (default: JOB_TOTAL_GPUS).",
+            "--scale",
+            callback=common.numbers,
+            metavar="N",
+        ),
     ]
-    repeats: Annotated[int, Option("Run each configuration N times.", default=1)]
+    repeats: Annotated[int, OptionField("Run each configuration N times.", default=1)]
 
 
 @click.command("single")
 @with_options(SingleOptions)
-def command(context: Context, options: SingleOptions) -> int:
+def command(context: CliContext, options: SingleOptions) -> int:
     """Submit one workload at one or more scales and dtypes.
 
-    Also reads the variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE, MODEL_SIZE, ...). Options
-    override them; llmb prints the variables that it uses.
+    Also reads the variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE,
+    MODEL_SIZE, ...). Options override them, and llmb prints the variables that it uses.
     """
     shell.read_slurm_params(context, os.environ)
     return run(context, options)
 
 
-def run(context: Context, options: SingleOptions) -> int:
-    """Submit the product of the dtypes and scales of ``options``; the exit code. Raises UsageError."""
+def run(context: CliContext, options: SingleOptions) -> int:
+    """Submit the product of the dtypes and scales of ``options``. Raises UsageError."""
     from llmb.cli.submit import flow
-    from llmb.runs.job import JobList
+    from llmb.contract.job import JobList
 
     set_words = dict(item.split("=", 1) for item in options.params if "=" in item)
     options, overrides, used = _settled(context, options, set_words)
@@ -62,18 +78,25 @@ def run(context: Context, options: SingleOptions) -> int:
 
 
 def _settled(
-    context: Context, options: SingleOptions, set_words: dict[str, str]
+    context: CliContext, options: SingleOptions, set_words: dict[str, str]
 ) -> tuple[SingleOptions, "JobOverrides", dict[str, str]]:
-    """``options`` with the shell's variables, what they override, and the variables used. Raises InputFaults."""
+    """Read variables and options and return the options, their overrides and the variables used.
+
+    Raises InputFaults.
+    """
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
 
     faults: list[Fault] = []
     used: dict[str, str] = {}
     click_context, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
-    given = {name for name in click_context.params if click_context.get_parameter_source(name) is typed}
+    on_command_line = {
+        name for name in click_context.params if click_context.get_parameter_source(name) is typed
+    }
     with collected(faults):
-        options, used = shell.read_variables(options, given | set_words.keys(), os.environ)
+        options, used = shell.read_variables(
+            options, on_command_line | set_words.keys(), os.environ
+        )
     try:
         overrides = overrides_of(options, context.parameters, _usable(context, options))
     except InputFaults as error:
@@ -84,21 +107,27 @@ def _settled(
             raise InputFaults(faults)
         if shell.NODES in used:
             nodes = int(used[shell.NODES])
-            scales = shell.gpus_of_nodes(context, options.gpu_type, options.gpus_per_node, options.scales, nodes)
+            scales = shell.gpus_of_nodes(
+                context, options.gpu_type, options.gpus_per_node, options.scales, nodes
+            )
             options = replace(options, scales=scales)
         if not options.scales:
-            hint = "--scale N, or JOB_TOTAL_GPUS=N before the command"
-            raise UsageError("the GPU count is missing", hint=hint, code="scale-missing", key="scale")
+            raise UsageError(
+                "the GPU count is missing",
+                hint="--scale N, or JOB_TOTAL_GPUS=N before the command",
+                code="scale-missing",
+                key="scale",
+            )
         shell.check_cluster_type(os.environ, context.config.cluster_type)
     return options, overrides, used
 
 
-def _usable(context: Context, options: SingleOptions) -> list[str] | None:
-    """What ``--set`` takes for the workload and its size; None where these are unknown."""
-    from llmb.planning.request_faults import known_names
-    from llmb.planning.select import split_name
-    from llmb.text.names import find_size
-    from llmb.workload.switches import CHOICES
+def _usable(context: CliContext, options: SingleOptions) -> list[str] | None:
+    """Return the names that ``--set`` takes for the workload and size, None if unknown."""
+    from llmb.contract.switches import CHOICES
+    from llmb.core.names import find_size
+    from llmb.plan.request_faults import known_names
+    from llmb.plan.select import split_name
 
     try:
         key, size = split_name(options.workload, context.workloads)
@@ -110,7 +139,7 @@ def _usable(context: Context, options: SingleOptions) -> list[str] | None:
 
 
 def _request(options: SingleOptions) -> "JobRequest":
-    from llmb.runs.job import JobRequest
+    from llmb.contract.job import JobRequest
 
     return JobRequest(
         workload=options.workload,
@@ -126,12 +155,17 @@ def _request(options: SingleOptions) -> "JobRequest":
 
 
 def _on_its_gpu_type(
-    context: Context, options: SingleOptions, request: "JobRequest", used: dict[str, str]
+    context: CliContext, options: SingleOptions, request: "JobRequest", used: dict[str, str]
 ) -> tuple[SingleOptions, "JobRequest"]:
-    """Both on the only GPU type that the workload runs on; with the jobs that ENABLE_PROFILE gave in its release."""
-    from llmb.planning import plan
+    """Choose the only GPU type that the workload runs on, and the two jobs of ENABLE_PROFILE.
 
-    if options.gpu_type is None and (only := plan.only_gpu_type(request, context.workloads, context.config)):
+    In its release, ENABLE_PROFILE gave a measured job and a profiled one.
+    """
+    from llmb.plan import plan
+
+    if options.gpu_type is None and (
+        only := plan.only_gpu_type(request, context.workloads, context.config)
+    ):
         workload, size, gpu_type = only
         say(f"note: of this cluster's GPU types, {workload} {size} runs only on {gpu_type}")
         options = replace(options, gpu_type=gpu_type)
@@ -139,15 +173,18 @@ def _on_its_gpu_type(
     wants_profile = "ENABLE_PROFILE" in used and request.profile
     if wants_profile and plan.measures_too(request, context.workloads, context.config, given_type):
         say(
-            "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled (-p: the second only)"
+            "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled"
+            " (-p: the second only)"
         )
         request = replace(request, profile=False, add_profile=True)
     return options, request
 
 
-def _as_documented(context: Context, options: SingleOptions, request: "JobRequest") -> tuple["JobRequest", ...]:
-    """The request, with the proxy at the scales where NVIDIA's documents mean it; prints a note for each."""
-    from llmb.planning.select import with_proxies
+def _as_documented(
+    context: CliContext, options: SingleOptions, request: "JobRequest"
+) -> tuple["JobRequest", ...]:
+    """Use the proxy at the scales for which NVIDIA's documents mean it. Print a note for each."""
+    from llmb.plan.select import with_proxies
 
     if options.force:
         return (request,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run submit`: a job list, targets, or everything installed, as `single` and `submit-all` submit them."""
+"""`llmb-run submit`: a job list, targets, or everything installed."""
 
 import os
 from dataclasses import dataclass, fields
@@ -9,13 +9,13 @@ from typing import Annotated
 import click
 
 from llmb.cli import options as common
-from llmb.cli.context import Context, say
+from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell, single, submit_all
-from llmb.cli.submit.options import Option, SubmitOptions, with_options
+from llmb.cli.submit.options import OptionField, SubmitOptions, with_options
 from llmb.cli.submit.single import SingleOptions
 from llmb.cli.submit.submit_all import ListOptions
 from llmb.errors import UsageError
-from llmb.workload import launch_variables
+from llmb.plan import launch_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class TargetOptions(ListOptions):
 
     workloads: Annotated[
         tuple[str, ...],
-        Option(
+        OptionField(
             "Only these workloads, as key or key_size.",
             "-w",
             "--workload",
@@ -33,12 +33,14 @@ class TargetOptions(ListOptions):
             metavar="W",
         ),
     ]
-    size: Annotated[str | None, Option("Model size of the one workload.", "-s", "--size", metavar="SIZE")]
+    size: Annotated[
+        str | None, OptionField("Model size of the one workload.", "-s", "--size", metavar="SIZE")
+    ]
 
 
 @click.command("submit")
 @with_options(TargetOptions)
-def command(context: Context, options: TargetOptions) -> int:
+def command(context: CliContext, options: TargetOptions) -> int:
     """Submit a job list, targets, or everything installed.
 
     \b
@@ -47,10 +49,10 @@ def command(context: Context, options: TargetOptions) -> int:
     llmb-run submit -w llama3.1_70b,nemotronh --scale 64   targets
     llmb-run submit --max-scale 512                        everything installed
 
-    With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each dtype and scale, and
-    reads the variables of NVIDIA's launch scripts, as `single` does.
+    With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each
+    dtype and scale, and reads the variables of NVIDIA's launch scripts, as `single` does.
     """
-    from llmb.planning.select import Selection
+    from llmb.plan.select import Selection
 
     shell.read_slurm_params(context, os.environ)
     joblist = submit_all.joblist_of(options)
@@ -59,31 +61,51 @@ def command(context: Context, options: TargetOptions) -> int:
     if joblist is not None and not joblist.exists():
         _explain_missing(context, joblist)
     if options.size is not None:
-        message, hint = "-s selects a size of one workload, not of a job list", "omit it, or -w WORKLOAD_SIZE"
-        raise UsageError(message, hint=hint, code="option-without-effect", key="--size", value=options.size)
+        raise UsageError(
+            "-s selects a size of one workload, not of a job list",
+            hint="omit it, or -w WORKLOAD_SIZE",
+            code="option-without-effect",
+            key="--size",
+            value=options.size,
+        )
     if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
         say(f"note: only `single` and `submit -s` read these variables: {', '.join(unread)}")
-    chosen = {field.name: getattr(options, field.name) for field in fields(Selection) if field.name != "supported"}
+    chosen = {
+        field.name: getattr(options, field.name)
+        for field in fields(Selection)
+        if field.name != "supported"
+    }
     return submit_all.run(context, options, Selection(supported=True, **chosen))
 
 
 def _is_direct(options: TargetOptions) -> bool:
-    """Whether one workload is named by options, or by -w and the variables of NVIDIA's launch scripts.
+    """Return True if one workload is named, by options or by -w and NVIDIA's variables.
 
-    Raises UsageError for a size without exactly one workload, and with scales that only discovery selects.
+    Raises UsageError for a size without exactly one workload, or with scales that only discovery
+    selects.
     """
     selects = options.max_scale is not None or options.min_scale or options.exact_scales
     if options.size is None:
         by_variables = any(os.environ.get(name, "").strip() for name in (shell.GPUS, shell.NODES))
         return by_variables and len(options.workloads) == 1 and not (selects or options.scales)
     if len(options.workloads) != 1:
-        message = f"-s {options.size} selects a size of one workload, and {len(options.workloads)} are named"
-        hint = "-w WORKLOAD -s SIZE, or -w WORKLOAD_SIZE,WORKLOAD_SIZE"
-        raise UsageError(message, hint=hint, code="size-without-workload", key="--size", value=options.size)
+        raise UsageError(
+            f"-s {options.size} selects a size of one workload, and {len(options.workloads)} are"
+            " named",
+            hint="-w WORKLOAD -s SIZE, or -w WORKLOAD_SIZE,WORKLOAD_SIZE",
+            code="size-without-workload",
+            key="--size",
+            value=options.size,
+        )
     if selects:
-        message = f"-s {options.size} needs --scale: --max-scale, --min-scale and --exact-scales select from all sizes"
-        hint = f"--scale N, or -w {options.workloads[0]}_{options.size} instead of -s"
-        raise UsageError(message, hint=hint, code="scale-conflict", key="--size", value=options.size)
+        raise UsageError(
+            f"-s {options.size} needs --scale: --max-scale, --min-scale and --exact-scales select"
+            " from all sizes",
+            hint=f"--scale N, or -w {options.workloads[0]}_{options.size} instead of -s",
+            code="scale-conflict",
+            key="--size",
+            value=options.size,
+        )
     return True
 
 
@@ -99,9 +121,9 @@ def _single(options: TargetOptions) -> SingleOptions:
     )
 
 
-def _explain_missing(context: Context, path: Path) -> None:
+def _explain_missing(context: CliContext, path: Path) -> None:
     """Raise UsageError for a word that is no file, but was meant as a dtype or as a target."""
-    from llmb.planning.select import split_name
+    from llmb.plan.select import split_name
 
     word = str(path)
     sizes = [size for workload in context.workloads.values() for size in workload.sizes.values()]
@@ -113,4 +135,6 @@ def _explain_missing(context: Context, path: Path) -> None:
         except UsageError:
             return
         hint = f"write -w {word}"
-    raise UsageError(f"there is no job list '{word}'", hint=hint, code="file-missing", key="joblist", value=word)
+    raise UsageError(
+        f"there is no job list '{word}'", hint=hint, code="file-missing", key="joblist", value=word
+    )

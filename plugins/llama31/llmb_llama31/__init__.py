@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama 3.1 pretraining as an llmb workload; workload.yaml has its sizes and rows."""
+"""Llama 3.1 pretraining as an llmb workload. Its sizes and rows are in workload.yaml."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nemotron-4 pretraining as an llmb workload; workload.yaml has its sizes and rows."""
+"""Nemotron-4 pretraining as an llmb workload. Its sizes and rows are in workload.yaml."""
 
 from pathlib import Path
 
@@ -14,8 +14,11 @@ def llmb_workload() -> "api.Workload":
 
 @api.hookimpl
 def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
-    """NeMo 2's step lines; for smoke without TFLOPS, which NeMo computes for a vocabulary of 256000."""
+    """Return NeMo 2's step lines, for smoke without TFLOPS, which NeMo gets for another model."""
     if run.job.model_size != "smoke":
         return None
-    note = "TFLOPS_per_GPU is omitted: NeMo computes it for a vocabulary of 256000, and smoke has 64000"
+    note = (
+        "TFLOPS_per_GPU is omitted: NeMo computes it for a vocabulary of 256000, and smoke has"
+        " 64000"
+    )
     return api.ParseSpec(tflops_valid=False, tflops_note=note)

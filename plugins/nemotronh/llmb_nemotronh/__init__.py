@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nemotron-H pretraining as an llmb workload; workload.yaml has its sizes and rows."""
+"""Nemotron-H pretraining as an llmb workload. Its sizes and rows are in workload.yaml."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def llmb_workload() -> "api.Workload":
 
 @api.hookimpl
 def llmb_parse(run: "api.RunRecord") -> "api.ParseSpec | None":
-    """NeMo 2's step lines without TFLOPS, which are wrong: 2.3 assumes a dense transformer, 2.4 a gated MLP.
+    """NeMo 2's step lines without TFLOPS: 2.3 assumes a dense transformer, 2.4 a gated MLP.
 
     The torch program and Megatron-Bridge compute them correctly.
     """

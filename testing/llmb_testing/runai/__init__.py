@@ -5,7 +5,8 @@
         print(plane.url)                                  # for runai.base_url
         plane.trouble(Trouble(path="/workloads/distributed", answer="lost"))
 
-It follows the API documentation (2.24) and rejects every field, parameter and path that is not in it.
+It follows the API documentation (2.24) and rejects every field, parameter and path that is not in
+it.
 """
 
 from llmb_testing.runai.plane import ControlPlane

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane's state: projects, tokens, workloads and their phases, and what a test can do to them."""
+"""The control plane's state: projects, tokens, workloads and their phases, and what a test can do
+to them.
+"""
 
 import itertools
 import json
@@ -11,7 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmb_testing.runai.workload import END, Cluster, Pods, Project, Trouble, Workload, gpus_of, now, pods_of
+from llmb_testing.runai.workload import (
+    END,
+    Cluster,
+    Pods,
+    Project,
+    Trouble,
+    Workload,
+    gpus_of,
+    now,
+    pods_of,
+)
 
 _BUSY = ("Initializing", "Running", "Degraded", "Stopping")
 _GRACE = 120.0  # seconds that pods have to end after SIGTERM; the machine may be busy
@@ -20,11 +32,12 @@ _GRACE = 120.0  # seconds that pods have to end after SIGTERM; the machine may b
 class ControlPlane:
     """Run:ai's control plane with one cluster. ``serve`` answers its requests and sets ``url``.
 
-    ``folder``: where pods write their output. ``gpus``: GPUs of the cluster. ``has_pods``: whether workloads really
-    run; if not, each goes through ``phases``. ``clock``: epoch seconds for the end of tokens. Tests may change
-    ``projects``, ``clusters``, ``keys`` (access keys by id), ``applications`` (the older kind of key; None for a
-    release without them), ``token_versions`` (of the token endpoints), ``secrets`` and ``claims``. ``issues`` returns
-    a policy's complaints about a body. ``requests`` has the method and path of each request, ``answers`` each status.
+    ``folder``: where pods write their output. ``gpus``: GPUs of the cluster. ``has_pods``: whether
+    workloads really run. If not, each goes through ``phases``. ``clock``: epoch seconds for the end
+    of tokens. Tests may change ``projects``, ``clusters``, ``keys`` (access keys by id),
+    ``applications`` (the older kind of key, or None for a release without them), ``token_versions``
+    (of the token endpoints), ``secrets`` and ``claims``. ``issues`` returns a policy's complaints
+    about a body. ``requests`` has the method and path of each request, ``answers`` each status.
     """
 
     def __init__(self, folder: Path, *, gpus: int = 8, has_pods: bool = True) -> None:
@@ -61,8 +74,8 @@ class ControlPlane:
             self._troubles += troubles
 
     def trouble_for(self, method: str, path: str) -> Trouble | None:
-        """The trouble that applies to this request, if any."""
-        return next((one for one in self._troubles if one.matches(method, path)), None)
+        """Return the trouble that applies to this request, if any."""
+        return next((trouble for trouble in self._troubles if trouble.matches(method, path)), None)
 
     def expire_tokens(self) -> None:
         """Invalidate all tokens."""
@@ -70,35 +83,40 @@ class ControlPlane:
             self.tokens.clear()
 
     def new_token(self) -> str:
-        """A token that is valid for ``token_seconds``."""
+        """Return a token that is valid for ``token_seconds``."""
         until = self.clock() + self.token_seconds
         claims = {"exp": int(until), "sub": f"token-{next(self._serial)}"}
-        parts = [urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in ({"alg": "none"}, claims)]
+        parts = [
+            urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+            for part in ({"alg": "none"}, claims)
+        ]
         text = ".".join([*parts, "signature"])
         self.tokens[text] = until
         return text
 
     def is_good(self, token: str) -> bool:
-        """Whether a token is valid now."""
+        """Return True if a token is valid now."""
         return self.tokens.get(token, 0.0) > self.clock()
 
     def add(self, kind: str, body: dict[str, Any], project: Project) -> Workload:
         """Create a workload."""
         if body.get("useGivenNameAsPrefix"):
             body = {**body, "name": f"{body['name']}-{uuid.uuid4().hex[:5]}"}
-        workload = Workload(id=str(uuid.uuid4()), kind=kind, body=body, created=now(), project=project)
+        workload = Workload(
+            id=str(uuid.uuid4()), kind=kind, body=body, created=now(), project=project
+        )
         workload.script = [] if self.has_pods else list(self.phases)
         self.workloads.append(workload)
         return workload
 
     def there(self) -> list[Workload]:
-        """The workloads that are not deleted."""
-        return [one for one in self.workloads if one.deleted is None]
+        """Return the workloads that are not deleted."""
+        return [workload for workload in self.workloads if workload.deleted is None]
 
     def named(self, name: str) -> Workload:
-        """The only workload with ``name`` in its name. For tests."""
-        (found,) = [one for one in self.workloads if name in one.name]
-        return found
+        """Return the only workload with ``name`` in its name. For tests."""
+        (named,) = [workload for workload in self.workloads if name in workload.name]
+        return named
 
     def step(self) -> None:
         """Advance every workload by one phase, if it is due."""
@@ -109,16 +127,19 @@ class ControlPlane:
                 self._move(workload)
 
     def run_until_idle(self, seconds: float) -> None:
-        """Advance all workloads to their ends, without requests. Raises TimeoutError after ``seconds``."""
+        """Advance all workloads to their ends, without requests. Raises TimeoutError after
+        ``seconds``.
+        """
         deadline = time.monotonic() + seconds
         while True:
             with self.lock:
                 self.step()
-                if all(one.phase in END for one in self.there()):
+                if all(workload.phase in END for workload in self.there()):
                     return
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"not ended after {seconds:g} s: {[(one.name, one.phase, one.message) for one in self.there()]}"
+                    f"not ended after {seconds:g} s:"
+                    f" {[(workload.name, workload.phase, workload.message) for workload in self.there()]}"
                 )
             time.sleep(0.1)
 
@@ -169,27 +190,42 @@ class ControlPlane:
         _start(workload, self.claims, self.secrets, self.folder)
 
 
-def _schedule(workload: Workload, there: Sequence[Workload], gpus: int) -> None:
+def _schedule(workload: Workload, workloads: Sequence[Workload], gpus: int) -> None:
     """Start a pending workload if enough of the ``gpus`` are free."""
-    used = sum(gpus_of(one.kind, one.body) for one in there if one.phase in _BUSY)
+    used = sum(
+        gpus_of(other_workload.kind, other_workload.body)
+        for other_workload in workloads
+        if other_workload.phase in _BUSY
+    )
     if used + gpus_of(workload.kind, workload.body) <= gpus:
         workload.enter("Initializing")
     else:
         workload.message = f"Unschedulable: {gpus - used} GPUs are free"
 
 
-def _start(workload: Workload, claims: Sequence[str], secrets: Mapping[str, Mapping[str, str]], folder: Path) -> None:
+def _start(
+    workload: Workload,
+    claims: Sequence[str],
+    secrets: Mapping[str, Mapping[str, str]],
+    folder: Path,
+) -> None:
     """Start a workload's pods, or add an event if a claim or secret is missing."""
     spec = workload.body["spec"]
-    volumes = [one["claimName"] for one in (spec.get("storage") or {}).get("pvc") or ()]
-    named = [one["secret"] for one in spec.get("environmentVariables") or () if "secret" in one]
+    volumes = [entry["claimName"] for entry in (spec.get("storage") or {}).get("pvc") or ()]
+    named = [
+        entry["secret"] for entry in spec.get("environmentVariables") or () if "secret" in entry
+    ]
     events = [("FailedMount", f"claim {name} not found") for name in volumes if name not in claims]
     events += [
-        ("Failed", f"secret {one['name']} not found") for one in named if one["key"] not in secrets.get(one["name"], {})
+        ("Failed", f"secret {entry['name']} not found")
+        for entry in named
+        if entry["key"] not in secrets.get(entry["name"], {})
     ]
     if events:
         reason, message = events[0]
-        workload.events = [{"type": "Warning", "reason": reason, "message": message, "createdAt": now()}]
+        workload.events = [
+            {"type": "Warning", "reason": reason, "message": message, "createdAt": now()}
+        ]
         return
     count = pods_of(workload.kind, workload.body)
     workload.pods = Pods(workload.name, spec, count, secrets, folder / workload.id)
@@ -197,7 +233,7 @@ def _start(workload: Workload, claims: Sequence[str], secrets: Mapping[str, Mapp
 
 
 def _restarts(workload: Workload) -> bool:
-    """Whether to restart its pods. Otherwise sets its end by the rules of the PyTorch operator.
+    """Return True if its pods restart. Otherwise set its end by the rules of the PyTorch operator.
 
     It is completed when the master pod is, and failed when any pod is.
     """
@@ -205,7 +241,9 @@ def _restarts(workload: Workload) -> bool:
     codes = workload.pods.codes()
     if any(codes):
         spec = workload.body["spec"]
-        if spec.get("restartPolicy", "OnFailure") != "Never" and workload.restarts < spec.get("backoffLimit", 6):
+        if spec.get("restartPolicy", "OnFailure") != "Never" and workload.restarts < spec.get(
+            "backoffLimit", 6
+        ):
             workload.pods.kill()
             workload.restarts += 1
             return True
@@ -216,7 +254,7 @@ def _restarts(workload: Workload) -> bool:
 
 
 def _finish_stopping(workload: Workload) -> None:
-    """Set it to stopped when all pods have ended; kill them after a while."""
+    """Set it to stopped when all pods have ended. Kill them after a while."""
     assert workload.pods is not None
     assert workload.terminated is not None
     if None not in workload.pods.codes() or time.monotonic() - workload.terminated > _GRACE:

@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from llmb.clusters.runai.runai_checks import faults_of_body
+from llmb_runai.runai_checks import faults_of_body
 from llmb_testing.runai import views
 from llmb_testing.runai.plane import ControlPlane
 from llmb_testing.runai.views import Answer, BadQueryError, error, page
 from llmb_testing.runai.workload import Workload
 
 _OF_PROJECTS = ("name", "clusterId")
-_FILTERS = ("name", "projectId", "projectName", "clusterId", "phase", "type", "createdAt", "completedAt")
+_FILTERS = (
+    "name",
+    "projectId",
+    "projectName",
+    "clusterId",
+    "phase",
+    "type",
+    "createdAt",
+    "completedAt",
+)
 _LISTS = ("filterBy", "sortBy", "sortOrder", "offset", "limit", "search")
 VERSIONS = {"/api/v1/token": 1, "/api/v2/token": 2}
 _FORM = "application/x-www-form-urlencoded"
@@ -25,47 +34,61 @@ _VALUES = ("value", "secret", "configMap", "podFieldRef", "userCredential")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request of a known route. ``words``: the variable parts of its path."""
+    """A request of a known route."""
 
     plane: ControlPlane
+    #: The variable parts of its path.
     words: tuple[str, ...]
     query: Mapping[str, str]
     body: Any
 
 
-def answer_to(plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
+def answer_to(
+    plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any
+) -> Answer:
     """Serve a request. Raises BadQueryError."""
     for own_method, pattern, parameters, act in _ROUTES:
         match = re.fullmatch(pattern, path)
         if match is None or own_method != method:
             continue
-        if unknown := [name for name in query if name not in parameters]:
-            raise BadQueryError(f"'{unknown[0]}' is not a parameter")
+        if unknown_names := [name for name in query if name not in parameters]:
+            raise BadQueryError(f"'{unknown_names[0]}' is not a parameter")
         return act(Request(plane=plane, words=match.groups(), query=query, body=body))
     return error(404, f"no route for {method} {path}")
 
 
 def _projects(request: Request) -> Answer:
-    found = page([views.project(one) for one in request.plane.projects], request.query, "projects", _OF_PROJECTS)
-    return Answer(status=200, data=found)
+    projects = page(
+        [views.project(project) for project in request.plane.projects],
+        request.query,
+        "projects",
+        _OF_PROJECTS,
+    )
+    return Answer(status=200, data=projects)
 
 
 def _clusters(request: Request) -> Answer:
-    return Answer(status=200, data=[views.cluster(one) for one in request.plane.clusters])
+    return Answer(status=200, data=[views.cluster(cluster) for cluster in request.plane.clusters])
 
 
 def _list(request: Request) -> Answer:
     request.plane.step()
     deleted = request.query.get("deleted") == "true"
-    kept = [views.listed(one) for one in request.plane.workloads if (one.deleted is not None) == deleted]
-    return Answer(status=200, data=page(kept, request.query, "workloads", _FILTERS))
+    workloads = [
+        views.listed(workload)
+        for workload in request.plane.workloads
+        if (workload.deleted is not None) == deleted
+    ]
+    return Answer(status=200, data=page(workloads, request.query, "workloads", _FILTERS))
 
 
 def _one(request: Request) -> Answer:
     request.plane.step()
     workload = _find(request)
     return (
-        Answer(status=200, data=views.detailed(workload)) if workload is not None else error(404, "workload not found")
+        Answer(status=200, data=views.detailed(workload))
+        if workload is not None
+        else error(404, "workload not found")
     )
 
 
@@ -73,7 +96,7 @@ def _events(request: Request) -> Answer:
     workload = _find(request)
     if workload is None:
         return error(404, "workload not found")
-    events = [views.event(workload, one) for one in workload.events]
+    events = [views.event(workload, event) for event in workload.events]
     return Answer(status=200, data=page(events, request.query, "events"))
 
 
@@ -88,10 +111,10 @@ def _create(request: Request) -> Answer:
     (kind,), plane, body = request.words, request.plane, request.body
     if faults := faults_of(kind, body):
         return error(400, "the request is not valid", details="; ".join(faults))
-    project = next((one for one in plane.projects if one.id == body["projectId"]), None)
+    project = next((item for item in plane.projects if item.id == body["projectId"]), None)
     if project is None or project.cluster != body["clusterId"]:
         return error(403, "no such project on this cluster")
-    if any(one.name == body["name"] and one.project == project for one in plane.there()):
+    if any(item.name == body["name"] and item.project == project for item in plane.there()):
         return error(409, f"a workload named {body['name']} exists already")
     if issues := plane.issues(body):
         return error(400, "the workload does not comply with the policy", complianceIssues=issues)
@@ -116,7 +139,9 @@ def _delete(request: Request) -> Answer:
 
 
 def _find(request: Request) -> Workload | None:
-    return next((one for one in request.plane.there() if one.id == request.words[-1]), None)
+    return next(
+        (workload for workload in request.plane.there() if workload.id == request.words[-1]), None
+    )
 
 
 _KIND, _ID = "(trainings|distributed)", "([0-9a-z-]+)"
@@ -135,8 +160,11 @@ _ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ..
 
 def faults_of(kind: str, content: Any) -> list[str]:
     """Everything that is wrong with a body."""
-    found = [str(one) for one in faults_of_body(kind, content)]
-    return found or [*_common_faults(content), *(_distributed_faults(content) if kind == "distributed" else ())]
+    messages = [str(fault) for fault in faults_of_body(kind, content)]
+    return messages or [
+        *_common_faults(content),
+        *(_distributed_faults(content) if kind == "distributed" else ()),
+    ]
 
 
 def _common_faults(content: Mapping[str, Any]) -> Iterator[str]:
@@ -152,15 +180,15 @@ def _common_faults(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _distributed_faults(content: Mapping[str, Any]) -> Iterator[str]:
-    same = content.get("masterSpecSameAsWorker") or False
-    if same == (content.get("masterSpec") is not None):
+    is_same = content.get("masterSpecSameAsWorker") or False
+    if is_same == (content.get("masterSpec") is not None):
         yield "either masterSpecSameAsWorker or masterSpec"
     if (content.get("spec") or {}).get("distributedFramework") is None:
         yield "spec.distributedFramework is missing"
 
 
 def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> Answer:
-    """A token, or an error. Raises ValueError if the body is not JSON."""
+    """Return a token, or an error. Raises ValueError if the body is not JSON."""
     if version not in plane.token_versions:
         return error(404, "page not found")
     if version == 2:
@@ -179,12 +207,16 @@ def _second(plane: ControlPlane, content: str, content_type: str) -> Answer:
         return _denied(400, "invalid_request", f"{min(odd)} is not a parameter")
     if plane.keys.get(form.get("client_id", "")) != form.get("client_secret", ""):
         return _denied(401, "invalid_client", "invalid client credentials")
-    data = {"access_token": plane.new_token(), "token_type": "Bearer", "expires_in": int(plane.token_seconds)}
+    data = {
+        "access_token": plane.new_token(),
+        "token_type": "Bearer",
+        "expires_in": int(plane.token_seconds),
+    }
     return Answer(status=200, data=data)
 
 
-def _denied(status: int, name: str, why: str) -> Answer:
-    return Answer(status=status, data={"error": name, "error_description": why})
+def _denied(status: int, name: str, reason: str) -> Answer:
+    return Answer(status=status, data={"error": name, "error_description": reason})
 
 
 def _first(plane: ControlPlane, content: dict[str, Any]) -> Answer:
@@ -193,11 +225,13 @@ def _first(plane: ControlPlane, content: dict[str, Any]) -> Answer:
         "client_credentials": (plane.keys, "clientid", "clientsecret"),
         "app_token": (plane.applications, "appid", "appsecret"),
     }
-    known, key, secret = kinds.get(str(body.get("granttype")), (None, "", ""))
-    if known is None:
+    expected_id, key, secret = kinds.get(str(body.get("granttype")), (None, "", ""))
+    if expected_id is None:
         return error(400, "unknown grantType")
     if set(body) - {"granttype", key, secret}:
         return error(400, "unknown field")
-    if body.get(key) not in known or known[body[key]] != body.get(secret):
+    if body.get(key) not in expected_id or expected_id[body[key]] != body.get(secret):
         return error(401, "invalid credentials")
-    return Answer(status=200, data={"accessToken": plane.new_token(), "expiresIn": int(plane.token_seconds)})
+    return Answer(
+        status=200, data={"accessToken": plane.new_token(), "expiresIn": int(plane.token_seconds)}
+    )

@@ -19,7 +19,7 @@ _ROOT = "/api/v1"
 
 @contextmanager
 def serve(plane: ControlPlane) -> Iterator[ControlPlane]:
-    """Serve ``plane`` on a loopback port, in threads, within the context; then kill its pods."""
+    """Serve ``plane`` on a loopback port, in threads, within the context. Then kill its pods."""
     handler = type("Handler", (_Handler,), {"plane": plane})
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     http.daemon_threads = True
@@ -66,21 +66,25 @@ class _Handler(BaseHTTPRequestHandler):
             if trouble is not None and isinstance(trouble.answer, int):
                 if trouble.is_done:
                     self._answer(path, dict(parse_qsl(url.query)), content)
-                found = Answer(
-                    status=trouble.answer, data=error(trouble.answer, "trouble").data, headers=trouble.headers
+                answer = Answer(
+                    status=trouble.answer,
+                    data=error(trouble.answer, "trouble").data,
+                    headers=trouble.headers,
                 )
             elif trouble is not None and trouble.answer == "cut":
-                found = None
+                answer = None
             else:
-                found = self._answer(path, dict(parse_qsl(url.query)), content)
+                answer = self._answer(path, dict(parse_qsl(url.query)), content)
                 if trouble is not None:
-                    found = Answer(status=200, data=trouble.data) if trouble.answer == "odd" else None
-            plane.answers.append(found.status if found is not None else 0)
-        if found is None:
+                    answer = (
+                        Answer(status=200, data=trouble.data) if trouble.answer == "odd" else None
+                    )
+            plane.answers.append(answer.status if answer is not None else 0)
+        if answer is None:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        self._send(found)
+        self._send(answer)
 
     def _answer(self, path: str, query: dict[str, str], content: bytes) -> Answer:
         try:

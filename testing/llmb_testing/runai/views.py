@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the API as values: errors, pages of lists, and its objects with every field that the API always has."""
+"""Answers of the API as values: errors, pages of lists, and its objects with every field that the
+API always has.
+"""
 
 import operator
 import re
@@ -34,7 +36,7 @@ class Answer:
 
 
 def error(status: int, message: str, **more: Any) -> Answer:
-    """An error."""
+    """Return an error."""
     return Answer(status=status, data={"code": status, "message": message, **more})
 
 
@@ -43,18 +45,25 @@ class BadQueryError(ValueError):
 
 
 def page(
-    items: Sequence[Mapping[str, Any]], query: Mapping[str, str], key: str, fields: Collection[str] = ()
+    items: Sequence[Mapping[str, Any]],
+    query: Mapping[str, str],
+    key: str,
+    fields: Collection[str] = (),
 ) -> dict[str, Any]:
-    """One page of ``items`` as the list ``key``. ``fields``: allowed in filters. Raises BadQueryError."""
+    """One page of ``items`` as the list ``key``. ``fields``: allowed in filters. Raises
+    BadQueryError.
+    """
     filters = [_read(text, fields) for text in query.get("filterBy", "").split(",") if text]
-    kept = [item for item in items if all(test(str(item[name]), value) for name, test, value in filters)]
+    matches = [
+        item for item in items if all(test(str(item[name]), value) for name, test, value in filters)
+    ]
     if field := query.get("sortBy"):
-        kept.sort(key=lambda item: str(item[field]), reverse=query.get("sortOrder") == "desc")
+        matches.sort(key=lambda item: str(item[field]), reverse=query.get("sortOrder") == "desc")
     offset, limit = _number(query, "offset", 0), _number(query, "limit", DEFAULT_LIMIT)
     if not 1 <= limit <= MOST:
         raise BadQueryError(f"limit must be from 1 to {MOST}")
-    answer: dict[str, Any] = {key: kept[offset : offset + limit]}
-    if offset + limit < len(kept):
+    answer: dict[str, Any] = {key: matches[offset : offset + limit]}
+    if offset + limit < len(matches):
         answer["next"] = offset + limit
     return answer
 
@@ -74,7 +83,7 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def listed(workload: Workload) -> dict[str, Any]:
-    """A workload in a list."""
+    """Return a workload in a list."""
     running = workload.pods.codes().count(None) if workload.pods is not None else 0
     project = workload.project
     return {
@@ -109,12 +118,17 @@ def listed(workload: Workload) -> dict[str, Any]:
 
 
 def detailed(workload: Workload) -> dict[str, Any]:
-    """A single workload: also has the scheduler's reasons for a pending one, which lists omit."""
-    return {**listed(workload), "pendingSchedulingMessages": workload.waits if workload.phase == "Pending" else []}
+    """Return a single workload: also has the scheduler's reasons for a pending one, which lists
+    omit.
+    """
+    return {
+        **listed(workload),
+        "pendingSchedulingMessages": workload.waits if workload.phase == "Pending" else [],
+    }
 
 
 def created(workload: Workload, requested: str) -> dict[str, Any]:
-    """The answer to the request that created a workload with the name ``requested``."""
+    """Return the answer to the request that created a workload with the name ``requested``."""
     of_spec = ("spec", "masterSpecSameAsWorker", "masterSpec")
     return {
         "workloadId": workload.id,
@@ -133,13 +147,18 @@ def created(workload: Workload, requested: str) -> dict[str, Any]:
 
 
 def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
-    """An event of a workload. Fields that ``own`` omits have defaults."""
-    usual = {"createdAt": workload.changed, "clusterId": workload.project.cluster, "type": "Normal", "message": ""}
+    """Return an event of a workload. Fields that ``own`` omits have defaults."""
+    usual = {
+        "createdAt": workload.changed,
+        "clusterId": workload.project.cluster,
+        "type": "Normal",
+        "message": "",
+    }
     return {**usual, **own}
 
 
 def pods(workload: Workload) -> list[dict[str, Any]]:
-    """The pods of a workload, each on a node of its own."""
+    """Return the pods of a workload, each on a node of its own."""
     return [
         {
             "name": f"{workload.name}-{number}",
@@ -159,11 +178,22 @@ def pods(workload: Workload) -> list[dict[str, Any]]:
     ]
 
 
-def cluster(one: Cluster) -> dict[str, Any]:
-    """A cluster in a list."""
-    return {"uuid": one.uuid, "name": one.name, "tenantId": _TENANT, "createdAt": now(), "version": "2.24.0"}
+def cluster(value: Cluster) -> dict[str, Any]:
+    """Return a cluster in a list."""
+    return {
+        "uuid": value.uuid,
+        "name": value.name,
+        "tenantId": _TENANT,
+        "createdAt": now(),
+        "version": "2.24.0",
+    }
 
 
-def project(one: Project) -> dict[str, Any]:
-    """A project in a list."""
-    return {"id": one.id, "name": one.name, "clusterId": one.cluster, "status": {"namespace": f"runai-{one.name}"}}
+def project(value: Project) -> dict[str, Any]:
+    """Return a project in a list."""
+    return {
+        "id": value.id,
+        "name": value.name,
+        "clusterId": value.cluster,
+        "status": {"namespace": f"runai-{value.name}"},
+    }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of the control plane: clusters, projects, workloads with their pods, and the troubles of a test."""
+"""Values of the control plane: clusters, projects, workloads with their pods, and the troubles of a
+test.
+"""
 
 import contextlib
 import os
@@ -14,7 +16,7 @@ from typing import Any, Literal
 
 import psutil
 
-from llmb.system import shell
+from llmb.core import shell
 from llmb_testing.ports import hold_port, number_of
 
 END = ("Completed", "Failed", "Stopped")
@@ -39,24 +41,29 @@ class Project:
 
 @dataclass(slots=True, kw_only=True)
 class Trouble:
-    """What happens to the next ``times`` requests whose method and path (below /api/v1) match.
+    """A fault of the next ``times`` requests whose method and path (below /api/v1) match.
 
-    ``answer``: a status to return instead of serving the request; ``lost``: serve it, then cut the connection;
-    ``cut``: cut the connection at once; ``odd``: serve it and return ``data`` with status 200. ``is_done``: serve the
-    request before returning the status, as when a gateway fails on the way back.
+    ``lost``: serve it, then cut the connection. ``cut``: cut the connection at once. ``odd``: serve
+    it and return ``data`` with status 200.
     """
 
     method: str = ".*"
     path: str = ".*"
+    #: A status to return instead of serving the request.
     answer: int | Literal["lost", "cut", "odd"]
     data: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int = 1
+    #: Serve the request before returning the status, as when a gateway fails on the way back.
     is_done: bool = False
 
     def matches(self, method: str, path: str) -> bool:
-        """Whether it applies to this request. Each match uses it up by one."""
-        if not self.times or not re.fullmatch(self.method, method) or not re.fullmatch(self.path, path):
+        """Return True if it applies to this request. Each match uses it up by one."""
+        if (
+            not self.times
+            or not re.fullmatch(self.method, method)
+            or not re.fullmatch(self.path, path)
+        ):
             return False
         self.times -= 1
         return True
@@ -65,16 +72,24 @@ class Trouble:
 class Pods:
     """The ``count`` pods of the workload ``name``, with the variables of the Kubernetes operator.
 
-    Each writes its output to a file in ``folder``. ``secrets``: Kubernetes secrets, by name and key. Paths of volumes
-    are paths of this machine.
+    Each writes its output to a file in ``folder``. ``secrets``: Kubernetes secrets, by name and
+    key. Paths of volumes are paths of this machine.
     """
 
     def __init__(
-        self, name: str, spec: Mapping[str, Any], count: int, secrets: Mapping[str, Mapping[str, str]], folder: Path
+        self,
+        name: str,
+        spec: Mapping[str, Any],
+        count: int,
+        secrets: Mapping[str, Mapping[str, str]],
+        folder: Path,
     ) -> None:
         argv = [*shlex.split(spec["command"]), *shlex.split(spec.get("args") or "")]
         base = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
-        own = {one["name"]: _value(one, secrets) for one in spec.get("environmentVariables") or ()}
+        variables = {
+            entry["name"]: _value(entry, secrets)
+            for entry in spec.get("environmentVariables") or ()
+        }
         self._held = hold_port()  # until the master listens on it
         self.processes = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,10 +102,12 @@ class Pods:
                 "RANK": str(rank),
                 "HOSTNAME": host,
             }
-            environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **own}
+            environment = {**base, **(operator if count > 1 else {"HOSTNAME": name}), **variables}
             log = folder / f"{host}.log"
             cwd = Path(spec.get("workingDir") or "/")
-            self.processes.append(shell.spawn(argv, env=environment, cwd=cwd, log=log, session=True))
+            self.processes.append(
+                shell.spawn(argv, env=environment, cwd=cwd, log=log, session=True)
+            )
 
     def codes(self) -> list[int | None]:
         """Each pod's exit code, None while it runs."""
@@ -116,11 +133,7 @@ class Pods:
 
 @dataclass(slots=True, kw_only=True)
 class Workload:
-    """A workload, and its pods once they are started.
-
-    ``script``: the phases it goes through, one per request; empty if its pods decide. ``waits``: its
-    ``pendingSchedulingMessages`` while it is pending.
-    """
+    """A workload, and its pods once they are started."""
 
     id: str
     kind: str
@@ -131,7 +144,9 @@ class Workload:
     message: str = ""
     reason: str = ""
     changed: str = field(default_factory=lambda: now())
+    #: Its ``pendingSchedulingMessages`` while it is pending.
     waits: list[dict[str, Any]] = field(default_factory=list)
+    #: The phases it goes through, one per request, empty if its pods decide.
     script: list[str] = field(default_factory=list)
     pods: Pods | None = None
     restarts: int = 0
@@ -153,7 +168,7 @@ class Workload:
 
 
 def now() -> str:
-    """The current time in the format of the API."""
+    """Return the current time in the format of the API."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -164,12 +179,12 @@ def pods_of(kind: str, content: Mapping[str, Any]) -> int:
 
 def gpus_of(kind: str, content: Mapping[str, Any]) -> int:
     """Number of GPUs that a workload requests in total."""
-    own = int((content["spec"].get("compute") or {}).get("gpuDevicesRequest") or 0)
-    return own * pods_of(kind, content)
+    gpus = int((content["spec"].get("compute") or {}).get("gpuDevicesRequest") or 0)
+    return gpus * pods_of(kind, content)
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
-    """All descendants of a process; none if it has ended."""
+    """Return all descendants of a process, none if it has ended."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:

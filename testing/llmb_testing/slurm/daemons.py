@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons of a test cluster: finds their programs, stops them by their pid files, starts MariaDB for slurmdbd."""
+"""Daemons of a test cluster: finds their programs, stops them by their pid files, starts MariaDB
+for slurmdbd.
+"""
 
 import contextlib
 import getpass
@@ -12,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from llmb.core import files, shell
 from llmb.errors import LlmbError
-from llmb.system import files, shell
 
 _CLUSTER = {
     "munged": "munge",
@@ -30,15 +32,17 @@ _END_SECONDS = 60.0
 
 
 def missing_packages(*, accounting: bool) -> list[str]:
-    """The Debian packages that a cluster needs and this machine lacks."""
-    wanted = _CLUSTER | (_ACCOUNTING if accounting else {})
-    return list(dict.fromkeys(package for program, package in wanted.items() if _find(program) is None))
+    """Return the Debian packages that a cluster needs and this machine lacks."""
+    packages = _CLUSTER | (_ACCOUNTING if accounting else {})
+    return list(
+        dict.fromkeys(package for program, package in packages.items() if _find(program) is None)
+    )
 
 
 def path_of(program: str) -> str:
-    """The full path of a program, also of one in an sbin folder. Raises LlmbError."""
-    found = _find(program)
-    if found is None:
+    """Return the full path of a program, also of one in an sbin folder. Raises LlmbError."""
+    path = _find(program)
+    if path is None:
         package = (_CLUSTER | _ACCOUNTING).get(program, program)
         raise LlmbError(
             f"{program}: program not found",
@@ -46,7 +50,7 @@ def path_of(program: str) -> str:
             code="program-missing",
             value=program,
         )
-    return found
+    return path
 
 
 def search_path() -> str:
@@ -59,7 +63,9 @@ def _find(program: str) -> str | None:
 
 
 def process_of(pid_file: Path, name: str) -> psutil.Process | None:
-    """The running process with the id in ``pid_file`` and a name that starts with ``name``. A zombie does not run."""
+    """Return the running process with the id in ``pid_file`` and a name that starts with ``name``.
+    A zombie does not run.
+    """
     try:
         process = psutil.Process(int(pid_file.read_text()))
         runs = _runs(process) and process.name().startswith(name)
@@ -69,7 +75,9 @@ def process_of(pid_file: Path, name: str) -> psutil.Process | None:
 
 
 def end(pid_file: Path, name: str) -> None:
-    """Stop the daemon with SIGTERM, and with SIGKILL after a minute. Does nothing if it does not run."""
+    """Stop the daemon with SIGTERM, and with SIGKILL after a minute. Does nothing if it does not
+    run.
+    """
     process = process_of(pid_file, name)
     if process is not None:
         _signal(process.pid, signal.SIGTERM)
@@ -82,12 +90,18 @@ def end(pid_file: Path, name: str) -> None:
 
 
 def kill_with_steps(pid_file: Path, log: Path) -> None:
-    """Kill a slurmd, the job steps that write to the same ``log``, and their ranks, as a node failure does."""
+    """Kill a slurmd, the job steps that write to the same ``log``, and their ranks, as a node
+    failure does.
+    """
     # First the processes that would start others or report their end.
     slurmd = process_of(pid_file, "slurmd")
     killed = [slurmd] if slurmd is not None else []
     _kill(killed)
-    named = [step for step in psutil.process_iter(["name"]) if str(step.info["name"]).startswith("slurmstepd")]
+    named = [
+        step
+        for step in psutil.process_iter(["name"])
+        if str(step.info["name"]).startswith("slurmstepd")
+    ]
     steps = [step for step in named if _has_open(step, log)]
     for step in steps:
         _signal(step.pid, signal.SIGSTOP)
@@ -110,12 +124,14 @@ def resume(pid_file: Path, name: str) -> None:
         process.resume()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float, name: str) -> None:
     """Wait until ``condition`` holds. Raises LlmbError after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise LlmbError(f"waited {seconds:g} s for {what}, without success", code="wait-timeout")
+            raise LlmbError(
+                f"waited {seconds:g} s for {name}, without success", code="wait-timeout"
+            )
         time.sleep(0.05)
 
 
@@ -151,7 +167,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def socket_of(folder: Path) -> Path:
-    """The database's socket, for the cluster in ``folder``."""
+    """Return the database's socket, for the cluster in ``folder``."""
     return folder / "run" / "mysql"
 
 
@@ -160,9 +176,16 @@ def start_database(folder: Path, pid_file: Path) -> None:
     if process_of(pid_file, "mariadbd") is not None:
         return
     data, temporary = folder / "mysql", folder / "mysql-tmp"
-    temporary.mkdir(exist_ok=True)  # of its own: in a shared one, a server that starts removes the tables of others
+    # of its own: in a shared one, a server that starts removes the tables of others
+    temporary.mkdir(exist_ok=True)
     user = getpass.getuser()
-    common = [path_of("mariadbd"), "--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}", f"--user={user}"]
+    common = [
+        path_of("mariadbd"),
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--tmpdir={temporary}",
+        f"--user={user}",
+    ]
     if not (data / "mysql").is_dir():
         _make_database(folder, common)
     argv = [
@@ -185,10 +208,18 @@ def start_database(folder: Path, pid_file: Path) -> None:
 def _make_database(folder: Path, common: list[str]) -> None:
     """Fill the data folder, as mariadb-install-db (of another package) does."""
     (folder / "mysql" / "mysql").mkdir(parents=True)
-    sources = [path for shared in _SHARED for pattern in _TABLES for path in sorted(shared.glob(pattern))]
+    sources = [
+        path for shared in _SHARED for pattern in _TABLES for path in sorted(shared.glob(pattern))
+    ]
     script = folder / "etc" / "tables.sql"
-    files.write_text(script, "use mysql;\n" + "".join(path.read_text(encoding="utf-8") for path in sources))
+    files.write_text(
+        script, "use mysql;\n" + "".join(path.read_text(encoding="utf-8") for path in sources)
+    )
     argv = [*common, "--bootstrap", "--log-warnings=0", "--enforce-storage-engine="]
-    done = shell.run(["bash", "-c", 'exec "${@:2}" < "$1"', "_", str(script), *argv], timeout=START_SECONDS)
-    if done.code:
-        raise LlmbError(f"{folder / 'mysql'}: MariaDB cannot create its data folder: {done.err.strip()}")
+    process = shell.run(
+        ["bash", "-c", 'exec "${@:2}" < "$1"', "_", str(script), *argv], timeout=START_SECONDS
+    )
+    if process.code:
+        raise LlmbError(
+            f"{folder / 'mysql'}: MariaDB cannot create its data folder: {process.err.strip()}"
+        )

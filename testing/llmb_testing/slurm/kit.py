@@ -7,14 +7,15 @@ import contextlib
 import getpass
 import os
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from llmb.core import files, shell
+from llmb.core.process import host_name
 from llmb.errors import LlmbError
-from llmb.system import files, shell
-from llmb.system.process import host_name
 from llmb_testing.ports import Ports
 from llmb_testing.slurm import daemons
 from llmb_testing.slurm.daemons import START_SECONDS, path_of, search_path
@@ -24,19 +25,34 @@ _LONGEST_FOLDER = 70  # characters: the limit for paths of sockets is 107
 
 
 class SlurmKit:
-    """A cluster of ``shape`` with all its files in one folder. A context manager that starts and removes it.
+    """A cluster of ``shape`` with all its files in one folder. A context manager that starts and
+    removes it.
 
-    As root it runs jobs of every user, otherwise only those of its own user.
+    As root it runs jobs of every user, otherwise only those of its own user. ``beside`` is a started
+    cluster whose accounting it shares, so that the commands of each reach the other with -M.
     """
 
-    def __init__(self, shape: Shape | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        shape: Shape | None = None,
+        folder: Path | None = None,
+        *,
+        beside: SlurmKit | None = None,
+    ) -> None:
         self.shape = shape or Shape()
         self.folder = folder or Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         if len(str(self.folder)) > _LONGEST_FOLDER:
             message = f"{self.folder}: path too long for the sockets of a cluster"
             raise LlmbError(message, hint="use a folder below /tmp", code="path-too-long")
         self._ports = Ports(self.shape.nodes + 2)
-        self.location = Location(folder=self.folder, user=getpass.getuser(), host=host_name(), port=self._ports.first)
+        self.location: Location = Location(
+            folder=self.folder,
+            user=getpass.getuser(),
+            host=host_name(),
+            port=self._ports.first,
+            beside=beside.location if beside is not None else None,
+        )
+        self._first_job = self.location.first_job
 
     def __enter__(self) -> SlurmKit:
         try:
@@ -62,21 +78,30 @@ class SlurmKit:
 
     def run(self, *argv: str, timeout: float = 60.0) -> str:
         """Run a Slurm command and return its output. Raises LlmbError if it fails."""
-        done = shell.run([path_of(argv[0]), *argv[1:]], env=self._environment(), timeout=timeout)
-        if done.code:
-            raise LlmbError(f"{' '.join(argv)}: {done.err.strip()}")
-        return done.out
+        process = shell.run([path_of(argv[0]), *argv[1:]], env=self._environment(), timeout=timeout)
+        if process.code:
+            raise LlmbError(f"{' '.join(argv)}: {process.err.strip()}")
+        return process.out
 
     def start(self) -> None:
-        """Write the configuration and start every daemon that does not run. Raises LlmbError that names the log."""
+        """Write the configuration and start every daemon that does not run. Raises LlmbError that
+        names the log.
+        """
         self._write()
-        self._daemon("munged", self._munged_argv(), self._munge_answers)
-        if self.shape.accounting:
-            self.start_accounting()
+        if self.location.beside is not None:
+            self._register()
+        else:
+            self._daemon("munged", self._munged_argv(), self._munge_answers)
+            if self.shape.accounting:
+                self.start_accounting()
         self.start_controller()
         for node in self.nodes:
             self._daemon(f"slurmd.{node}", [path_of("slurmd"), "-N", node])
-        daemons.wait_for(self._all_idle, START_SECONDS, f"all nodes to be idle; see {self.folder}/log/slurmctld.log")
+        daemons.wait_for(
+            self._all_idle,
+            START_SECONDS,
+            f"all nodes to be idle; see {self.folder}/log/slurmctld.log",
+        )
 
     def stop(self) -> None:
         """Cancel every job and stop every daemon."""
@@ -94,7 +119,9 @@ class SlurmKit:
 
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
-        self._daemon("slurmctld", [path_of("slurmctld")], lambda: "is UP" in self.run("scontrol", "ping"))
+        self._daemon(
+            "slurmctld", [path_of("slurmctld")], lambda: "is UP" in self.run("scontrol", "ping")
+        )
 
     def stop_controller(self) -> None:
         """Stop slurmctld. Jobs continue."""
@@ -105,7 +132,14 @@ class SlurmKit:
         daemons.end(self._pid_file("slurmdbd"), "slurmdbd")
 
     def forget_jobs(self) -> None:
-        """Restart slurmctld without its records of jobs, as if MinJobAge had passed. No job may be running."""
+        """Restart slurmctld without its records of jobs, as if MinJobAge had passed. No job may be
+        running. Ids of jobs go on: accounting still has the jobs of the earlier ones.
+        """
+        match = re.search(r"NEXT_JOB_ID\s*=\s*(\d+)", self.run("scontrol", "show", "config"))
+        if match is None:
+            raise LlmbError("scontrol show config has no NEXT_JOB_ID")
+        self._first_job = int(match[1])
+        self._write()
         self.stop_controller()
         for path in (self.folder / "state").glob("job_state*"):
             path.unlink()
@@ -113,17 +147,21 @@ class SlurmKit:
 
     def kill_node(self, node: str) -> None:
         """Kill a node and everything that runs on it."""
-        daemons.kill_with_steps(self._pid_file(f"slurmd.{node}"), self.folder / "log" / f"slurmd.{node}.log")
+        daemons.kill_with_steps(
+            self._pid_file(f"slurmd.{node}"), self.folder / "log" / f"slurmd.{node}.log"
+        )
 
     def start_node(self, node: str) -> None:
         """Restart a failed node and wait until jobs can use it."""
         self._daemon(f"slurmd.{node}", [path_of("slurmd"), "-N", node])
         daemons.wait_for(
-            lambda: self._state(node).startswith(("idle", "mixed", "alloc")), START_SECONDS, f"node {node} to be usable"
+            lambda: self._state(node).startswith(("idle", "mixed", "alloc")),
+            START_SECONDS,
+            f"node {node} to be usable",
         )
 
     def is_empty(self) -> bool:
-        """Whether no job is pending, running or completing. False if the controller does not answer."""
+        """Return True if no job is pending, running or completing, and the controller answers."""
         with contextlib.suppress(LlmbError):
             return not self.run("squeue", "--noheader")
         return False
@@ -134,7 +172,9 @@ class SlurmKit:
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=Not responding")
 
     def pause(self, name: str) -> None:
-        """Suspend the daemon ``name`` (slurmctld, slurmdbd, slurmd.n1), so that it does not answer until ``resume``."""
+        """Suspend the daemon ``name`` (slurmctld, slurmdbd, slurmd.n1), so that it does not answer
+        until ``resume``.
+        """
         daemons.pause(self._pid_file(name), name.partition(".")[0])
 
     def resume(self, name: str) -> None:
@@ -142,22 +182,31 @@ class SlurmKit:
         daemons.resume(self._pid_file(name), name.partition(".")[0])
 
     def _environment(self) -> dict[str, str]:
-        known: Mapping[str, str] = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
-        return {**known, **self.environ, "PATH": search_path()}
+        variables: Mapping[str, str] = {
+            name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ
+        }
+        return {**variables, **self.environ, "PATH": search_path()}
 
     def _write(self) -> None:
-        for name in ("etc", "run", "log", "state", "dev", *(f"spool/{node}" for node in self.nodes)):
+        for name in (
+            "etc",
+            "run",
+            "log",
+            "state",
+            "dev",
+            *(f"spool/{node}" for node in self.nodes),
+        ):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         etc = self.folder / "etc"
         for name, text in (
-            ("slurm.conf", slurm_conf(self.shape, self.location)),
+            ("slurm.conf", slurm_conf(self.shape, self.location, first_job=self._first_job)),
             ("gres.conf", gres_conf(self.shape, self.location)),
             ("plugstack.conf", ""),
             ("cgroup.conf", "CgroupPlugin=cgroup/v1\n"),
         ):
             files.write_text(etc / name, text)
         files.create_text(etc / "munge.key", random.SystemRandom().randbytes(512).hex(), mode=0o600)
-        if self.shape.accounting:
+        if self.shape.accounting and self.location.beside is None:
             files.write_text(etc / "slurmdbd.conf", slurmdbd_conf(self.location), mode=0o600)
         for number in range(self.shape.gpus):
             with contextlib.suppress(FileExistsError):
@@ -186,15 +235,36 @@ class SlurmKit:
         daemons.start_database(self.folder, self._pid_file("mariadbd"))
         variables = {"MYSQL_UNIX_PORT": str(daemons.socket_of(self.folder))}
         qos = ("sacctmgr", "--noheader", "show", "qos")
-        self._daemon("slurmdbd", [path_of("slurmdbd")], lambda: "normal" in self.run(*qos), variables)
-        if "kit" not in self._accounts("cluster").split():
-            self.run("sacctmgr", "--immediate", "add", "cluster", "kit")
+        self._daemon(
+            "slurmdbd", [path_of("slurmdbd")], lambda: "normal" in self.run(*qos), variables
+        )
+        self._register()
         if ACCOUNT not in self._accounts("account").split():
             self.run("sacctmgr", "--immediate", "add", "account", ACCOUNT)
-            self.run("sacctmgr", "--immediate", "add", "user", self.location.user, f"account={ACCOUNT}")
+            self.run(
+                "sacctmgr", "--immediate", "add", "user", self.location.user, f"account={ACCOUNT}"
+            )
             with contextlib.suppress(LlmbError):  # root already has a default account
                 user = self.location.user
-                self.run("sacctmgr", "--immediate", "modify", "user", user, "set", f"defaultaccount={ACCOUNT}")
+                self.run(
+                    "sacctmgr",
+                    "--immediate",
+                    "modify",
+                    "user",
+                    user,
+                    "set",
+                    f"defaultaccount={ACCOUNT}",
+                )
+
+    def _register(self) -> None:
+        """Add the cluster, and this user's account, to the accounting."""
+        if self.shape.name not in self._accounts("cluster").split():
+            self.run("sacctmgr", "--immediate", "add", "cluster", self.shape.name)
+            if self.location.beside is not None:
+                cluster = f"cluster={self.shape.name}"
+                user = (self.location.user, f"account={ACCOUNT}")
+                self.run("sacctmgr", "--immediate", "add", "account", ACCOUNT, cluster)
+                self.run("sacctmgr", "--immediate", "add", "user", *user, cluster)
 
     def _accounts(self, kind: str) -> str:
         return self.run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={kind}")
@@ -206,13 +276,19 @@ class SlurmKit:
         answers: Callable[[], bool] = lambda: True,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the daemon ``name`` (``slurmd.NODE`` for a node) unless it runs, and wait until it answers."""
+        """Start the daemon ``name`` (``slurmd.NODE`` for a node) unless it runs, and wait until it
+        answers.
+        """
         program = name.partition(".")[0]
         if self._runs(name):
             return
         log = self.folder / "log" / f"{name}.start"
         if shell.run_logged(argv, log, env={**self._environment(), **(variables or {})}):
-            raise LlmbError(f"{program} does not start: {log.read_text().strip()}", code="daemon-start", value=program)
+            raise LlmbError(
+                f"{program} does not start: {log.read_text().strip()}",
+                code="daemon-start",
+                value=program,
+            )
 
         def is_up() -> bool:
             with contextlib.suppress(LlmbError):  # no answer yet
@@ -233,6 +309,10 @@ class SlurmKit:
     def _all_idle(self) -> bool:
         with contextlib.suppress(LlmbError):  # no answer in time
             shown = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
-            up = {line.split()[0] for line in shown if line.split()[1] in ("idle", "mixed", "allocated")}
+            up = {
+                line.split()[0]
+                for line in shown
+                if line.split()[1] in ("idle", "mixed", "allocated")
+            }
             return up == {*self.nodes}
         return False

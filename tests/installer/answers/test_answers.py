@@ -9,16 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from llmb.builtin import builtin_plugins
-from llmb.config.schema import GpuTypeConfig
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.gpus import GpuType
+from llmb.contract.schema import GpuTypeConfig
+from llmb.core import yamlfile
 from llmb.errors import InputFaults, describe
 from llmb.plugins.loader import load_plugins
-from llmb.text import yamlfile
-from llmb.workload.gpus import GpuType
-from llmb_installer.answers.layers import NOTHING, missing, parts_of, with_layer
+from llmb_installer.answers.layers import NOTHING, find_missing_keys, override, split_key
 from llmb_installer.answers.read import read_answers
-from llmb_installer.answers.schema import ARCHITECTURES, CPU_WHEELS, Answers, ImageAnswers, Versions, to_yaml
-from llmb_installer.detect.site import site_of
+from llmb_installer.answers.schema import (
+    ARCHITECTURES,
+    CPU_WHEELS,
+    Answers,
+    ImageAnswers,
+    PackageVersions,
+    to_yaml,
+)
+from llmb_installer.detect.site import make_site
 
 KNOWN = load_plugins(builtin_plugins()).workloads()
 OTHER_MACHINE = next(name for name in ARCHITECTURES if name != platform.machine())
@@ -26,7 +33,7 @@ START = "cluster_type: local\ninstall: /somewhere\n"
 
 
 def read(text: str, install: Path | None = None) -> Answers:
-    return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, known=KNOWN)
+    return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, workloads=KNOWN)
 
 
 def test_a_gpu_type_that_a_plugin_brings_gets_its_numbers() -> None:
@@ -34,9 +41,11 @@ def test_a_gpu_type_that_a_plugin_brings_gets_its_numbers() -> None:
     key = next(iter(KNOWN))
     known = {**KNOWN, key: replace(KNOWN[key], gpu_types={"mi300x": own})}
     text = START + "gpu_type: mi300x\ngpu_types: {mi300x: {memory_gb: 256}}\n"
-    answers = read_answers(yamlfile.parse(text, name="a.yaml"), known=known)
-    assert answers.gpu_types == {"mi300x": GpuTypeConfig(gpus_per_node=8, peak_tflops={"bf16": 1307}, memory_gb=256)}
-    assert site_of(answers, "mi300x").gpus_per_node == 8
+    answers = read_answers(yamlfile.parse(text, name="a.yaml"), workloads=known)
+    assert answers.gpu_types == {
+        "mi300x": GpuTypeConfig(gpus_per_node=8, peak_tflops={"bf16": 1307}, memory_gb=256)
+    }
+    assert make_site(answers, "mi300x").gpus_per_node == 8
 
 
 def test_two_keys_are_enough() -> None:
@@ -52,7 +61,9 @@ def test_one_version_does_not_change_the_other() -> None:
     assert (versions.torch.text, versions.transformers.text) == ("2.9.1+cu126", "5.23.0")
 
 
-@pytest.mark.parametrize("name", ["nemotron4", "Nemotron-4", "pretrain_nemotron4", "PRETRAINING_NEMOTRON.4"])
+@pytest.mark.parametrize(
+    "name", ["nemotron4", "Nemotron-4", "pretrain_nemotron4", "PRETRAINING_NEMOTRON.4"]
+)
 def test_a_workload_in_any_spelling(name: str) -> None:
     assert read(START + f"workloads: [{name}, nemotron_4]\n").workloads == ("pretrain_nemotron4",)
 
@@ -62,12 +73,15 @@ def test_the_option_overrides_the_file(tmp_path: Path) -> None:
     assert read("cluster_type: local\n", tmp_path).install == tmp_path
 
 
-def test_a_relative_install_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_install_folder_becomes_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert read("cluster_type: local\ninstall: here\n").install == tmp_path.resolve() / "here"
 
 
-# What is wrong, the number of its line, and the text. The sentences are in tests/wording/answers.yaml.txt.
+# What is wrong, the number of its line, and the text. The sentences are in
+# tests/wording/answers.yaml.txt.
 FAULTS = [
     ("a colon in a folder", 3, "image_folder: /a:b"),
     ("an unprintable folder", 3, 'experiments_root: "/a\\nb"'),
@@ -93,7 +107,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "text"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS])
+@pytest.mark.parametrize(
+    ("line", "text"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+)
 def test_a_fault_has_place_and_fix(line: int, text: str, wording: Callable[..., None]) -> None:
     with pytest.raises(InputFaults) as caught:
         read(f"{START}{text}\n")
@@ -168,8 +184,10 @@ def test_a_variable_in_the_install_folder_is_not_expanded() -> None:
     "text",
     [
         "cluster_typ: local\ninstall: /somewhere\n",
-        "cluster_type: runai\ninstall: /x\ngpu_type: h100\n"
-        "runai: {base_ur: 'https://h', project: p, pvc: {name: n, path: /p, claim: c}}\n",
+        (
+            "cluster_type: runai\ninstall: /x\ngpu_type: h100\n"
+            "runai: {base_ur: 'https://h', project: p, pvc: {name: n, path: /p, claim: c}}\n"
+        ),
     ],
 )
 def test_a_misspelt_required_key_is_reported_once(text: str) -> None:
@@ -181,7 +199,7 @@ def test_a_misspelt_required_key_is_reported_once(text: str) -> None:
 
 def test_recorded_answers_may_have_no_workloads() -> None:
     document = yamlfile.parse(START + "workloads: []\n", name="a.yaml")
-    assert read_answers(document, known=KNOWN, recorded=True).workloads == ()
+    assert read_answers(document, workloads=KNOWN, recorded=True).workloads == ()
 
 
 def test_all_faults_are_reported_together() -> None:
@@ -200,15 +218,18 @@ RUNAI_KEYS = ["gpu_type", "runai.base_url", "runai.project", "runai.pvc"]
         ("cluster_type: local\ninstall:\n", ["install"]),
         ("cluster_type: slurm\n", ["install"]),
         ("cluster_type: runai\n", ["install", *RUNAI_KEYS]),
-        ("cluster_type: runai\nrunai: {project: p}\n", ["install", "gpu_type", "runai.base_url", "runai.pvc"]),
+        (
+            "cluster_type: runai\nrunai: {project: p}\n",
+            ["install", "gpu_type", "runai.base_url", "runai.pvc"],
+        ),
         ("install: /x\ngpu_typ: h100\n", ["cluster_type"]),
     ],
 )
 def test_all_missing_keys_are_reported_at_once(text: str, keys: list[str]) -> None:
     document = yamlfile.parse(text, name="a.yaml")
-    assert missing(document.data) == keys
+    assert find_missing_keys(document.data) == keys
     with pytest.raises(InputFaults) as caught:
-        read_answers(document, known=KNOWN)
+        read_answers(document, workloads=KNOWN)
     missing_keys = [fault for fault in caught.value.faults if fault.code == "key-missing"]
     assert [(fault.place, fault.key) for fault in missing_keys] == [("a.yaml", key) for key in keys]
     others = [fault.place for fault in caught.value.faults if fault.code != "key-missing"]
@@ -252,13 +273,14 @@ def test_a_slurm_cluster() -> None:
 
 def test_a_runai_cluster() -> None:
     answers = read(RUNAI)
-    assert answers.runai is not None
-    assert answers.runai.pvc.claim == "c"
+    assert answers.section is not None
+    assert answers.section.pvc.claim == "c"
     assert answers.uses_images
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"), [("arm64", "aarch64"), ("ARM64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")]
+    ("given", "taken"),
+    [("arm64", "aarch64"), ("ARM64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")],
 )
 def test_an_architecture_by_its_name_in_registries(given: str, taken: str) -> None:
     text = f"cluster_type: slurm\ninstall: /i\ngpu_type: h100\nnode_architecture: {given}\n"
@@ -273,7 +295,9 @@ def test_an_architecture_by_its_name_in_registries(given: str, taken: str) -> No
     ],
     ids=["auto on Run:ai", "cpu with images"],
 )
-def test_a_gpu_type_that_cannot_be(text: str, place: str, code: str, wording: Callable[..., None]) -> None:
+def test_a_gpu_type_that_cannot_be(
+    text: str, place: str, code: str, wording: Callable[..., None]
+) -> None:
     with pytest.raises(InputFaults) as caught:
         read(text)
     assert [(fault.place, fault.code) for fault in caught.value.faults] == [(place, code)]
@@ -299,7 +323,9 @@ def test_an_unknown_key_of_slurm() -> None:
     ],
 )
 def test_a_fault_has_no_followers(more: str, code: str) -> None:
-    """What could not be read has its default, from which nothing follows: not that there are no images for cpu."""
+    """What could not be read has its default, from which nothing follows: not that there are no
+    images for cpu.
+    """
     gpu = "h99" if "h99" in more else "cpu"
     with pytest.raises(InputFaults) as caught:
         read(f"cluster_type: slurm\ninstall: /x\ngpu_type: {gpu}\n{more}\n")
@@ -313,35 +339,45 @@ def test_a_workload_with_a_size(name: str) -> None:
 
 def test_layers_are_joined_key_by_key() -> None:
     file = yamlfile.parse(SLURM, name="a.yaml")
-    document = with_layer(file, {"slurm": {"gpu": {"partition": "debug"}}, "install": "/y"}, "--set")
-    answers = read_answers(document, known=KNOWN)
+    document = override(file, {"slurm": {"gpu": {"partition": "debug"}}, "install": "/y"}, "--set")
+    answers = read_answers(document, workloads=KNOWN)
     assert answers.slurm is not None
     assert answers.slurm.gpu.given == {"partition": "debug", "gres": 8}
     assert (answers.slurm.account, str(answers.install)) == ("benchmarks", "/y")
-    assert with_layer(file, {}, "--set") is file
+    assert override(file, {}, "--set") is file
 
 
 def test_a_fault_is_placed_at_its_layer() -> None:
-    document = with_layer(yamlfile.parse(SLURM, name="a.yaml"), {"slurm": {"acount": "x"}}, "--set slurm.acount")
-    document = with_layer(document, {"gpu_type": "h1000"}, "your answers")
+    document = override(
+        yamlfile.parse(SLURM, name="a.yaml"), {"slurm": {"acount": "x"}}, "--set slurm.acount"
+    )
+    document = override(document, {"gpu_type": "h1000"}, "your answers")
     with pytest.raises(InputFaults) as caught:
-        read_answers(document, known=KNOWN)
+        read_answers(document, workloads=KNOWN)
     assert {fault.place for fault in caught.value.faults} == {"--set slurm.acount", "your answers"}
-    below = with_layer(yamlfile.parse(SLURM + "cluster_nam: x\n", name="a.yaml"), {"cluster_name": "y"}, "--set")
+    below = override(
+        yamlfile.parse(SLURM + "cluster_nam: x\n", name="a.yaml"), {"cluster_name": "y"}, "--set"
+    )
     with pytest.raises(InputFaults) as caught:
-        read_answers(below, known=KNOWN)
+        read_answers(below, workloads=KNOWN)
     assert [fault.place for fault in caught.value.faults] == ["a.yaml:12"]
 
 
 def test_every_key_is_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "install.md").read_text("utf-8")
-    for field in (*dataclasses.fields(Answers), *dataclasses.fields(Versions), *dataclasses.fields(ImageAnswers)):
+    for field in (
+        *dataclasses.fields(Answers),
+        *dataclasses.fields(PackageVersions),
+        *dataclasses.fields(ImageAnswers),
+    ):
         assert f"`{field.name}`" in page or "internal" in field.metadata, field.name
 
 
 def test_a_layer_without_a_file() -> None:
-    document = with_layer(NOTHING, {"cluster_type": "local", "install": "/x", "gpu_type": "cpu"}, "your answers")
-    assert read_answers(document, known=KNOWN).gpu_type == "cpu"
+    document = override(
+        NOTHING, {"cluster_type": "local", "install": "/x", "gpu_type": "cpu"}, "your answers"
+    )
+    assert read_answers(document, workloads=KNOWN).gpu_type == "cpu"
 
 
 def test_a_list_is_not_answers() -> None:
@@ -351,14 +387,21 @@ def test_a_list_is_not_answers() -> None:
 
 
 def test_recorded_answers_read_the_same() -> None:
-    text = START + 'python: "3.10"\ntorch_index: https://host/simple\ntorch_cpu_index: null\nworkloads: nemotron4\n'
+    text = (
+        START
+        + 'python: "3.10"\ntorch_index: https://host/simple\ntorch_cpu_index: null\nworkloads:'
+        " nemotron4\n"
+    )
     answers = read(text + "environment: {N: '1'}\nversions: {torch: '2.10'}\n")
     assert read(to_yaml(answers)) == answers
 
 
 @pytest.mark.parametrize("text", [SLURM, RUNAI])
 def test_recorded_answers_of_a_cluster_read_the_same(text: str) -> None:
-    text += "images: {builder: enroot, level: 3}\nwheelhouse: /w\nexperiments_root: /e\npass_environment: [A]\n"
+    text += (
+        "images: {builder: enroot, level: 3}\nwheelhouse: /w\nexperiments_root:"
+        " /e\npass_environment: [A]\n"
+    )
     answers = read(text)
     assert read(to_yaml(answers)) == answers
     assert "null" not in to_yaml(answers).replace("gres: null", "")
@@ -367,10 +410,15 @@ def test_recorded_answers_of_a_cluster_read_the_same(text: str) -> None:
 @pytest.mark.parametrize("first", ["cluster_typ: slurm\n", "cluster_type: slrm\n", ""])
 def test_a_wrong_cluster_type_hides_no_other_fault(first: str) -> None:
     """Also for values, which are only checked where their types are right."""
-    text = f"{first}install: $HOME/x\ngpu_type: h1000\nworkloads: [lama]\nimages: {{level: 99}}\nmethod: srun\n"
+    text = (
+        f"{first}install: $HOME/x\ngpu_type: h1000\nworkloads: [lama]\nimages: {{level:"
+        " 99}\nmethod: srun\n"
+    )
     with pytest.raises(InputFaults) as caught:
         read(text)
-    keys = [fault.key for fault in caught.value.faults if fault.code and fault.code != "key-missing"]
+    keys = [
+        fault.key for fault in caught.value.faults if fault.code and fault.code != "key-missing"
+    ]
     assert {"install", "gpu_type", "images.level"} <= {*keys}
     line = text.split("workloads")[0].count("\n") + 1
     assert f"a.yaml:{line}" in [fault.place for fault in caught.value.faults]
@@ -399,4 +447,4 @@ def test_answers_have_no_secrets(wording: Callable[..., None]) -> None:
     ],
 )
 def test_the_parts_of_a_key(key: str, parts: tuple[str, ...]) -> None:
-    assert parts_of(key) == parts
+    assert split_key(key) == parts

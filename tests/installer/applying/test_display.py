@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from llmb.system.shell import StoppedError
+from llmb.core.shell import StoppedError
 from llmb_installer.applying.display import Display
 from llmb_installer.steps.programs import ProgramsStep
 
@@ -18,7 +18,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> ProgramsStep:
 
 
 def test_lines_of_a_plain_log(step: ProgramsStep, capfd: pytest.CaptureFixture[str]) -> None:
-    with Display(threading.Event(), every=0) as display, display.step(step) as progress:
+    with Display(threading.Event(), interval=0) as display, display.step(step) as progress:
         assert display.running == [step.key]
         progress.say("torch")
         progress.total(3_400_000_000)
@@ -29,15 +29,17 @@ def test_lines_of_a_plain_log(step: ProgramsStep, capfd: pytest.CaptureFixture[s
     assert re.search(r"done after \d+ s$", lines[-1])
 
 
-def test_without_a_total_the_bytes_so_far(step: ProgramsStep, capfd: pytest.CaptureFixture[str]) -> None:
-    with Display(threading.Event(), every=0) as display, display.step(step) as progress:
+def test_without_a_total_the_bytes_so_far(
+    step: ProgramsStep, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Display(threading.Event(), interval=0) as display, display.step(step) as progress:
         progress.advance(5_000_000)
         progress.say("torch")
     assert f"{step.key}: 5.0 MB, torch" in capfd.readouterr().err.splitlines()
 
 
 def test_lines_are_rare(step: ProgramsStep, capfd: pytest.CaptureFixture[str]) -> None:
-    with Display(threading.Event(), every=3600) as display, display.step(step) as progress:
+    with Display(threading.Event(), interval=3600) as display, display.step(step) as progress:
         for _ in range(100):
             progress.advance(1)
     assert len(capfd.readouterr().err.splitlines()) == 2, "begin and end alone"

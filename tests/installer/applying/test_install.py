@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of whole installations by the real command and pip, with small wheels: again, on, changed, broken off."""
+"""Tests of whole installations by the real command and pip, with small wheels: again, on, changed,
+broken off.
+"""
 
 import json
 import shlex
@@ -11,10 +13,13 @@ from typing import Any
 import pexpect
 import pytest
 
-from llmb.config import CONFIG_FILE, load_config
-from llmb.system import shell
+from llmb.core import shell
+from llmb.plan.config_layers import load_config
+from llmb.plan.locate import CONFIG_FILE
+from llmb_installer.cluster_types import all_types
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # pip takes its time where the machine has other work
+# pip takes its time where the machine has other work
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Answers = Callable[..., Path]
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -28,7 +33,9 @@ def versions(install: Path) -> str:
     """What the environment itself says of its packages."""
     code = "import torch, transformers; print(torch.__version__, transformers.__version__)"
     python = install / "venvs" / "torch" / "bin" / "python"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def builds(install: Path) -> list[str]:
@@ -48,35 +55,59 @@ def installed(
     new_gate: Callable[[], Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, Path, str]:
-    """An answers file, the directory installed by it, and what the command printed. It continued a killed one."""
+    """An answers file, the directory installed by it, and what the command printed. It continued a
+    killed one.
+    """
     folder = tmp_path_factory.mktemp("installed")
     answers, install = folder / "answers.yaml", folder / "my install"
-    lines = ("cluster_type: local", f"install: {install}", "gpu_type: cpu", "venv_type: venv", "environment: {A: b}")
+    lines = (
+        "cluster_type: local",
+        f"install: {install}",
+        "gpu_type: cpu",
+        "venv_type: venv",
+        "environment: {A: b}",
+    )
     answers.write_text("\n".join(lines))
     with new_gate() as gate:
         held = {**environ, "PIP_FIND_LINKS": gate.url}
-        with subprocess.Popen([command, "--config", answers, "--yes"], env=held, stdout=subprocess.DEVNULL) as first:
+        with subprocess.Popen(
+            [command, "--config", answers, "--yes"], env=held, stdout=subprocess.DEVNULL
+        ) as first:
             assert gate.asked.wait(120)
             first.kill()
         assert len(builds(install)) == 1
         assert not (install / "venvs" / "torch").exists()
         assert not (install / CONFIG_FILE).exists()
-        done = run_install("--config", answers, "--yes")  # the pip of the first one still waits for its wheel
+        # the pip of the first one still waits for its wheel
+        done = run_install("--config", answers, "--yes")
     assert done.returncode == 0, done.stderr
     return answers, install, done.stdout + done.stderr
 
 
 def test_the_first_time(installed: tuple[Path, Path, str]) -> None:
     _, install, output = installed
-    config, _ = load_config(install, {"XDG_CONFIG_HOME": str(install)})
+    config, _ = load_config(install, {"XDG_CONFIG_HOME": str(install)}, cluster_types=all_types)
     keys = ["microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
     assert list(config.workloads.installed or ()) == keys
     assert {config.workloads.config[key].venv_path for key in keys} == {install / "venvs" / "torch"}
-    assert (config.cluster_type, config.gpu_type, config.environment) == ("local", "cpu", {"A": "b"})
+    assert (config.cluster_type, config.gpu_type, config.environment) == (
+        "local",
+        "cpu",
+        {"A": "b"},
+    )
     assert versions(install) == "2.13.0 5.23.0"
-    assert [line for line in output.splitlines() if line.startswith("venv torch:") and ": done" in line]
+    assert [
+        line for line in output.splitlines() if line.startswith("venv torch:") and ": done" in line
+    ]
     following = shlex.split(output[output.index("Next: ") :].splitlines()[0])
-    assert following[1:] == ["llmb-run", "submit-all", "--min-scale", "--install", str(install), "--wait"]
+    assert following[1:] == [
+        "llmb-run",
+        "submit-all",
+        "--min-scale",
+        "--install",
+        str(install),
+        "--wait",
+    ]
 
 
 def test_its_record(installed: tuple[Path, Path, str]) -> None:
@@ -87,7 +118,9 @@ def test_its_record(installed: tuple[Path, Path, str]) -> None:
 
 
 def test_the_second_time_starts_and_writes_nothing(
-    installed: tuple[Path, Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    installed: tuple[Path, Path, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from llmb_installer import cli
 
@@ -114,7 +147,9 @@ def test_status(installed: tuple[Path, Path, str], run_install: Install) -> None
     assert all(row["there"] for row in status["steps"])
 
 
-def test_a_missing_environment_is_noticed(installed: tuple[Path, Path, str], run_install: Install) -> None:
+def test_a_missing_environment_is_noticed(
+    installed: tuple[Path, Path, str], run_install: Install
+) -> None:
     answers, install, _ = installed
     settings = install / "venvs" / "torch" / "pyvenv.cfg"
     settings.rename(settings.with_suffix(".away"))
@@ -149,13 +184,19 @@ def test_a_changed_version(run_install: Install, answers: Answers, tmp_path: Pat
 
 
 def test_interrupted_in_a_terminal(
-    command: str, environ: dict[str, str], answers: Answers, new_gate: Callable[[], Any], tmp_path: Path
+    command: str,
+    environ: dict[str, str],
+    answers: Answers,
+    new_gate: Callable[[], Any],
+    tmp_path: Path,
 ) -> None:
     with new_gate() as gate:
         held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm"}
         argv = ["--config", str(answers(venv_type="uv"))]
         # The ^C of the terminal may split a character.
-        child = pexpect.spawn(command, argv, env=held, encoding="utf-8", timeout=120, codec_errors="replace")
+        child = pexpect.spawn(
+            command, argv, env=held, encoding="utf-8", timeout=120, codec_errors="replace"
+        )
         child.expect(r"\[y/N\]")
         child.send("y\r")
         child.expect("venv torch: ")
@@ -170,21 +211,29 @@ def test_interrupted_in_a_terminal(
 
 
 class Indexes:
-    """Two package indexes in folders: pip's own, whose torch brings CUDA's libraries, and one of torch alone."""
+    """Two package indexes in folders: pip's own, whose torch brings CUDA's libraries, and one of
+    torch alone.
+    """
 
     def __init__(self, folder: Path, make_wheel: Callable[..., Path]) -> None:
         self.folder, self.make_wheel = folder, make_wheel
         self.add("own", "torch", "2.13.0", "nvidia_nccl==1")
         self.add("own", "nvidia_nccl", "1")
         self.add("own", "transformers", "5.23.0")
-        self.variables = {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": self.url("own")}
+        self.variables = {
+            "PIP_NO_INDEX": "",
+            "PIP_FIND_LINKS": "",
+            "PIP_INDEX_URL": self.url("own"),
+        }
 
     def url(self, index: str) -> str:
         return (self.folder / index).as_uri()
 
     def add(self, index: str, name: str, version: str, *requires: str) -> None:
         """Put a wheel of ``name`` into an index, under the name that pip asks for."""
-        wheel = self.make_wheel(self.folder / index / name.replace("_", "-"), name, version, *requires)
+        wheel = self.make_wheel(
+            self.folder / index / name.replace("_", "-"), name, version, *requires
+        )
         (wheel.parent / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
 
 
@@ -208,29 +257,43 @@ def test_torch_without_cuda(
     found: tuple[str, bool],
 ) -> None:
     indexes.add("cpu", "torch", "2.13.0+cpu")
-    path = answers(gpu_type=gpu_type, venv_type=tool, workloads="nemotronh", torch_cpu_index=indexes.url("cpu"))
+    path = answers(
+        gpu_type=gpu_type, venv_type=tool, workloads="nemotronh", torch_cpu_index=indexes.url("cpu")
+    )
     done = run_install("--config", path, "--yes", **indexes.variables)
     assert done.returncode == 0, done.stderr
     packages = record(tmp_path / "install")["steps"]["venv torch"]["facts"]["packages"]
     assert (packages["torch"], "nvidia_nccl" in packages) == found
 
 
-def test_torch_from_its_own_index(run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path) -> None:
+def test_torch_from_its_own_index(
+    run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path
+) -> None:
     indexes.add("cu126", "torch", "2.13.0+cu126")
-    path = answers(gpu_type="h100", venv_type="uv", workloads="nemotronh", torch_index=indexes.url("cu126"))
+    path = answers(
+        gpu_type="h100", venv_type="uv", workloads="nemotronh", torch_index=indexes.url("cu126")
+    )
     done = run_install("--config", path, "--yes", **indexes.variables)
     assert done.returncode == 0, done.stderr
     assert versions(tmp_path / "install") == "2.13.0+cu126 5.23.0"
 
 
-def test_a_cpu_index_without_torch(run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path) -> None:
+def test_a_cpu_index_without_torch(
+    run_install: Install, answers: Answers, indexes: Indexes, tmp_path: Path
+) -> None:
     """A failure of the first time leaves no configuration and no environment."""
     url = indexes.url("nothing")
-    done = run_install("--config", answers(torch_cpu_index=url), "--yes", "--format", "json", **indexes.variables)
+    done = run_install(
+        "--config", answers(torch_cpu_index=url), "--yes", "--format", "json", **indexes.variables
+    )
     assert done.returncode == 1
     data = json.loads(done.stdout)
     (fault,) = data["faults"]
-    assert (fault["step"], fault["code"], url in fault["key"]) == ("venv torch", "program-failed", True)
+    assert (fault["step"], fault["code"], url in fault["key"]) == (
+        "venv torch",
+        "program-failed",
+        True,
+    )
     assert "torch==2.13.0" in fault["message"], "pip's own words"
     assert data["workloads"] == []
     assert not (tmp_path / "install" / CONFIG_FILE).exists()

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that an installer that is killed at any moment, or twice at once, leaves nothing that the next one minds."""
+"""Tests that an installer that is killed at any moment, or twice at once, leaves nothing that the
+next one minds.
+"""
 
+import contextlib
+import fcntl
 import os
 import random
+import select
 import signal
 import subprocess
+import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from llmb.workload.needs import HubAsset, Task, Venv
+from llmb.contract.needs import HubAsset, Task, Venv
 from llmb_installer.steps import programs
 from llmb_testing.hub import SmallHub
 
@@ -30,13 +36,21 @@ def made(site: Any, hub: SmallHub) -> Any:
     for number, package in enumerate(("small", "other")):
         hub.add(f"team/model{number}", "weights.bin", random.Random(number).randbytes(3_000_000))
         need = HubAsset(repository=f"team/model{number}", files=("weights.bin",))
-        site.workload(f"pretrain_{package}", Venv(name=package, requirements=(f"{package}==1",)), need)
+        site.workload(
+            f"pretrain_{package}", Venv(name=package, requirements=(f"{package}==1",)), need
+        )
     site.environ["HF_ENDPOINT"] = hub.url
     return site
 
 
 def assert_whole(site: Any) -> None:
-    keys = {"venv small", "venv other", "asset team/model0@main", "asset team/model1@main", "programs of compute nodes"}
+    keys = {
+        "venv small",
+        "venv other",
+        "asset team/model0@main",
+        "asset team/model1@main",
+        "programs of compute nodes",
+    }
     assert set(site.record()["steps"]) == keys
     assert site.leftovers() == []
     checked = site.run("verify", "--deep", "--install", site.install)
@@ -46,13 +60,17 @@ def assert_whole(site: Any) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.fault("install-kills")
 def test_killed_at_random_moments(made: Any, seen: Callable[..., None]) -> None:
-    """Each installation is killed after a random part of the time that a whole one takes, and then given again."""
+    """Each installation is killed after a random part of the time that a whole one takes, and then
+    given again.
+    """
     site, moments = made, random.Random(MOMENTS)
     whole, installs = 1.0, site.install
     for number in range(MOMENTS):
         site.install = installs.with_name(f"install{number}")
         argv = site.argv()
-        with subprocess.Popen(argv, env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        with subprocess.Popen(
+            argv, env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as first:
             try:
                 first.wait(whole * (0.2 + moments.random()))
             except subprocess.TimeoutExpired:
@@ -68,7 +86,9 @@ def test_killed_at_random_moments(made: Any, seen: Callable[..., None]) -> None:
 def test_killed_in_the_middle_of_a_download(made: Any, hub: SmallHub) -> None:
     """What was fetched before is not fetched again."""
     site, hub.gate = made, threading.Event()
-    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(
+        site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as first:
         wait_for_bytes(site.install)
         first.kill()
     hub.gate.set()
@@ -81,7 +101,9 @@ def test_killed_in_the_middle_of_a_download(made: Any, hub: SmallHub) -> None:
 
 def wait_for_bytes(install: Path) -> None:
     """Wait until something of a download is on the disk."""
-    wait_until(lambda: any(path.stat().st_size for path in install.glob("datasets/hub/*/.*.part/*")))
+    wait_until(
+        lambda: any(path.stat().st_size for path in install.glob("datasets/hub/*/.*.part/*"))
+    )
 
 
 def wait_until(condition: Callable[[], Any]) -> None:
@@ -94,7 +116,9 @@ def wait_until(condition: Callable[[], Any]) -> None:
 def test_two_at_once(made: Any, hub: SmallHub) -> None:
     """The second one names the first, and nothing is damaged."""
     site, hub.gate = made, threading.Event()
-    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(
+        site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as first:
         assert hub.reached.wait(120)
         second = site.run()
         hub.gate.set()
@@ -107,10 +131,18 @@ def test_two_at_once(made: Any, hub: SmallHub) -> None:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(site: Any, number: int) -> None:
-    """Ctrl-C, a batch system or a lost connection ends it with 130 and the programs of its steps."""
+    """Ctrl-C, a batch system or a lost connection ends it with 130 and the programs of its
+    steps.
+    """
     note = site.folder / "pid"
-    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(f"echo $$ > {note}; sleep 600"))
-    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as first:
+    site.workload(
+        "pretrain_a",
+        Venv(name="small", requirements=("small==1",)),
+        waiting(f"echo $$ > {note}; sleep 600"),
+    )
+    with subprocess.Popen(
+        site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as first:
         wait_until(lambda: note.exists() and note.read_text().strip())
         child = psutil.Process(int(note.read_text()))
         below = [child, *child.children(recursive=True)]
@@ -132,7 +164,9 @@ def test_what_a_killed_installer_left_running_is_ended_by_the_next_one(site: Any
     """Programs of a step are in groups of their own, which nobody kills with the installer."""
     note = site.folder / "pid"
     site.workload("pretrain_a", waiting(f"echo $$ > {note}; sleep 600 & wait"))
-    with subprocess.Popen(site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(
+        site.argv(), env=site.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as first:
         wait_until(lambda: note.exists() and note.read_text().strip())
         child = psutil.Process(int(note.read_text()))
         wait_until(child.children)
@@ -154,3 +188,100 @@ def is_alive(process: psutil.Process) -> bool:
 
 def waiting(command: str) -> Task:
     return Task(name="wait", argv=("sh", "-c", command))
+
+
+def start_on_terminal(site: Any, *, nohup: bool) -> tuple[subprocess.Popen[bytes], int]:
+    """Start an installation on a terminal of its own. Return it with the terminal's other end."""
+    end, terminal = os.openpty()
+
+    def take() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+
+    process = subprocess.Popen(
+        site.argv(),
+        env=site.environ,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=take,
+    )
+    os.close(terminal)
+    return process, end
+
+
+@contextlib.contextmanager
+def watched(end: int) -> Iterator[None]:
+    """Read what is on the terminal, so that nobody waits to write there. Then it vanishes."""
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            if select.select([end], [], [], 0.05)[0]:
+                os.read(end, 1 << 16)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        reader.join()
+        os.close(end)
+
+
+def test_under_nohup_it_outlives_its_terminal(made: Any, hub: SmallHub) -> None:
+    site, hub.gate = made, threading.Event()
+    process, end = start_on_terminal(site, nohup=True)
+    with watched(end):
+        wait_for_bytes(site.install)
+    hub.gate.set()
+    assert process.wait(300) == 0
+    assert_whole(site)
+
+
+def test_without_its_terminal_it_ends_in_order(site: Any) -> None:
+    """It ends the programs of its steps, and records what is finished."""
+    note = site.folder / "pid"
+    command = f"echo $$ > {note}; sleep 600"
+    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting(command))
+    process, end = start_on_terminal(site, nohup=False)
+    with watched(end):
+        wait_until(lambda: note.exists() and note.read_text().strip())
+    child = psutil.Process(int(note.read_text()))
+    assert process.wait(120) == 130
+    wait_until(lambda: not is_alive(child))
+    assert {*site.record()["steps"]} == {f"programs {programs.NAME}", "venv small"}
+    site.workload("pretrain_a", Venv(name="small", requirements=("small==1",)), waiting("true"))
+    assert site.run().returncode == 0
+    assert site.leftovers() == []
+
+
+def test_the_terminal_vanishes_during_a_question(made: Any, tmp_path: Path) -> None:
+    """Nothing is installed, and no process stays behind that waits for an answer."""
+    made.settings.pop("cluster_type", None)
+    answers = tmp_path / "empty.yaml"
+    answers.write_text("gpu_type: cpu\n")
+    end, terminal = os.openpty()
+
+    def take() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    process = subprocess.Popen(
+        [made.command, "--config", str(answers)],
+        env={**made.environ, "TERM": "xterm"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=take,
+    )
+    os.close(terminal)
+    shown = b""
+    while b"scheduler" not in shown:
+        shown += os.read(end, 1 << 16)
+    os.close(end)
+    assert process.wait(120) != 0
+    assert not made.install.exists()

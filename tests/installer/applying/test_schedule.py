@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the order of steps: several at a time, each after those it needs, a failure only for what needs it."""
+"""Tests of the order of steps: several at a time, each after those it needs, a failure only for
+what needs it.
+"""
 
 import signal
 import subprocess
@@ -13,12 +15,12 @@ from typing import ClassVar
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.applying.apply import Results, run_steps
-from llmb_installer.steps import Context, Estimate, Facts, Step
+from llmb_installer.applying.apply import StepResults, run_steps
+from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain(Step):
+class Plain(InstallStep):
     """A step with nothing but a name."""
 
     kind: ClassVar[str] = "plain"
@@ -36,10 +38,10 @@ class Plain(Step):
     def path(self) -> Path | None:
         return None
 
-    def check(self, context: Context) -> Estimate:
-        return Estimate()
+    def check(self, context: BuildContext) -> StepCost:
+        return StepCost()
 
-    def build(self, context: Context) -> Facts:
+    def build(self, context: BuildContext) -> Facts:
         return {}
 
 
@@ -48,11 +50,19 @@ def step(name: str, *after: str) -> Plain:
 
 
 def do(
-    steps: Sequence[Step], work: Callable[[Step], Facts], done: Sequence[str] = (), workers: int = 4
-) -> tuple[Results, list[str]]:
+    steps: Sequence[InstallStep],
+    work: Callable[[InstallStep], Facts],
+    done: Sequence[str] = (),
+    workers: int = 4,
+) -> tuple[StepResults, list[str]]:
     noted: list[str] = []
     results = run_steps(
-        steps, done, work, lambda step, facts: noted.append(step.name), workers=workers, stop=threading.Event()
+        steps,
+        done,
+        work,
+        lambda step, facts: noted.append(step.name),
+        workers=workers,
+        stop=threading.Event(),
     )
     return results, noted
 
@@ -60,11 +70,13 @@ def do(
 def test_each_after_what_it_needs() -> None:
     begun: list[str] = []
 
-    def work(one: Step) -> Facts:
+    def work(one: InstallStep) -> Facts:
         begun.append(one.name)
         return {"of": one.name}
 
-    results, noted = do([step("c", "b"), step("b", "a"), step("a"), step("d", "there")], work, ["plain there"])
+    results, noted = do(
+        [step("c", "b"), step("b", "a"), step("a"), step("d", "there")], work, ["plain there"]
+    )
     assert sorted(noted) == ["a", "b", "c", "d"]
     assert [name for name in begun if name != "d"] == ["a", "b", "c"]
     assert results.built["plain c"] == {"of": "c"}
@@ -74,7 +86,7 @@ def test_several_at_a_time_and_no_more() -> None:
     """Two run at once, or the barrier breaks; never three."""
     meeting, lock, now, most = threading.Barrier(2, timeout=60), threading.Lock(), 0, 0
 
-    def work(one: Step) -> Facts:
+    def work(one: InstallStep) -> Facts:
         nonlocal now, most
         with lock:
             now += 1
@@ -89,12 +101,14 @@ def test_several_at_a_time_and_no_more() -> None:
 
 
 def test_a_failure_stops_what_needs_it() -> None:
-    def work(one: Step) -> Facts:
+    def work(one: InstallStep) -> Facts:
         if one.name == "bad":
             raise LlmbError("it broke")
         return {}
 
-    results, noted = do([step("last", "next"), step("next", "bad"), step("bad"), step("good")], work)
+    results, noted = do(
+        [step("last", "next"), step("next", "bad"), step("bad"), step("good")], work
+    )
     assert noted == ["good"]
     assert [*results.failed] == ["plain bad"]
     assert results.skipped == {"plain next": "plain bad", "plain last": "plain bad"}
@@ -107,7 +121,7 @@ def test_steps_that_wait_for_each_other() -> None:
 
 
 def test_what_cannot_be_recorded_has_failed() -> None:
-    def note(one: Step, facts: Facts) -> None:
+    def note(one: InstallStep, facts: Facts) -> None:
         raise LlmbError("the disk is full", code="disk-full")
 
     results = run_steps([step("a")], (), lambda one: {}, note, workers=1, stop=threading.Event())
@@ -118,20 +132,27 @@ def test_what_cannot_be_recorded_has_failed() -> None:
 def test_a_bug_is_raised_when_the_others_have_ended() -> None:
     stop = threading.Event()
 
-    def work(one: Step) -> Facts:
+    def work(one: InstallStep) -> Facts:
         if one.name == "bug":
             raise ZeroDivisionError
         assert stop.wait(60), "stop is set for the others"
         return {}
 
     with pytest.raises(ZeroDivisionError):
-        run_steps([step("bug"), step("other"), step("later", "other")], (), work, lambda *_: None, workers=2, stop=stop)
+        run_steps(
+            [step("bug"), step("other"), step("later", "other")],
+            (),
+            work,
+            lambda *_: None,
+            workers=2,
+            stop=stop,
+        )
 
 
 def test_an_interrupt_waits_for_running_steps() -> None:
     stop, ended = threading.Event(), []
 
-    def work(one: Step) -> Facts:
+    def work(one: InstallStep) -> Facts:
         signal.raise_signal(signal.SIGINT)
         assert stop.wait(60)
         ended.append(one.name)
@@ -145,8 +166,8 @@ def test_an_interrupt_waits_for_running_steps() -> None:
 HANGS = """
 import threading, time
 from llmb_installer.applying.apply import run_steps
-from llmb_installer.step import Step
-class Hanging(Step):
+from llmb_installer.step import InstallStep
+class Hanging(InstallStep):
     kind, name, title, path = "plain", "a", "a", None
     def check(self, context): ...
     def build(self, context): ...

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.runs import programs
+from llmb.kit import programs
 from llmb_installer import record
 
 JOB = ("single", "-w", "nemotron4", "-s", "tiny", "--dtype", "bf16", "--scale", "1")
@@ -26,7 +26,9 @@ def as_user(home: Path, tmp_path: Path) -> User:
     if os.geteuid() == 0:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
-            pytest.skip("nothing is read-only for root, and there is no setpriv (util-linux) to be less")
+            pytest.skip(
+                "nothing is read-only for root, and there is no setpriv (util-linux) to be less"
+            )
         powerless = [setpriv, "--bounding-set=-all", "--inh-caps=-all", "--"]
 
     def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -48,16 +50,21 @@ def as_user(home: Path, tmp_path: Path) -> User:
 
 @pytest.fixture
 def shared(cluster: Callable[..., Path]) -> Iterator[Path]:
-    """An administrator's installation, its programs staged, with a stand-in for the environment's Python."""
+    """An administrator's installation, its programs staged, with a stand-in for the environment's
+    Python.
+    """
     names = {"installed": ["pretrain_nemotron4"]}
     folder = cluster("local", "cpu", workloads=names)
     python = folder / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho trained\n")
     python.chmod(0o755)
-    (folder / "venv" / "pyvenv.cfg").write_text("include-system-site-packages = true\n")  # nothing is lacking there
+    # nothing is lacking there
+    (folder / "venv" / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
     config = folder / "cluster_config.yaml"
-    config.write_text(config.read_text() + f"  config: {{pretrain_nemotron4: {{venv_path: {folder}/venv}}}}\n")
+    config.write_text(
+        config.read_text() + f"  config: {{pretrain_nemotron4: {{venv_path: {folder}/venv}}}}\n"
+    )
     programs.stage(folder)
     everything = [folder, *folder.rglob("*")]
     for path in everything:
@@ -126,7 +133,9 @@ def test_a_python_in_its_owners_home(
     (folder / "venvs" / ".small.1" / "pyvenv.cfg").touch()
     (folder / "venvs" / ".small.1" / "bin" / "python").symlink_to(private / "bin" / "python")
     (folder / "venvs" / "small").symlink_to(".small.1")
-    done = record.StepRecord(digest="x", facts={"folder": ".small.1"}, workloads=("pretrain_nemotron4",))
+    done = record.FinishedStep(
+        digest="x", facts={"folder": ".small.1"}, workloads=("pretrain_nemotron4",)
+    )
     (folder / ".llmb").mkdir(exist_ok=True)
     record.save(folder, record.InstallRecord(steps={"venv small": done}))
     private.chmod(0)
@@ -155,7 +164,9 @@ def test_what_its_owner_keeps_to_himself(
         done = as_user("llmb-install", command, "--install", folder)
         assert done.returncode in (1, 2), command
         printed = done.stdout + done.stderr
-        assert (str(folder / name) in printed, "Permission denied" in printed) == (True, True), command
+        assert (str(folder / name) in printed, "Permission denied" in printed) == (True, True), (
+            command
+        )
         assert "Traceback" not in done.stderr
         if command == "status":
             wording("llmb-install status", done.stderr)
@@ -163,13 +174,17 @@ def test_what_its_owner_keeps_to_himself(
 
 @pytest.fixture
 def others(cluster: Callable[..., Path], tmp_path: Path) -> Iterator[Path]:
-    """An installation whose folder its second administrator may write, and not all that is in it."""
-    folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4", "pretrain_llama3.1"]})
+    """An installation whose folder its second administrator may write, and not all that is in
+    it.
+    """
+    folder = cluster(
+        "local", "cpu", workloads={"installed": ["pretrain_nemotron4", "pretrain_llama3.1"]}
+    )
     closed = folder / "datasets" / "team"
     (closed / "model").mkdir(parents=True)
     (closed / "model" / "vocab.json").touch()
     facts = {"folder": str(closed / "model"), "files": {"vocab.json": ""}}
-    done = record.StepRecord(digest="x", facts=facts, workloads=("pretrain_llama3.1",))
+    done = record.FinishedStep(digest="x", facts=facts, workloads=("pretrain_llama3.1",))
     (folder / ".llmb").mkdir(exist_ok=True)
     record.save(folder, record.InstallRecord(steps={"asset team/model": done}))
     (folder / "venvs").mkdir()
@@ -181,7 +196,9 @@ def others(cluster: Callable[..., Path], tmp_path: Path) -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def test_the_plan_names_a_folder_that_she_may_not_write(as_user: User, others: Path, tmp_path: Path) -> None:
+def test_the_plan_names_a_folder_that_she_may_not_write(
+    as_user: User, others: Path, tmp_path: Path
+) -> None:
     """Before anything is fetched for it."""
     answers = tmp_path / "answers.yaml"
     answers.write_text(f"cluster_type: local\ninstall: {others}\ngpu_type: cpu\nvenv_type: venv\n")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of commands on an install directory without steps, and on one whose answers cannot be detected."""
+"""Tests of commands on an install directory without steps, and on one whose answers cannot be
+detected.
+"""
 
 import json
 import subprocess
@@ -17,7 +19,9 @@ SLURM = {"container": "none", "gpu": {"gres": 8}}
 def test_an_installation_without_steps(
     run_install: Install, cluster: Callable[..., Path], wording: Callable[..., None]
 ) -> None:
-    """A configuration that was written by hand: status, verify and remove agree that nothing was installed."""
+    """A configuration that was written by hand: status, verify and remove agree that nothing was
+    installed.
+    """
     folder = cluster("local", "cpu", workloads={"installed": []})
     status = run_install("status", "--install", folder)
     assert status.returncode == 0
@@ -28,16 +32,23 @@ def test_an_installation_without_steps(
     removed = run_install("remove", "nemotron4", "--yes", "--install", folder)
     assert removed.returncode == 2
     wording("llmb-install remove", removed.stderr)
-    assert json.loads(run_install("status", "--install", folder, "--format", "json").stdout)["steps"] == []
+    assert (
+        json.loads(run_install("status", "--install", folder, "--format", "json").stdout)["steps"]
+        == []
+    )
 
 
-def test_remove_without_workloads_repeats_the_folder(run_install: Install, wording: Callable[..., None]) -> None:
+def test_remove_without_workloads_repeats_the_folder(
+    run_install: Install, wording: Callable[..., None]
+) -> None:
     done = run_install("remove", "--install", "some folder")
     assert done.returncode == 2
     wording("llmb-install remove", done.stderr)
 
 
-def test_a_folder_that_does_not_exist(run_install: Install, tmp_path: Path, wording: Callable[..., None]) -> None:
+def test_a_folder_that_does_not_exist(
+    run_install: Install, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     done = run_install("status", "--install", tmp_path / "gone")
     assert done.returncode == 2
     wording("llmb-install status", done.stderr)
@@ -45,20 +56,29 @@ def test_a_folder_that_does_not_exist(run_install: Install, tmp_path: Path, word
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by hand"])
 def test_add_names_the_command_that_sets_an_undetected_architecture(
-    run_install: Install, cluster: Callable[..., Path], tmp_path: Path, recorded: bool, wording: Callable[..., None]
+    run_install: Install,
+    cluster: Callable[..., Path],
+    tmp_path: Path,
+    recorded: bool,
+    wording: Callable[..., None],
 ) -> None:
-    """Slurm is not on PATH. The hint works; what is still missing there is Python 3.12, which is not on PATH either."""
+    """Slurm is not on PATH. The hint works; what is still missing there is Python 3.12, which is
+    not on PATH either.
+    """
     folder, path = cluster("slurm", "h100", slurm=SLURM), str(tmp_path)
     if recorded:
         answers_path(folder).parent.mkdir()
         answers_path(folder).write_text(
-            f"cluster_type: slurm\ninstall: {folder}\ngpu_type: h100\nslurm: {json.dumps(SLURM)}\nworkloads: []\n"
+            f"cluster_type: slurm\ninstall: {folder}\ngpu_type: h100\nslurm:"
+            f" {json.dumps(SLURM)}\nworkloads: []\n"
         )
     done = run_install("add", "nemotron4", "--yes", "--install", folder, PATH=path)
     assert (done.returncode, done.stdout) == (2, "")
     wording("llmb-install add", done.stderr)
     if recorded:
-        fixed = run_install("--set", "node_architecture=x86_64", "--install", folder, "--yes", PATH=path)
+        fixed = run_install(
+            "--set", "node_architecture=x86_64", "--install", folder, "--yes", PATH=path
+        )
         assert fixed.returncode == 0, fixed.stderr
     else:
         config = folder / "cluster_config.yaml"

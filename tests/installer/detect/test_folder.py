@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.config.own_types import own_types, read_mount
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import (
     Damaged,
     Detected,
@@ -15,8 +15,15 @@ from llmb_installer.detect.detected import (
     detect,
     find_installed,
 )
-from llmb_installer.detect.machine import MachineFound, file_system_of, find_folder, find_machine, is_shared
+from llmb_installer.detect.machine import (
+    MachineFound,
+    find_file_system,
+    find_folder,
+    find_machine,
+    is_shared,
+)
 from llmb_installer.detect.scheduler import SlurmFound
+from llmb_runai.findings import read_mount
 
 MOUNTS = [
     ("/", "overlay"),
@@ -39,7 +46,7 @@ MOUNTS = [
     ],
 )
 def test_file_systems(path: str, mount: str, kind: str, shared: bool | None) -> None:
-    assert file_system_of(Path(path), MOUNTS) == (Path(mount), kind)
+    assert find_file_system(Path(path), MOUNTS) == (Path(mount), kind)
     assert is_shared(kind) is shared
 
 
@@ -84,7 +91,7 @@ def detected(**fields: object) -> Detected:
     ],
 )
 def test_the_likely_cluster_type(fields: dict[str, object], kind: str) -> None:
-    assert detected(**fields).likely_type(own_types()) == kind
+    assert detected(**fields).likely_type(all_types()) == kind
 
 
 def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None:
@@ -106,12 +113,18 @@ def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None
 def test_its_configuration_overrides_its_answers(cluster: Callable[..., Path]) -> None:
     folder = cluster(gpu_type="h100", slurm={"account": "changed"})
     (folder / ".llmb").mkdir()
-    made_from = "method: sbatch\nversions: {torch: 2.9.0}\nslurm: {account: first}\ngpu_type: a100\n"
+    made_from = (
+        "method: sbatch\nversions: {torch: 2.9.0}\nslurm: {account: first}\ngpu_type: a100\n"
+    )
     (folder / ".llmb" / "answers.yaml").write_text(made_from)
     found = find_installed(folder, {}, folder)
     assert isinstance(found, Installed)
     answers = found.answers()
-    assert (answers["method"], answers["gpu_type"], answers["slurm"]["account"]) == ("sbatch", "h100", "changed")
+    assert (answers["method"], answers["gpu_type"], answers["slurm"]["account"]) == (
+        "sbatch",
+        "h100",
+        "changed",
+    )
 
 
 def test_no_installation(tmp_path: Path) -> None:
@@ -124,4 +137,10 @@ def test_an_invalid_configuration_is_damaged(cluster: Callable[..., Path]) -> No
     found = find_installed(None, {"LLMB_INSTALL": str(folder)}, Path("/"))
     assert isinstance(found, Damaged)
     assert (found.path, "'h1000'" in found.error.message) == (folder, True)
-    assert shlex.split(str(found.error.hint))[-6:-1] == ["llmb-install", "verify", "--repair", "--install", str(folder)]
+    assert shlex.split(str(found.error.hint))[-6:-1] == [
+        "llmb-install",
+        "verify",
+        "--repair",
+        "--install",
+        str(folder),
+    ]

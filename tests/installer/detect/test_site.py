@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from llmb.clusters.slurm.partitions import read
+from llmb.builtin.nemo.nemo_needs import versions
+from llmb.builtin.slurm.partitions import read
+from llmb.contract.spec import Workload
+from llmb.core import yamlfile
 from llmb.errors import InputFaults, describe
-from llmb.frameworks.nemo.needs import versions
-from llmb.text import yamlfile
-from llmb.workload.spec import Workload
 from llmb_installer.answers.read import read_answers
-from llmb_installer.answers.schema import Answers, Versions
+from llmb_installer.answers.schema import Answers, PackageVersions
 from llmb_installer.detect import scheduler
+from llmb_installer.detect.auto import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, resolve_auto
 from llmb_installer.detect.machine import find_gpu, gpu_of_products
 from llmb_installer.detect.scheduler import NodeFound, SlurmFound
-from llmb_installer.detect.settle import ARCHITECTURE_UNDETECTED, GPU_UNDETECTED, settle
-from llmb_installer.detect.site import site_of
+from llmb_installer.detect.site import make_site
 from llmb_installer.detect.slurm_checks import check_slurm
 
 
@@ -68,7 +68,7 @@ def test_a_driver_without_a_gpu_has_a_note(tmp_path: Path, monkeypatch: pytest.M
 
 
 def asked(text: str, workloads: dict[str, Workload]) -> Answers:
-    return read_answers(yamlfile.parse(f"install: /x\n{text}", name="a.yaml"), known=workloads)
+    return read_answers(yamlfile.parse(f"install: /x\n{text}", name="a.yaml"), workloads=workloads)
 
 
 UNDETECTED = [("gpu_type", GPU_UNDETECTED), ("node_architecture", ARCHITECTURE_UNDETECTED)]
@@ -90,11 +90,15 @@ def test_this_machine_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    answers, notes = settle(asked("cluster_type: local\n", workloads))
-    assert (answers.gpu_type, answers.venv_type, answers.node_architecture) == ("cpu", "venv", platform.machine())
+    answers, notes = resolve_auto(asked("cluster_type: local\n", workloads))
+    assert (answers.gpu_type, answers.venv_type, answers.node_architecture) == (
+        "cpu",
+        "venv",
+        platform.machine(),
+    )
     assert notes == []
     (tmp_path / "uv").touch(mode=0o755)
-    assert settle(asked("cluster_type: local\n", workloads))[0].venv_type == "uv"
+    assert resolve_auto(asked("cluster_type: local\n", workloads))[0].venv_type == "uv"
 
 
 @pytest.mark.parametrize(
@@ -102,10 +106,14 @@ def test_this_machine_is_detected(
     [("", "h100", "x86_64"), ("slurm: {gpu: {partition: arm}}\n", "gb200", "aarch64")],
 )
 def test_slurm_is_asked_about_its_nodes(
-    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], section: str, gpu_type: str, machine: str
+    monkeypatch: pytest.MonkeyPatch,
+    workloads: dict[str, Workload],
+    section: str,
+    gpu_type: str,
+    machine: str,
 ) -> None:
     monkeypatch.setattr(scheduler, "find_slurm", lambda **_: BIG)
-    answers, _ = settle(asked(f"cluster_type: slurm\n{section}", workloads))
+    answers, _ = resolve_auto(asked(f"cluster_type: slurm\n{section}", workloads))
     assert (answers.gpu_type, answers.node_architecture) == (gpu_type, machine)
 
 
@@ -114,20 +122,24 @@ def test_what_slurm_does_not_report_is_a_fault_at_its_key(
 ) -> None:
     monkeypatch.setattr(scheduler, "find_slurm", lambda **_: BIG)
     with pytest.raises(InputFaults) as caught:
-        settle(asked("cluster_type: slurm\nslurm: {partition: all}\n", workloads))
+        resolve_auto(asked("cluster_type: slurm\nslurm: {partition: all}\n", workloads))
     assert [(fault.place, fault.code) for fault in caught.value.faults] == UNDETECTED
     wording("llmb-install", describe(caught.value))
-    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: SlurmFound(fault="Slurm does not answer"))
+    monkeypatch.setattr(
+        scheduler, "find_slurm", lambda **_: SlurmFound(fault="Slurm does not answer")
+    )
     with pytest.raises(InputFaults) as silent:
-        settle(asked("cluster_type: slurm\n", workloads))
+        resolve_auto(asked("cluster_type: slurm\n", workloads))
     assert [(fault.place, fault.code) for fault in silent.value.faults] == UNDETECTED
     wording("llmb-install", describe(silent.value))
 
 
-def test_slurm_is_not_asked_for_what_is_given(monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]) -> None:
+def test_slurm_is_not_asked_for_what_is_given(
+    monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload]
+) -> None:
     monkeypatch.setattr(scheduler, "find_slurm", None)
     text = "cluster_type: slurm\ngpu_type: gb200\nnode_architecture: aarch64\nslurm: {gres: 4}\n"
-    assert settle(asked(text, workloads))[0].node_architecture == "aarch64"
+    assert resolve_auto(asked(text, workloads))[0].node_architecture == "aarch64"
 
 
 @pytest.mark.parametrize(
@@ -148,17 +160,22 @@ def test_a_slurm_that_does_not_answer_has_a_note(
         for name in ("sinfo", "scontrol"):
             (tmp_path / name).write_text(f"#!/bin/sh\n{sinfo}\n")
             (tmp_path / name).chmod(0o755)
-    found = check_slurm(asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads))
+    found = check_slurm(
+        asked("cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n", workloads)
+    )
     assert len(found) == notes
     if notes:
         wording("llmb-install", found[0])
 
 
 def test_a_gpu_type_without_a_gpu_has_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workloads: dict[str, Workload], wording: Callable[..., None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workloads: dict[str, Workload],
+    wording: Callable[..., None],
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    _, notes = settle(asked("cluster_type: local\ngpu_type: h100\n", workloads))
+    _, notes = resolve_auto(asked("cluster_type: local\ngpu_type: h100\n", workloads))
     (note,) = notes
     wording("llmb-install", note)
 
@@ -172,11 +189,13 @@ def test_a_gpu_type_of_slurm_that_llmb_does_not_know(
     )
     monkeypatch.setattr(scheduler, "find_slurm", lambda **_: new)
     with pytest.raises(InputFaults) as caught:
-        settle(asked("cluster_type: slurm\n", workloads))
+        resolve_auto(asked("cluster_type: slurm\n", workloads))
     (fault,) = caught.value.faults
     assert (fault.code, fault.key, fault.value) == ("gpu-type-unknown", "gpu_type", "l40s")
     wording("llmb-install", describe(caught.value))
-    answers, _ = settle(asked("cluster_type: slurm\ngpu_types: {l40s: {like: h100}}\n", workloads))
+    answers, _ = resolve_auto(
+        asked("cluster_type: slurm\ngpu_types: {l40s: {like: h100}}\n", workloads)
+    )
     assert answers.gpu_type == "l40s"
 
 
@@ -188,10 +207,12 @@ def test_a_gpu_type_that_few_workloads_have_rows_for(
         nodes=(NodeFound(name="n1", architecture="x86_64", partitions=("new",)),),
     )
     monkeypatch.setattr(scheduler, "find_slurm", lambda **_: new)
-    answers, notes = settle(asked("cluster_type: slurm\n", workloads))
+    answers, notes = resolve_auto(asked("cluster_type: slurm\n", workloads))
     assert answers.gpu_type == "h200"
     assert any("gpu_types: {h200: {like: h100}}" in note for note in notes)
-    _, notes = settle(asked("cluster_type: slurm\ngpu_types: {h200: {like: h100}}\n", workloads))
+    _, notes = resolve_auto(
+        asked("cluster_type: slurm\ngpu_types: {h200: {like: h100}}\n", workloads)
+    )
     assert not any("like" in note for note in notes)
 
 
@@ -201,8 +222,13 @@ def test_the_site_of_a_gpu_type_of_its_own(workloads: dict[str, Workload]) -> No
         "node_architecture: aarch64\nversions: {nemo_run: 0.7.0}\ntokenizer: hub\n"
     )
     answers = asked(text, workloads)
-    site = site_of(answers, answers.gpu_type)
-    assert (site.gpu_type, site.gpus_per_node, site.node_architecture, site.container) == ("h100", 4, "aarch64", True)
+    site = make_site(answers, answers.gpu_type)
+    assert (site.gpu_type, site.gpus_per_node, site.node_architecture, site.container) == (
+        "h100",
+        4,
+        "aarch64",
+        True,
+    )
     assert (site.settings["nemo_run"], site.settings["tokenizer"]) == ("0.7.0", "hub")
     assert "megatron_core" not in site.settings, "llmb's own version is used"
 
@@ -212,25 +238,29 @@ def test_runai_takes_the_usual_architecture(workloads: dict[str, Workload]) -> N
         "cluster_type: runai\ngpu_type: gb200\n"
         "runai: {base_url: https://h/api/v1, project: p, pvc: {name: n, path: /p, claim: c}}\n"
     )
-    answers, notes = settle(asked(text, workloads))
+    answers, notes = resolve_auto(asked(text, workloads))
     assert answers.node_architecture == "aarch64"
     assert len(notes) == 1
 
 
 def test_every_version_of_nemos_environment_is_a_setting() -> None:
-    assert {*versions().packages} <= {field.name for field in dataclasses.fields(Versions)}
+    assert {*versions().packages} <= {field.name for field in dataclasses.fields(PackageVersions)}
 
 
 def test_plugins_read_the_framework_and_its_release(workloads: dict[str, Workload]) -> None:
     text = "cluster_type: slurm\ngpu_type: h100\nnode_architecture: x86_64\n"
-    settings = site_of(asked(text, workloads), "h100").settings
+    settings = make_site(asked(text, workloads), "h100").settings
     assert (settings["framework"], "bridge_release" in settings) == ("auto", False)
-    settings = site_of(asked(f'{text}framework: both\nbridge_release: "26.02.01"\n', workloads), "h100").settings
+    settings = make_site(
+        asked(f'{text}framework: both\nbridge_release: "26.02.01"\n', workloads), "h100"
+    ).settings
     assert (settings["framework"], settings["bridge_release"]) == ("both", "26.02.01")
 
 
 @pytest.mark.parametrize(
-    ("gres", "proposed"), [("(null)", "cpu"), ("gpu:8", "h100"), ("gpu:h200:8", "h200")], ids=["none", "no type", "two"]
+    ("gres", "proposed"),
+    [("(null)", "cpu"), ("gpu:8", "h100"), ("gpu:h200:8", "h200")],
+    ids=["none", "no type", "two"],
 )
 def test_a_gpu_type_is_proposed(
     monkeypatch: pytest.MonkeyPatch,
@@ -241,10 +271,14 @@ def test_a_gpu_type_is_proposed(
 ) -> None:
     """cpu where Slurm shows no GPUs, a type of the partition where it has several."""
     lines = [f"a*|up|infinite|1-infinite|4|idle|{gres}|n[1-4]|none"]
-    lines += ["a*|up|infinite|1-infinite|4|idle|gpu:a100:4|m[1-4]|none"] if proposed == "h200" else []
-    monkeypatch.setattr(scheduler, "find_slurm", lambda **_: SlurmFound(partitions=read("\n".join(lines))))
+    lines += (
+        ["a*|up|infinite|1-infinite|4|idle|gpu:a100:4|m[1-4]|none"] if proposed == "h200" else []
+    )
+    monkeypatch.setattr(
+        scheduler, "find_slurm", lambda **_: SlurmFound(partitions=read("\n".join(lines)))
+    )
     with pytest.raises(InputFaults) as caught:
-        settle(asked("cluster_type: slurm\nnode_architecture: x86_64\n", workloads))
+        resolve_auto(asked("cluster_type: slurm\nnode_architecture: x86_64\n", workloads))
     assert [(fault.key, fault.code, fault.value) for fault in caught.value.faults] == [
         ("gpu_type", GPU_UNDETECTED, proposed)
     ]

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from llmb.clusters.slurm.partitions import read
-from llmb_installer.detect.machine import gpu_type_of, likeliest, own_name
-from llmb_installer.detect.scheduler import SlurmFound, find_slurm, mpi_kinds, read_accounts, read_nodes
+from llmb.builtin.slurm.partitions import read
+from llmb_installer.detect.machine import find_gpu_type, find_likeliest, invent_gpu_name
+from llmb_installer.detect.scheduler import (
+    SlurmFound,
+    find_slurm,
+    read_accounts,
+    read_mpi_kinds,
+    read_nodes,
+)
 from llmb_testing.slurm import Shape, SlurmKit, missing_packages
 
 # sinfo's answers, one line for each kind of node in a partition.
@@ -43,8 +49,16 @@ def found(text: str, nodes: str = "") -> SlurmFound:
 
 
 def test_kinds_of_gpus() -> None:
-    kinds = {(kind.partition, kind.gpu_type, kind.per_node, kind.nodes) for kind in found(BLACKWELL).gpu_kinds()}
-    assert kinds == {("batch", "h100", 8, 128), ("rack", "gb200", 4, 18), ("new", "h200", 8, 16), ("old", "a100", 8, 4)}
+    kinds = {
+        (kind.partition, kind.gpu_type, kind.per_node, kind.nodes)
+        for kind in found(BLACKWELL).gpu_kinds()
+    }
+    assert kinds == {
+        ("batch", "h100", 8, 128),
+        ("rack", "gb200", 4, 18),
+        ("new", "h200", 8, 16),
+        ("old", "a100", 8, 4),
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +103,7 @@ def test_clusters_without_gres() -> None:
     ],
 )
 def test_names_match_whole(name: str, gpu_type: str | None) -> None:
-    assert gpu_type_of(name) == gpu_type
+    assert find_gpu_type(name) == gpu_type
 
 
 @pytest.mark.parametrize(
@@ -105,7 +119,7 @@ def test_names_match_whole(name: str, gpu_type: str | None) -> None:
     ],
 )
 def test_an_unknown_gpu(name: str, own: str, like: str) -> None:
-    assert (own_name(name), likeliest(name)) == (own, like)
+    assert (invent_gpu_name(name), find_likeliest(name)) == (own, like)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +152,13 @@ def test_accounts(associations: str, default: str, accounts: tuple[str, ...]) ->
 
 
 def test_kinds_of_mpi() -> None:
-    old = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
-    assert mpi_kinds(old) == ("pmix", "pmi2")
+    old = (
+        "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available:"
+        " pmix_v4\n"
+    )
+    assert read_mpi_kinds(old) == ("pmix", "pmi2")
     none = "srun: MPI types are...\nsrun: none\n"
-    assert mpi_kinds(none) == ()
+    assert read_mpi_kinds(none) == ()
 
 
 def test_a_machine_without_slurm(tmp_path: Path) -> None:
@@ -153,7 +170,9 @@ def test_a_machine_without_slurm(tmp_path: Path) -> None:
 
 def test_a_slurm_that_does_not_answer(tmp_path: Path) -> None:
     for name in ("sinfo", "sbatch"):
-        (tmp_path / name).write_text("#!/bin/sh\necho 'sinfo: error: Unable to contact slurm controller' >&2; exit 1\n")
+        (tmp_path / name).write_text(
+            "#!/bin/sh\necho 'sinfo: error: Unable to contact slurm controller' >&2; exit 1\n"
+        )
         (tmp_path / name).chmod(0o755)
     asked = find_slurm({"PATH": f"{tmp_path}:/bin"})
     assert asked.commands[:1] == ("sbatch",)
@@ -172,7 +191,9 @@ def test_a_machine_with_slurms_packages_and_no_cluster(tmp_path: Path) -> None:
 def kits() -> Iterator[Callable[[bool], SlurmKit]]:
     """Real clusters, with and without accounting, each started when it is first asked for."""
     if missing := missing_packages(accounting=True):
-        pytest.skip(f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}")
+        pytest.skip(
+            f"no real Slurm here: apt-get install --no-install-recommends {' '.join(missing)}"
+        )
     started: dict[bool, SlurmKit] = {}
     with contextlib.ExitStack() as stack:
 

@@ -1,33 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests of images: a registry on loopback, images flattened without one, comparison of trees."""
+"""Fixtures of the tests of images: registries on loopback, an image, and the command."""
 
-import hashlib
-import io
-import json
+import contextlib
 import os
+import re
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from llmb.errors import LlmbError, describe
-from llmb_installer.execution.runner import Runner
-from llmb_installer.images.layer import Layer as ReadLayer, read_names
-from llmb_installer.images.squash import BuildSettings, write_squashfs
-from llmb_installer.step import Context, Lines
 from llmb_testing.real_registry import RealRegistry, missing_packages
-from llmb_testing.sample_images import Made, SampleImage, make
-
-Tree = dict[str, tuple[Any, ...]]
-OURS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}
+from llmb_testing.sample_images import Layer, Made, SampleImage, file, make
+from llmb_testing.scripted_registry import ScriptedRegistry
 
 
 @pytest.fixture(scope="session")
@@ -47,89 +36,17 @@ def registry(tmp_path_factory: pytest.TempPathFactory, programs: None) -> Iterat
         yield started
 
 
-def read(made: Made) -> list[tuple[ReadLayer, Any]]:
-    """The layers of an image, as if downloaded."""
-    found = []
-    for number, item in enumerate(made.layers, 1):
-        layer = ReadLayer(label=f"layer {number}", file=io.BytesIO(made.blobs[item["digest"]]), size=item["size"])
-        found.append((layer, read_names(layer)))
-    return found
+@pytest.fixture
+def scripted() -> Iterator[ScriptedRegistry]:
+    """A registry that fails on demand."""
+    with ScriptedRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture
-def squashed(tmp_path: Path, programs: None) -> Callable[..., Path]:
-    """Builds the squashfs of an image from its layers; keywords are BuildSettings."""
-
-    def build(image: SampleImage, name: str = "image.sqsh", **settings: Any) -> Path:
-        made = make(image)
-        config = json.loads(made.blobs[json.loads(made.manifest)["config"]["digest"]])
-        target = tmp_path / name
-        target.unlink(missing_ok=True)
-        write_squashfs(read(made), config, target, BuildSettings(**settings), Lines(), tmp_path / "log")
-        return target
-
-    return build
-
-
-@pytest.fixture
-def step_context(tmp_path: Path) -> Callable[..., Context]:
-    """Where and how a step is built; keywords override its fields."""
-    context = Context(
-        install=tmp_path, environ=os.environ, home=tmp_path, log=tmp_path / "log", progress=Lines(), runner=Runner()
-    )
-    return partial(replace, context)
-
-
-@pytest.fixture
-def unpacked(tmp_path: Path) -> Callable[[Path], Tree]:
-    """The tree in a squashfs, by unsquashfs."""
-
-    def unpack(image: Path) -> Tree:
-        into = tmp_path / f"{image.name}.tree"
-        done = subprocess.run(["unsquashfs", "-n", "-d", into, image], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return tree_of(into)
-
-    return unpack
-
-
-def tree_of(folder: Path) -> Tree:
-    """Everything below a folder: type and mode, owner, time, links, content and attributes.
-
-    Owners and setuid only as root: unsquashfs gives an ordinary user neither.
-    """
-    found: Tree = {}
-    for above, folders, files in os.walk(folder):
-        for name in [*folders, *files]:
-            path = Path(above) / name
-            found[str(path.relative_to(folder))] = _look(path)
-    return found
-
-
-def _look(path: Path) -> tuple[Any, ...]:
-    state = path.lstat()
-    mode = state.st_mode
-    is_root = os.geteuid() == 0
-    owner = (state.st_uid, state.st_gid) if is_root else ()
-    content: str | None = None
-    if stat.S_ISLNK(mode):
-        content = str(path.readlink())
-    elif stat.S_ISREG(mode):
-        if not os.access(path, os.R_OK):
-            path.chmod(0o400)
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-    links = state.st_nlink if stat.S_ISREG(mode) else 0
-    names = [name for name in os.listxattr(path, follow_symlinks=False) if "rootlesscontainers" not in name]
-    attributes = {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-    shown = mode if is_root else mode & ~(stat.S_ISUID | stat.S_ISGID)
-    return (
-        stat.filemode(shown),
-        owner,
-        None if stat.S_ISDIR(mode) else int(state.st_mtime),
-        links,
-        content,
-        attributes,
-    )
+def made() -> Made:
+    """An image for amd64."""
+    return make(SampleImage(layers=(Layer(entries=(file("f", b"1"),)),)))
 
 
 @pytest.fixture
@@ -163,26 +80,20 @@ def image_argv() -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def as_tree() -> Callable[[Path], Tree]:
-    """The contents of a folder, for comparison."""
-    return tree_of
+def fails(
+    wording: Callable[..., None],
+) -> Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]:
+    """Expects an LlmbError with this code, and compares its text; the host that it names is
+    hidden.
+    """
 
-
-@pytest.fixture
-def ours() -> set[str]:
-    """The files that every image gets."""
-    return OURS
-
-
-@pytest.fixture
-def fails(wording: Callable[..., None]) -> Callable[..., AbstractContextManager[pytest.ExceptionInfo[LlmbError]]]:
-    """Expects an LlmbError with this code, and compares its text; ``hosts`` are hidden in it."""
-
-    @contextmanager
+    @contextlib.contextmanager
     def check(code: str, *hosts: str) -> Iterator[pytest.ExceptionInfo[LlmbError]]:
         with pytest.raises(LlmbError) as caught:
             yield caught
         assert caught.value.code == code
-        wording("llmb-install image", describe(caught.value), dict.fromkeys(hosts, "registry.example"))
+        hidden = {host: f"registry{number or ''}.example" for number, host in enumerate(hosts)}
+        names = {re.sub(r"\W", "_", host).upper(): "REGISTRY_EXAMPLE" for host in hosts}
+        wording("llmb-install image", describe(caught.value), {**hidden, **names})
 
     return check

@@ -78,10 +78,14 @@ def test_check_reports_a_moved_tag(image_command: Run, registry: RealRegistry) -
     checked = image_command(moving, "-o", "x.sqsh", "--arch", "x86_64", "--check")
     assert checked.returncode == 1
     again = ["llmb-install", "image", moving, "-o", "x.sqsh", "--arch", "x86_64", "--update"]
-    assert shlex.split(checked.stderr.partition("hint: ")[2])[-len(again) :] == again, "the complete command"
+    assert shlex.split(checked.stderr.partition("hint: ")[2])[-len(again) :] == again, (
+        "the complete command"
+    )
 
 
-def test_a_mirror(image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path) -> None:
+def test_a_mirror(
+    image_command: Run, registry: RealRegistry, reference: str, tmp_path: Path
+) -> None:
     given = ("--mirror", f"nvcr.io={registry.host}/public", "-o", "x.sqsh", "--arch", "x86_64")
     done = image_command("nvcr.io/command:1.0", *given)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of images as steps of an installation, from a real registry: built for Slurm, only checked for Run:ai."""
+"""Tests of images as steps of an installation, from a real registry: built for Slurm, only checked
+for Run:ai.
+"""
 
 import json
 import re
@@ -11,21 +13,30 @@ from typing import Any
 
 import pytest
 
-from llmb.config.images import file_name
-from llmb.workload.needs import Image
+from llmb.contract.needs import Image
+from llmb.plan.images import file_name
 from llmb_installer.images.image_step import FOR_PODS
-from llmb_installer.images.layer import cache_folder
 from llmb_testing.real_registry import RealRegistry, missing_packages
 from llmb_testing.sample_images import Layer, SampleImage, file, make
+from sqshpull.layers import cache_folder
 
 pytestmark = pytest.mark.slow
 
-SLURM = {"cluster_type": "slurm", "gpu_type": "h100", "node_architecture": "x86_64", "slurm": {"container": "pyxis"}}
+SLURM = {
+    "cluster_type": "slurm",
+    "gpu_type": "h100",
+    "node_architecture": "x86_64",
+    "slurm": {"container": "pyxis"},
+}
 RUNAI = {
     "cluster_type": "runai",
     "gpu_type": "h100",
     "node_architecture": "x86_64",
-    "runai": {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}},
+    "runai": {
+        "base_url": "https://host/api/v1",
+        "project": "p",
+        "pvc": {"name": "w", "path": "/w", "claim": "c"},
+    },
 }
 
 
@@ -36,12 +47,18 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]
     if missing:
         pytest.skip(f"no real registry here: apt-get install {' '.join(missing)}")
     with RealRegistry(tmp_path_factory.mktemp("registry")) as started:
-        started.push("team/tool", "1", make(SampleImage(layers=(Layer(entries=(file("hello", b"there\n"),)),))))
+        started.push(
+            "team/tool",
+            "1",
+            make(SampleImage(layers=(Layer(entries=(file("hello", b"there\n"),)),))),
+        )
         yield started
 
 
 def test_an_image_is_built(site: Any, registry: RealRegistry) -> None:
-    """Once for two workloads; verify detects a truncated file; removing the last workload removes the image."""
+    """Once for two workloads; verify detects a truncated file; removing the last workload removes
+    the image.
+    """
     reference = registry.reference("team/tool", "1")
     site.settings = SLURM
     site.workload("pretrain_a", Image(reference=reference))
@@ -75,7 +92,9 @@ def test_an_image_is_built(site: Any, registry: RealRegistry) -> None:
 
 
 def test_a_truncated_image_is_not_skipped(site: Any, registry: RealRegistry) -> None:
-    """Although a file of that name exists: the same command builds it again, and status does not show it as present."""
+    """Although a file of that name exists: the same command builds it again, and status does not
+    show it as present.
+    """
     reference = registry.reference("team/tool", "1")
     site.settings = SLURM
     site.workload("pretrain_a", Image(reference=reference))
@@ -92,7 +111,9 @@ def test_a_truncated_image_is_not_skipped(site: Any, registry: RealRegistry) -> 
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0
 
 
-def test_layers_of_an_earlier_attempt_are_not_fetched_again(site: Any, registry: RealRegistry) -> None:
+def test_layers_of_an_earlier_attempt_are_not_fetched_again(
+    site: Any, registry: RealRegistry
+) -> None:
     """Nor counted as needed space, because they already use it."""
     made = make(SampleImage(layers=(Layer(entries=(file("big", bytes(range(256)) * 4000),)),)))
     registry.push("team/left", "1", made)
@@ -101,7 +122,9 @@ def test_layers_of_an_earlier_attempt_are_not_fetched_again(site: Any, registry:
     site.workload("pretrain_a", Image(reference=reference))
 
     def costs() -> tuple[int, int]:
-        plan = json.loads(site.run("--config", site.answers(), "--dry-run", "--format", "json").stdout)
+        plan = json.loads(
+            site.run("--config", site.answers(), "--dry-run", "--format", "json").stdout
+        )
         (row,) = [row for row in plan["steps"] if row["step"].startswith("image ")]
         return row["fetch_bytes"], row["disk_bytes"]
 
@@ -146,7 +169,9 @@ def test_on_runai_nothing_is_built(site: Any, registry: RealRegistry) -> None:
 
 
 def test_on_runai_an_unreachable_registry_is_a_note(site: Any) -> None:
-    """Pods pull the image, not this machine: the plan and the end have a note, and the installation succeeds."""
+    """Pods pull the image, not this machine: the plan and the end have a note, and the installation
+    succeeds.
+    """
     with socket.socket() as closed:  # bound, but not listening
         closed.bind(("127.0.0.1", 0))
         reference = f"127.0.0.1:{closed.getsockname()[1]}/team/tool:1"
@@ -166,7 +191,9 @@ def test_on_runai_an_unreachable_registry_is_a_note(site: Any) -> None:
 
 
 def test_a_newer_image_replaces_the_older(site: Any, registry: RealRegistry) -> None:
-    """As after an update of the plugin: it is reported and fetched, and the older one is removed on demand."""
+    """As after an update of the plugin: it is reported and fetched, and the older one is removed on
+    demand.
+    """
     for tag in ("old", "new"):
         layer = Layer(entries=(file("hello", f"{tag}\n".encode()),))
         registry.push("team/moving", tag, make(SampleImage(layers=(layer,))))
@@ -184,5 +211,8 @@ def test_a_newer_image_replaces_the_older(site: Any, registry: RealRegistry) -> 
     images = site.install / "images"
     assert {path.name for path in images.glob("*.sqsh")} == {file_name(old), file_name(new)}
     assert site.run("remove", "--unused", "--yes", "--install", site.install).returncode == 0
-    assert {path.name for path in images.glob("[!.]*")} == {file_name(new), f"{file_name(new)}.json"}
+    assert {path.name for path in images.glob("[!.]*")} == {
+        file_name(new),
+        f"{file_name(new)}.json",
+    }
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An installation of exemplar-performance becomes one of llmb: settings, secrets, images, and its folder unchanged."""
+"""An installation of exemplar-performance becomes one of llmb: settings, secrets, images, and its
+folder unchanged.
+"""
 
 import hashlib
 import json
@@ -11,15 +13,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from llmb.config import load_config
 from llmb.errors import UsageError
-from llmb_installer.images.facts import check, read_facts
+from llmb.plan.config_layers import load_config
+from llmb_installer.cluster_types import all_types
 from llmb_installer.importing import carry
-from llmb_installer.importing.carry import Import
+from llmb_installer.importing.carry import ImportPlan
 from llmb_installer.importing.sqsh import name_in_exemplar
 from llmb_testing import exemplar_folder as exemplar
+from sqshpull.record import check, read_record
 
-DoImport = Callable[..., Import]
+DoImport = Callable[..., ImportPlan]
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
@@ -33,19 +36,24 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
 
 
 # One of each form that its 22 tagged releases from 25.05 to 26.08.00 write.
-@pytest.mark.parametrize("release", ["25.05", "25.05.04", "25.07", "25.08", "25.08.01", "25.12", "26.02", "26.08"])
+@pytest.mark.parametrize(
+    "release", ["25.05", "25.05.04", "25.07", "25.08", "25.08.01", "25.12", "26.02", "26.08"]
+)
 def test_settings_of_every_release(release: str, tmp_path: Path, do_import: DoImport) -> None:
     """The values that its installer asked for are in llmb's keys; the secret is not."""
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, release)
     plan = do_import(folder)
-    config, _ = load_config(plan.target, {})
+    config, _ = load_config(plan.target, {}, cluster_types=all_types)
     assert (config.cluster_type, config.gpu_type) == ("slurm", "h100")
     assert config.cluster_name == ("cluster" if release < "25.05.04" else "alpha")
     assert config.slurm is not None
     assert (config.slurm.account, config.slurm.container) == ("team", "pyxis")
     assert (config.slurm.option("partition"), config.slurm.option("gres")) == ("batch", 8)
-    assert (config.slurm.option("partition", "cpu"), config.slurm.option("gres", "cpu")) == ("cpu", None)
+    assert (config.slurm.option("partition", "cpu"), config.slurm.option("gres", "cpu")) == (
+        "cpu",
+        None,
+    )
     assert dict(config.environment) == {"NCCL_DEBUG": "WARN"}
     assert config.install.method == ("slurm" if release >= "25.08.01" else "local")
     assert config.workloads.installed == ()
@@ -59,27 +67,37 @@ def test_settings_of_every_release(release: str, tmp_path: Path, do_import: DoIm
 
 
 def test_a_gres_that_was_lost_is_not_taken_for_none(tmp_path: Path, do_import: DoImport) -> None:
-    """Releases of 2026 write null where they update a file of 2025, whose key gpu_gres they do not read."""
+    """Releases of 2026 write null where they update a file of 2025, whose key gpu_gres they do not
+    read.
+    """
     folder = tmp_path / "theirs"
-    slurm = {"account": "team", "gpu": {"partition": "batch", "gres": None}, "cpu": {"partition": "cpu", "gres": None}}
+    slurm = {
+        "account": "team",
+        "gpu": {"partition": "batch", "gres": None},
+        "cpu": {"partition": "cpu", "gres": None},
+    }
     exemplar.write_config(folder, "26.02", slurm=slurm)
     plan = do_import(folder)
-    config, _ = load_config(plan.target, {})
+    config, _ = load_config(plan.target, {}, cluster_types=all_types)
     assert config.slurm is not None
     assert config.slurm.leaves_gpus_open
     assert config.slurm.option("partition") == "batch"
     assert [item.name for item in plan.items if item.code == "gres-missing"] == ["slurm.gpu.gres"]
 
 
-def test_grace_nodes_are_arm_and_unusual_variables_are_named(tmp_path: Path, do_import: DoImport) -> None:
+def test_grace_nodes_are_arm_and_unusual_variables_are_named(
+    tmp_path: Path, do_import: DoImport
+) -> None:
     folder = tmp_path / "theirs"
     environment = {"DEBUG": True, "PATH": "/x", "SLURM_X": 1, "NOTE": exemplar.TOKEN, "EMPTY": None}
-    data = yaml.safe_load(exemplar.write_config(folder, "25.08", environment=environment).read_text())
+    data = yaml.safe_load(
+        exemplar.write_config(folder, "25.08", environment=environment).read_text()
+    )
     data["launcher"]["gpu_type"] = "GB200"
     data["slurm"]["switch"] = "x"
     (folder / "cluster_config.yaml").write_text(yaml.safe_dump(data))
     plan = do_import(folder)
-    config, _ = load_config(plan.target, {})
+    config, _ = load_config(plan.target, {}, cluster_types=all_types)
     assert (config.gpu_type, config.install.node_architecture) == ("gb200", "aarch64")
     assert dict(config.environment) == {"DEBUG": "true"}
     codes = {item.name: item.code for item in plan.items if item.action == "leave"}
@@ -89,7 +107,9 @@ def test_grace_nodes_are_arm_and_unusual_variables_are_named(tmp_path: Path, do_
 
 
 @pytest.mark.parametrize("consent", [False, True])
-def test_secrets_go_only_where_the_user_agrees(consent: bool, source: Path, home: Path, do_import: DoImport) -> None:
+def test_secrets_go_only_where_the_user_agrees(
+    consent: bool, source: Path, home: Path, do_import: DoImport
+) -> None:
     plan = do_import(source, with_secrets=consent)
     files = [path for path in plan.target.rglob("*") if path.is_file() and not path.is_symlink()]
     assert files
@@ -113,7 +133,7 @@ def test_images_are_linked_with_their_digest(source: Path, do_import: DoImport) 
     original = source / "images" / image.name
     assert image.is_symlink()
     assert image.resolve() == original
-    facts = read_facts(image)
+    facts = read_record(image)
     assert facts is not None
     assert (facts.reference, facts.adopted) == ("nvcr.io/nvidia/nemo:25.04.01", True)
     assert facts.sha256 == hashlib.sha256(original.read_bytes()).hexdigest()
@@ -137,7 +157,9 @@ def test_file_names_of_its_images(reference: str, name: str) -> None:
 
 
 def test_a_shared_image_folder(tmp_path: Path, do_import: DoImport) -> None:
-    """Its installer links each image of a shared folder into its own; llmb links the file itself."""
+    """Its installer links each image of a shared folder into its own; llmb links the file
+    itself.
+    """
     folder, shared = tmp_path / "theirs", tmp_path / "shared"
     exemplar.write_config(folder, "26.02", install={"image_folder": str(shared)})
     file = exemplar.write_image(shared / "nvidia+nemo+26.02.01.sqsh")
@@ -146,10 +168,12 @@ def test_a_shared_image_folder(tmp_path: Path, do_import: DoImport) -> None:
     plan = do_import(folder, checksums=False)
     link = plan.target / "images" / file.name
     assert link.readlink() == file
-    assert read_facts(link) is None
+    assert read_record(link) is None
 
 
-def test_the_folder_is_not_changed_and_a_second_import_does_nothing(source: Path, do_import: DoImport) -> None:
+def test_the_folder_is_not_changed_and_a_second_import_does_nothing(
+    source: Path, do_import: DoImport
+) -> None:
     before = snapshot(source)
     planned = do_import(source, dry_run=True)
     assert not planned.target.exists()
@@ -164,7 +188,9 @@ def test_the_folder_is_not_changed_and_a_second_import_does_nothing(source: Path
     }
 
 
-def test_an_interrupted_import_continues(source: Path, do_import: DoImport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_import_continues(
+    source: Path, do_import: DoImport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The configuration is written last: with it, the folder is an install directory."""
     with monkeypatch.context() as patched:
         patched.setattr(carry, "link_image", interrupt)
@@ -189,7 +215,9 @@ def test_never_into_its_own_folder(into: str, source: Path, do_import: DoImport)
     assert raised.value.code == "import-into-source"
 
 
-def test_folders_that_are_refused(tmp_path: Path, cluster: Callable[..., Path], do_import: DoImport) -> None:
+def test_folders_that_are_refused(
+    tmp_path: Path, cluster: Callable[..., Path], do_import: DoImport
+) -> None:
     ours, empty, other = cluster("slurm"), tmp_path / "empty", tmp_path / "other"
     empty.mkdir()
     (other / "things").mkdir(parents=True)
@@ -212,7 +240,9 @@ def test_folders_that_are_refused(tmp_path: Path, cluster: Callable[..., Path], 
     assert do_import(theirs, gpu_type="h200").config is not None
 
 
-def test_into_an_install_directory_of_llmb(source: Path, cluster: Callable[..., Path], do_import: DoImport) -> None:
+def test_into_an_install_directory_of_llmb(
+    source: Path, cluster: Callable[..., Path], do_import: DoImport
+) -> None:
     """Its configuration stays; runs and images are added."""
     ours = cluster("slurm", "b200")
     text = (ours / "cluster_config.yaml").read_text()
@@ -222,7 +252,9 @@ def test_into_an_install_directory_of_llmb(source: Path, cluster: Callable[..., 
 
 
 def test_stage_path_of_releases_before_25_05(tmp_path: Path, do_import: DoImport) -> None:
-    """They have no configuration: images and results are in one folder, and the GPU type is given."""
+    """They have no configuration: images and results are in one folder, and the GPU type is
+    given.
+    """
     folder = tmp_path / "stage"
     exemplar.write_image(folder / "nvidia+nemo+24.12.sqsh")
     place = folder / "results/25.01/fp8/340b/128"
@@ -237,5 +269,10 @@ def test_stage_path_of_releases_before_25_05(tmp_path: Path, do_import: DoImport
     assert raised.value.code == "gpu-type-missing"
     plan = do_import(folder, gpu_type="h100")
     assert [run.record.job.model_size for run in plan.runs] == ["340b"]
-    assert json.loads((plan.runs[0].record.directory / "llmb-run.json").read_text())["origin"]["release"] is None
+    assert (
+        json.loads((plan.runs[0].record.directory / "llmb-run.json").read_text())["origin"][
+            "release"
+        ]
+        is None
+    )
     assert (plan.target / "images/nvidia+nemo+24.12.sqsh").is_symlink()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imported runs in llmb-run: GPU type, framework, window of their release, verdict, profile, and no second attempt."""
+"""Imported runs in llmb-run: GPU type, framework, window of their release, verdict, profile, and no
+second attempt.
+"""
 
 import json
 import os
@@ -10,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from llmb.results.launcher_config import window_of
-from llmb_installer.importing.carry import Import
+from llmb.measure.launcher_config import window_of
+from llmb_installer.importing.carry import ImportPlan
 from llmb_testing import exemplar_folder as exemplar
 
-DoImport = Callable[..., Import]
+DoImport = Callable[..., ImportPlan]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -30,16 +33,23 @@ def results(source: Path, do_import: DoImport, llmb_here: Command) -> dict[str, 
 
 
 def test_results_of_every_release(results: dict[str, dict[str, Any]]) -> None:
-    """1.98 s is the published time of release 25.04; the windows are those of the releases that ran the jobs."""
+    """1.98 s is the published time of release 25.04; the windows are those of the releases that ran
+    the jobs.
+    """
     assert sorted(results) == ["101", "102", "103", "104", "105"]
     first, late, profiled, cancelled, bridge = (results[job] for job in sorted(results))
     assert (first["status"], first["window"], first["verdict"]) == ("Success", [11, 44], "PASS")
     assert first["ratio"] == pytest.approx(1.0)
     assert first["configuration"]["gpu_type"] == "h100"
     assert first["configuration"]["image"] == "nvcr.io/nvidia/nemo:25.04.01"
-    assert (late["window"], late["time_mean_seconds"]) == ([35, 44], 2.0)  # its other steps took 9 s
+    # its other steps took 9 s
+    assert (late["window"], late["time_mean_seconds"]) == ([35, 44], 2.0)
     assert (profiled["verdict"], profiled["configuration"]["profile"]) == ("INVALID", True)
-    assert (cancelled["status"], cancelled["state"], cancelled["max_iteration"]) == ("Cancelled", "CANCELLED", 19)
+    assert (cancelled["status"], cancelled["state"], cancelled["max_iteration"]) == (
+        "Cancelled",
+        "CANCELLED",
+        19,
+    )
     own = bridge["configuration"]
     assert (own["framework"], own["release"], own["dtype"], own["gpu_type"]) == (
         "bridge",
@@ -52,21 +62,35 @@ def test_results_of_every_release(results: dict[str, dict[str, Any]]) -> None:
 
 
 def test_parse_reads_the_file_beside_a_log(source: Path, llmb_here: Command) -> None:
-    """Without an import: the file names the GPU type, and its release the window; options override it."""
+    """Without an import: the file names the GPU type, and its release the window; options override
+    it.
+    """
     folder = source / "workloads" / exemplar.KEYS[1]
     logs = json.loads(llmb_here("parse", folder, "--format", "json").stdout)["results"]
-    windows = {one["configuration"]["gpu_type"]: one["window"] for one in logs if "_102_" in one["path"]}
+    windows = {
+        one["configuration"]["gpu_type"]: one["window"] for one in logs if "_102_" in one["path"]
+    }
     assert windows == {"h100": [35, 44]}
     assert [one["verdict"] for one in logs if "_101_" in one["path"]] == ["PASS"]
     done = llmb_here("parse", folder, "--gpu-type", "b200", "--format", "json")
-    assert {one["configuration"]["gpu_type"] for one in json.loads(done.stdout)["results"]} == {"b200"}
+    assert {one["configuration"]["gpu_type"] for one in json.loads(done.stdout)["results"]} == {
+        "b200"
+    }
 
 
-def test_other_commands_know_them(source: Path, do_import: DoImport, llmb_here: Command, tmp_path: Path) -> None:
+def test_other_commands_know_them(
+    source: Path, do_import: DoImport, llmb_here: Command, tmp_path: Path
+) -> None:
     plan = do_import(source)
     at = ("--install", plan.target)
     rows = json.loads(llmb_here("compare", *at, "--format", "json").stdout)["comparisons"]
-    assert sorted(row["verdict"] or row["status"] for row in rows) == ["Cancelled", "INVALID", "PASS", "PASS", "PASS"]
+    assert sorted(row["verdict"] or row["status"] for row in rows) == [
+        "Cancelled",
+        "INVALID",
+        "PASS",
+        "PASS",
+        "PASS",
+    ]
     page = tmp_path / "report.html"
     assert llmb_here("report", *at, "-o", page).returncode == 3
     assert all(run.record.id in page.read_text() for run in plan.runs)
@@ -79,7 +103,9 @@ def test_other_commands_know_them(source: Path, do_import: DoImport, llmb_here: 
     assert {job["state"] for job in listed} == {"COMPLETED", "CANCELLED"}
 
 
-def test_no_second_attempt(source: Path, do_import: DoImport, llmb_here: Command, wording: Callable[..., None]) -> None:
+def test_no_second_attempt(
+    source: Path, do_import: DoImport, llmb_here: Command, wording: Callable[..., None]
+) -> None:
     plan = do_import(source)
     (failed,) = (run.record for run in plan.runs if run.state.state == "CANCELLED")
     done = llmb_here("jobs", "retry", failed.id, "--install", plan.target)
@@ -89,26 +115,57 @@ def test_no_second_attempt(source: Path, do_import: DoImport, llmb_here: Command
     assert (done.returncode, failed.directory.joinpath("attempt-2").exists()) == (0, False)
 
 
-def test_a_run_that_may_still_run_comes_with_a_later_import(tmp_path: Path, do_import: DoImport) -> None:
+def test_a_run_that_may_still_run_comes_with_a_later_import(
+    tmp_path: Path, do_import: DoImport
+) -> None:
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, "25.08")
-    log = exemplar.write_run(folder, exemplar.KEYS[1], exemplar.NEMO, 7, exemplar.nemo_log(2.0, upto=30))
+    log = exemplar.write_run(
+        folder, exemplar.KEYS[1], exemplar.NEMO, 7, exemplar.nemo_log(2.0, upto=30)
+    )
     (item,) = (item for item in do_import(folder).items if item.kind == "run")
     assert (item.action, item.code) == ("leave", "run-not-ended")
     log.write_text(exemplar.nemo_log(2.0))
     (run,) = do_import(folder).runs
     assert (run.state.state, run.record.origin is not None) == ("COMPLETED", True)
-    assert run.record.job.gpu_type == "h100"  # from the cluster's configuration: release 25.05 writes no file beside it
+    # from the cluster's configuration: release 25.05 writes no file beside it
+    assert run.record.job.gpu_type == "h100"
 
 
-def test_an_old_unfinished_log_has_failed(tmp_path: Path, do_import: DoImport, llmb_here: Command) -> None:
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        ("CANCELLED AT 2025-11-22T09:41:00 DUE TO TIME LIMIT", "TIMEOUT"),
+        ("CANCELLED AT 2025-11-22T09:41:00 DUE TO PREEMPTION", "PREEMPTED"),
+        ("CANCELLED AT 2025-11-22T09:41:00", "CANCELLED"),
+    ],
+)
+def test_a_log_in_which_slurm_ended_the_job_has_ended(
+    end: str, state: str, tmp_path: Path, do_import: DoImport
+) -> None:
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, "25.08")
-    text = exemplar.nemo_log(2.0, upto=30) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    log = exemplar.nemo_log(2.0, upto=30) + f"slurmstepd: error: *** JOB 7 ON node001 {end} ***\n"
+    exemplar.write_run(folder, exemplar.KEYS[1], exemplar.NEMO, 7, log)
+    (run,) = do_import(folder).runs
+    assert run.state.state == state
+
+
+def test_an_old_unfinished_log_has_failed(
+    tmp_path: Path, do_import: DoImport, llmb_here: Command
+) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.08")
+    text = (
+        exemplar.nemo_log(2.0, upto=30)
+        + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    )
     log = exemplar.write_run(folder, exemplar.KEYS[1], exemplar.NEMO, 7, text)
     os.utime(log, (time.time() - 86400,) * 2)
     plan = do_import(folder)
-    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)["results"]
+    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)[
+        "results"
+    ]
     assert (one["status"], one["cause"]["kind"]) == ("Failed", "GPU out of memory")
 
 
@@ -128,17 +185,25 @@ def test_runs_that_are_not_taken(name: str, code: str, tmp_path: Path, do_import
     assert (item.action, item.code) == ("leave", code)
 
 
-def test_results_outlive_the_original_log(source: Path, do_import: DoImport, llmb_here: Command) -> None:
+def test_results_outlive_the_original_log(
+    source: Path, do_import: DoImport, llmb_here: Command
+) -> None:
     plan = do_import(source)
     (run,) = (run for run in plan.runs if run.record.scheduler_id == "101")
     at = ("results", "101", "--format", "json", "--install", plan.target)
     (before,) = json.loads(llmb_here(*at).stdout)["results"]
     run.log.unlink()
     (after,) = json.loads(llmb_here(*at).stdout)["results"]
-    assert (after["status"], after["ratio"]) == (before["status"], before["ratio"]) == ("Success", pytest.approx(1.0))
+    assert (
+        (after["status"], after["ratio"])
+        == (before["status"], before["ratio"])
+        == ("Success", pytest.approx(1.0))
+    )
 
 
-def test_a_gradient_that_is_not_a_number(tmp_path: Path, do_import: DoImport, llmb_here: Command) -> None:
+def test_a_gradient_that_is_not_a_number(
+    tmp_path: Path, do_import: DoImport, llmb_here: Command
+) -> None:
     """Such a run is invalid for exemplar-performance since 26.05 too."""
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, "26.06")
@@ -147,20 +212,30 @@ def test_a_gradient_that_is_not_a_number(tmp_path: Path, do_import: DoImport, ll
     text = exemplar.bridge_log(6.25, 256, gradient="nan")
     exemplar.write_run(folder, exemplar.KEYS[0], name, 9, text, config=config)
     plan = do_import(folder)
-    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)["results"]
+    (one,) = json.loads(llmb_here("results", "--format", "json", "--install", plan.target).stdout)[
+        "results"
+    ]
     assert one["verdict"] == "INVALID"
 
 
 def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
-    """They end with the scale; parallelism is the table's. Of a job that Slurm requeued, the last attempt counts."""
+    """They end with the scale; parallelism is the table's. Of a job that Slurm requeued, the last
+    attempt counts.
+    """
     folder, name = tmp_path / "theirs", "pretrain_nemotron4_15b_fp8_64"
     exemplar.write_config(folder, "25.05")
-    log = exemplar.write_run(folder, exemplar.KEYS[1], name, 389757, exemplar.nemo_log(2.0, upto=20))
+    log = exemplar.write_run(
+        folder, exemplar.KEYS[1], name, 389757, exemplar.nemo_log(2.0, upto=20)
+    )
     log.with_name(log.name.replace("_0.out", "_1.out")).write_text(exemplar.nemo_log(2.0))
     (run,) = do_import(folder).runs
     job, training = run.record.job, run.record.job.trained
     assert (job.experiment_name, job.scale, training.gbs, training.mbs) == (name, 64, 256, 2)
-    assert (run.log.name[-6:], run.state.state, run.record.scheduler_id) == ("_1.out", "COMPLETED", "389757")
+    assert (run.log.name[-6:], run.state.state, run.record.scheduler_id) == (
+        "_1.out",
+        "COMPLETED",
+        "389757",
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,16 +250,26 @@ def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
         ("unknown", 50, None),
     ],
 )
-def test_the_window_of_a_release(release: str | None, steps: int, window: tuple[int, int] | None) -> None:
+def test_the_window_of_a_release(
+    release: str | None, steps: int, window: tuple[int, int] | None
+) -> None:
     assert window_of(release, steps) == window
 
 
-@pytest.mark.parametrize(("release", "key"), [("25.05", "pretraining_nemotron"), ("25.05.04", "pretrain_nemotron")])
-def test_nemotron4_by_its_first_name(release: str, key: str, tmp_path: Path, do_import: DoImport) -> None:
-    """Until release 25.07 its workload is called nemotron; the first releases write no file beside a run."""
+@pytest.mark.parametrize(
+    ("release", "key"), [("25.05", "pretraining_nemotron"), ("25.05.04", "pretrain_nemotron")]
+)
+def test_nemotron4_by_its_first_name(
+    release: str, key: str, tmp_path: Path, do_import: DoImport
+) -> None:
+    """Until release 25.07 its workload is called nemotron; the first releases write no file beside
+    a run.
+    """
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, release)
-    config = exemplar.run_config(8, release, "nemotron", "15b", "fp8", 64) if release > "25.05" else None
+    config = (
+        exemplar.run_config(8, release, "nemotron", "15b", "fp8", 64) if release > "25.05" else None
+    )
     exemplar.write_run(folder, key, exemplar.NEMO, 8, exemplar.nemo_log(2.0), config=config)
     (run,) = do_import(folder).runs
     assert (run.record.job.workload, run.record.job.model_size) == ("pretrain_nemotron4", "15b")
@@ -192,14 +277,74 @@ def test_nemotron4_by_its_first_name(release: str, key: str, tmp_path: Path, do_
     assert run.record.origin.release == (release if config else None)
 
 
-def test_arguments_of_megatron_bridge_are_settings_of_the_run(tmp_path: Path, do_import: DoImport) -> None:
+def test_arguments_of_megatron_bridge_are_settings_of_the_run(
+    tmp_path: Path, do_import: DoImport
+) -> None:
     """Release 26.08 passes --mbridge-arg through, and writes them beside the run."""
     folder = tmp_path / "theirs"
     exemplar.write_config(folder, "26.08")
-    own = ["--micro_batch_size=2", "model.hidden_size=4096", "--record_memory", "token=" + exemplar.TOKEN]
-    config = exemplar.run_config(9, "26.08.00", "llama3.1", "70b", "fp8", 64, gpu="gb300", mbridge_args=own)
+    own = [
+        "--micro_batch_size=2",
+        "model.hidden_size=4096",
+        "--record_memory",
+        "token=" + exemplar.TOKEN,
+    ]
+    config = exemplar.run_config(
+        9, "26.08.00", "llama3.1", "70b", "fp8", 64, gpu="gb300", mbridge_args=own
+    )
     name = "pretrain_llama3_70b_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_ep1_mbs2_gbs256"
-    exemplar.write_run(folder, exemplar.KEYS[0], name, 9, exemplar.bridge_log(3, 256), config=config)
+    exemplar.write_run(
+        folder, exemplar.KEYS[0], name, 9, exemplar.bridge_log(3, 256), config=config
+    )
     (run,) = do_import(folder).runs
     wanted = {"micro_batch_size": "2", "model.hidden_size": "4096", "record_memory": "true"}
     assert dict(run.record.job.dotted) == wanted
+
+
+@pytest.mark.parametrize("job_id", ["../../../../../../outside", "/outside", "12\0"])
+def test_a_foreign_job_id_names_no_path(job_id: str, tmp_path: Path, do_import: DoImport) -> None:
+    """The id is in the folder's name of a run whose log and folder name no job and no time."""
+    folder = tmp_path / "a/b/theirs"
+    exemplar.write_config(folder, "25.08")
+    place = folder / "workloads" / exemplar.KEYS[1] / "experiments" / "copied"
+    place.mkdir(parents=True)
+    (place / f"log-{exemplar.NEMO}.out").write_text(exemplar.nemo_log(2.0))
+    config = exemplar.run_config(7, "25.08", "nemotron4", "15b", "fp8", 64)
+    config["job_info"]["job_id"] = job_id
+    (place / "llmb-config_7.yaml").write_text(yaml.safe_dump(config))
+    (run,) = do_import(folder).runs
+    assert run.record.scheduler_id is None
+    experiments = folder.with_name("theirs-llmb") / "workloads/pretrain_nemotron4/experiments"
+    assert run.record.directory.parent.parent == experiments
+    written = [path for path in tmp_path.rglob("*") if path.name == "llmb-run.json"]
+    assert written == [run.record.directory / "llmb-run.json"]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "n" * 246])
+def test_a_log_whose_name_cannot_name_a_folder(
+    name: str, tmp_path: Path, do_import: DoImport
+) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.08")
+    place = folder / "workloads" / exemplar.KEYS[1] / "experiments" / "copied"
+    place.mkdir(parents=True)
+    (place / f"log-{name}.out").write_text(exemplar.nemo_log(2.0))
+    config = exemplar.run_config(7, "25.08", "nemotron4", "15b", "fp8", 64)
+    config["job_config"]["model_overrides"] = {}
+    (place / "llmb-config_7.yaml").write_text(yaml.safe_dump(config))
+    (item,) = (item for item in do_import(folder).items if item.kind == "run")
+    assert (item.action, item.code) == ("leave", "name-unusable")
+
+
+@pytest.mark.parametrize("host", ["nv\0cr", "../../../outside", "h" * 250])
+def test_a_foreign_reference_names_no_path(host: str, tmp_path: Path, do_import: DoImport) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "25.08")
+    exemplar.write_image(folder / "images/nvidia+nemo+25.07.01.sqsh")
+    config = exemplar.run_config(7, "25.08", "nemotron4", "15b", "fp8", 64)
+    config["container_info"]["images"] = [f"{host}/nvidia/nemo:25.07.01"]
+    exemplar.write_run(
+        folder, exemplar.KEYS[1], exemplar.NEMO, 7, exemplar.nemo_log(2.0), config=config
+    )
+    (image,) = do_import(folder).images
+    assert image.link == "nvidia+nemo+25.07.01.sqsh"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command names the owner of a cluster_config.yaml of exemplar-performance, and the command that imports it."""
+"""Every command names the owner of a cluster_config.yaml of exemplar-performance, and the command
+that imports it.
+"""
 
 import subprocess
 from collections.abc import Callable
@@ -8,11 +10,13 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from llmb.config import find_install, load_config
-from llmb.config.exemplar import CODE, is_exemplar
 from llmb.errors import UsageError
+from llmb.plan.config_layers import load_config
+from llmb.plan.exemplar import CODE, is_exemplar
+from llmb.plan.locate import find_install
 from llmb_installer import record
 from llmb_installer.cli import cli
+from llmb_installer.cluster_types import all_types
 from llmb_installer.commands import import_
 from llmb_installer.detect.detected import Damaged, find_installed
 from llmb_testing import exemplar_folder as exemplar
@@ -32,16 +36,26 @@ def test_llmb_run_refuses_it(
     theirs: Path, llmb_here: Command, wording: Callable[..., None], request: pytest.FixtureRequest
 ) -> None:
     printed = set()
-    for command in (("results",), ("jobs",), ("config",), ("compare",), ("list",), ("submit-all", "--max-scale", "64")):
+    for command in (
+        ("results",),
+        ("jobs",),
+        ("config",),
+        ("compare",),
+        ("list",),
+        ("submit-all", "--max-scale", "64"),
+    ):
         done = llmb_here(*command, "--install", theirs)
         assert (done.returncode, done.stdout) == (2, ""), command
-        printed.add("\n".join(done.stderr.splitlines()[:2]))  # submit-all adds that nothing was submitted
+        # submit-all adds that nothing was submitted
+        printed.add("\n".join(done.stderr.splitlines()[:2]))
     (message,) = printed
     if RELEASES[0] in request.node.name:
         wording("results", message)
 
 
-@pytest.mark.parametrize("words", [("status",), ("verify",), ("add", "nemotron4"), ("remove", "nemotron4"), ()])
+@pytest.mark.parametrize(
+    "words", [("status",), ("verify",), ("add", "nemotron4"), ("remove", "nemotron4"), ()]
+)
 def test_llmb_install_refuses_it(words: tuple[str, ...], theirs: Path) -> None:
     for options in ((), ("--yes",)):
         if options and words in (("status",),):
@@ -58,7 +72,7 @@ def test_every_way_to_find_it(theirs: Path) -> None:
         lambda: find_install(theirs, {}, Path("/")),
         lambda: find_install(None, {"LLMB_INSTALL": str(theirs)}, Path("/")),
         lambda: find_install(None, {}, theirs),
-        lambda: record.own_config(theirs),
+        lambda: record.read_own_config(theirs),
     ):
         with pytest.raises(UsageError) as raised:
             call()
@@ -68,12 +82,16 @@ def test_every_way_to_find_it(theirs: Path) -> None:
     assert (found.path, found.error.code) == (theirs, CODE)
 
 
-def test_once_imported_the_hint_names_the_new_folder(theirs: Path, do_import: Callable[..., object]) -> None:
+def test_once_imported_the_hint_names_the_new_folder(
+    theirs: Path, do_import: Callable[..., object]
+) -> None:
     do_import(theirs)
     with pytest.raises(UsageError) as raised:
         find_install(theirs, {}, Path("/"))
     assert str(raised.value.hint).endswith(f"--install {theirs}-llmb")
-    load_config(find_install(theirs.with_name("theirs-llmb"), {}, Path("/")), {})
+    load_config(
+        find_install(theirs.with_name("theirs-llmb"), {}, Path("/")), {}, cluster_types=all_types
+    )
 
 
 def test_files_that_are_llmbs(tmp_path: Path, cluster: Callable[..., Path]) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is added to, and taken out of, an installation whose cluster_config.yaml somebody wrote or copied."""
+"""Tests of what is added to, and taken out of, an installation whose cluster_config.yaml somebody
+wrote or copied.
+"""
 
 import subprocess
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.workload.needs import Venv
+from llmb.contract.needs import Venv
 from llmb_installer.applying import show
 from llmb_installer.record import InstallRecord
 
@@ -30,12 +32,16 @@ def run(site: Any, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_addition_asks_no_questions(site: Any) -> None:
-    """Every answer is in the configuration, or is detected; other workloads stay as they are there."""
+    """Every answer is in the configuration, or is detected; other workloads stay as they are
+    there.
+    """
     site.workload("pretrain_a", SMALL)
     site.workload("pretrain_b", Venv(name="huge", requirements=("nowhere==1",)))
     mine = {"venv_path": str(site.folder), "environment": {"MINE": "1"}}
     path = by_hand(
-        site, environment={"NCCL_DEBUG": "WARN"}, workloads={"installed": ["b"], "config": {"pretrain_b": mine}}
+        site,
+        environment={"NCCL_DEBUG": "WARN"},
+        workloads={"installed": ["b"], "config": {"pretrain_b": mine}},
     )
     done = run(site, "add", "pretrain_a")
     assert (done.returncode, "nowhere" in done.stdout) == (0, False), done.stderr
@@ -43,7 +49,9 @@ def test_an_addition_asks_no_questions(site: Any) -> None:
     assert config["environment"] == {"NCCL_DEBUG": "WARN"}
     assert config["workloads"]["installed"] == ["b", "pretrain_a"]
     assert config["workloads"]["config"]["pretrain_b"] == mine
-    assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(site.install / "venvs" / "small")
+    assert config["workloads"]["config"]["pretrain_a"]["venv_path"] == str(
+        site.install / "venvs" / "small"
+    )
     assert "cluster_config.yaml keeps" not in done.stdout + done.stderr
     again = run(site, "add", "pretrain_a")
     assert again.stdout.startswith("Nothing to do:"), again.stdout
@@ -54,14 +62,21 @@ def test_a_copied_configuration_leads_to_what_was_built(site: Any) -> None:
     """That of the other folder is not used for the workload; its variables stay."""
     site.workload("pretrain_a", SMALL)
     old = {"venv_path": "/old/venvs/small", "venv_type": "uv", "environment": {"MINE": "1"}}
-    path = by_hand(site, llmb_install="/old", workloads={"installed": ["pretrain_a"], "config": {"pretrain_a": old}})
+    path = by_hand(
+        site,
+        llmb_install="/old",
+        workloads={"installed": ["pretrain_a"], "config": {"pretrain_a": old}},
+    )
     done = run(site, "add", "pretrain_a")
     assert done.returncode == 0, done.stderr
     config = yaml.safe_load(path.read_text())
     assert config["llmb_install"] == str(site.install)
     assert config["workloads"]["installed"] == ["pretrain_a"]
     own = config["workloads"]["config"]["pretrain_a"]
-    assert (own["venv_path"], own["environment"]) == (str(site.install / "venvs/small"), {"MINE": "1"})
+    assert (own["venv_path"], own["environment"]) == (
+        str(site.install / "venvs/small"),
+        {"MINE": "1"},
+    )
     assert site.run("verify", "--install", site.install).returncode == 0
 
 
@@ -75,7 +90,9 @@ def test_missing_keys_are_named(site: Any, wording: Callable[..., None]) -> None
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_a_setting_neither_moves_the_installation_nor_drops_workloads(is_recorded: bool, site: Any) -> None:
+def test_a_setting_neither_moves_the_installation_nor_drops_workloads(
+    is_recorded: bool, site: Any
+) -> None:
     for key in ("pretrain_a", "pretrain_b"):
         site.workload(key, SMALL)
     path = by_hand(site)
@@ -154,13 +171,17 @@ def test_another_spelling_without_the_answers_is_still_what_was_built(site: Any)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_workloads_the_next_command_adds_one(tmp_path: Path, wording: Callable[..., None]) -> None:
-    wording("llmb-install", show.summary(tmp_path, InstallRecord(), ()))
+def test_without_workloads_the_next_command_adds_one(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    wording("llmb-install", show.summarize(tmp_path, InstallRecord(), ()))
 
 
 @pytest.mark.parametrize("key", ["node_architecture", "gpu_type"])
 def test_what_was_detected_once_is_not_detected_again(site: Any, key: str) -> None:
-    """A cluster that does not answer, as here without Slurm, does not prevent the removal of workloads."""
+    """A cluster that does not answer, as here without Slurm, does not prevent the removal of
+    workloads.
+    """
     site.settings = {
         "cluster_type": "slurm",
         "slurm": {"container": "none"},

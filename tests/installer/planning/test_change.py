@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what is done to an install directory later: verify, repair, add, remove; and of a failure beside others."""
+"""Tests of what is done to an install directory later: verify, repair, add, remove; and of a
+failure beside others.
+"""
 
 import json
 import os
@@ -12,14 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.system import locks
-from llmb.workload.needs import HubAsset, Repo, Task, Venv
+from llmb.contract.needs import HubAsset, Repo, Task, Venv
+from llmb.core import locks
 from llmb_installer import record
 from llmb_installer.steps import programs
 from llmb_testing.hub import SmallHub
 
 Wording = Callable[..., None]
-SMALL, OTHER = Venv(name="small", requirements=("small==1",)), Venv(name="other", requirements=("other==1",))
+SMALL, OTHER = (
+    Venv(name="small", requirements=("small==1",)),
+    Venv(name="other", requirements=("other==1",)),
+)
 
 
 def version(site: Any, package: str) -> str:
@@ -48,7 +53,11 @@ def both(installed: Any) -> Any:
 @pytest.fixture
 def wording(wording: Wording, request: pytest.FixtureRequest) -> Wording:
     """Hides the folder of ``both`` too."""
-    folder = {str(request.getfixturevalue("both").folder): "<tmp>"} if "both" in request.fixturenames else {}
+    folder = (
+        {str(request.getfixturevalue("both").folder): "<tmp>"}
+        if "both" in request.fixturenames
+        else {}
+    )
     return lambda command, text, hidden=None: wording(command, text, {**folder, **(hidden or {})})
 
 
@@ -87,7 +96,15 @@ def test_a_configuration_that_cannot_be_read(both: Any) -> None:
 def test_a_failed_repair_is_remembered(both: Any) -> None:
     """Without its index verify and status report the damage until a repair succeeds."""
     module(both, "other").write_text("broken by hand\n")
-    failed = both.run("verify", "--deep", "--repair", "--yes", "--install", both.install, PIP_FIND_LINKS="/nowhere")
+    failed = both.run(
+        "verify",
+        "--deep",
+        "--repair",
+        "--yes",
+        "--install",
+        both.install,
+        PIP_FIND_LINKS="/nowhere",
+    )
     assert failed.returncode == 1
     module(both, "other").write_text("__version__ = '1'\n")
     assert both.faults() == [("venv other", "repair-unfinished", "")]
@@ -111,7 +128,9 @@ def test_an_unfinished_step_is_a_fault(both: Any, wording: Wording) -> None:
 
 
 def test_a_workload_of_a_later_plugin_is_a_note(both: Any, wording: Wording) -> None:
-    """Where the answers ask for all workloads: the note names the command, and no repair installs it."""
+    """Where the answers ask for all workloads: the note names the command, and no repair installs
+    it.
+    """
     answers = both.answers(workloads=None)
     assert both.run("--config", answers, "--yes").returncode == 0
     both.workload("pretrain_late", Venv(name="late", requirements=("small==1",)))
@@ -140,17 +159,27 @@ def test_a_workload_that_failed_is_not_a_later_one(both: Any) -> None:
 def test_an_installation_as_data(both: Any) -> None:
     """Only data on standard output: with nothing to do, with failed steps, and in a dry run."""
     done = both.run("--config", both.answers(), "--yes", "--format", "json")
-    assert (done.returncode, json.loads(done.stdout)["workloads"]) == (0, ["pretrain_a", "pretrain_b"])
+    assert (done.returncode, json.loads(done.stdout)["workloads"]) == (
+        0,
+        ["pretrain_a", "pretrain_b"],
+    )
     both.workload("pretrain_bad", Venv(name="bad", requirements=("nowhere==1",)))
     done = both.run("--config", both.answers(), "--yes", "--format", "json")
     assert done.returncode == 1
     assert "venv bad" in done.stderr
     data = json.loads(done.stdout)
-    assert (data["workloads"], data["not_ready"]) == (["pretrain_a", "pretrain_b"], {"pretrain_bad": ["venv bad"]})
-    assert [(fault["step"], bool(fault["hint"])) for fault in data["faults"]] == [("venv bad", True)]
+    assert (data["workloads"], data["not_ready"]) == (
+        ["pretrain_a", "pretrain_b"],
+        {"pretrain_bad": ["venv bad"]},
+    )
+    assert [(fault["step"], bool(fault["hint"])) for fault in data["faults"]] == [
+        ("venv bad", True)
+    ]
     assert {step["step"]: step["there"] for step in data["steps"]}["venv small"] is True
     dry = both.run("--config", both.answers(), "--dry-run", "--format", "json")
-    assert {step["step"]: step["state"] for step in json.loads(dry.stdout)["steps"]}["venv bad"] == "todo"
+    assert {step["step"]: step["state"] for step in json.loads(dry.stdout)["steps"]}[
+        "venv bad"
+    ] == "todo"
 
 
 def test_faults_as_data(both: Any) -> None:
@@ -163,7 +192,10 @@ def test_faults_as_data(both: Any) -> None:
     data = json.loads(done.stdout)
     assert (data["install"], data["whole"]) == (str(both.install), False)
     assert [fault["step"] for fault in data["faults"]] == ["venv small"]
-    assert both.run("verify", "--repair", "--install", both.install, "--format", "json").returncode == 2
+    assert (
+        both.run("verify", "--repair", "--install", both.install, "--format", "json").returncode
+        == 2
+    )
 
 
 @pytest.mark.parametrize("text", [None, "gpu_type: [\n", "cluster_type: locl\n"])
@@ -172,7 +204,12 @@ def test_a_lost_configuration_is_written_anew(both: Any, text: str | None) -> No
     before = path.read_text()
     path.unlink() if text is None else path.write_text(text)
     fix = f"llmb-install verify --repair --install {both.install}"
-    for words in (("status",), ("remove", "pretrain_a"), ("verify",), *([()] if text is not None else [])):
+    for words in (
+        ("status",),
+        ("remove", "pretrain_a"),
+        ("verify",),
+        *([()] if text is not None else []),
+    ):
         done = both.run(*words, "--install", both.install) if words else both.run()
         assert done.returncode in (1, 2)
         assert fix in done.stderr, words
@@ -194,18 +231,31 @@ def test_an_installation_that_is_not_finished(both: Any, wording: Wording) -> No
             done = both.run(words, "--install", both.install)
         assert done.returncode in (1, 2)
         assert repair not in done.stderr
-        wording(f"llmb-install {words}", done.stderr, {f"{os.getpid()} on {socket.gethostname()}": "PID on HOST"})
+        wording(
+            f"llmb-install {words}",
+            done.stderr,
+            {f"{os.getpid()} on {socket.gethostname()}": "PID on HOST"},
+        )
 
 
 def test_recorded_answers_that_cannot_be_read(both: Any) -> None:
-    """Nothing can be changed without them: it is a fault, and every command names the one that replaces them."""
+    """Nothing can be changed without them: it is a fault, and every command names the one that
+    replaces them.
+    """
     path = both.install / ".llmb" / "answers.yaml"
     path.write_text("workloads: [\n")
     fix = f"llmb-install --config answers.yaml --install {both.install}\n"
     assert both.faults() == [("answers", "yaml-invalid", "")]
-    for words in (("verify",), ("verify", "--repair", "--yes"), ("add", "pretrain_a"), ("remove", "pretrain_a")):
+    for words in (
+        ("verify",),
+        ("verify", "--repair", "--yes"),
+        ("add", "pretrain_a"),
+        ("remove", "pretrain_a"),
+    ):
         done = both.run(*words, "--install", both.install)
-        assert (done.returncode, fix in done.stderr) == (1 if words == ("verify",) else 2, True), words
+        assert (done.returncode, fix in done.stderr) == (1 if words == ("verify",) else 2, True), (
+            words
+        )
     assert both.run().returncode == 0
     assert both.run("verify", "--install", both.install).returncode == 0
 
@@ -213,7 +263,10 @@ def test_recorded_answers_that_cannot_be_read(both: Any) -> None:
 def test_a_record_that_cannot_be_read_is_a_finding(both: Any) -> None:
     (both.install / ".llmb" / "install.json").write_text("{")
     done = both.run("doctor", "--install", both.install, "--format", "json")
-    assert (done.returncode, [one.split()[0] for one in json.loads(done.stdout)["lacking"]]) == (1, ["record"])
+    assert (done.returncode, [one.split()[0] for one in json.loads(done.stdout)["lacking"]]) == (
+        1,
+        ["record"],
+    )
 
 
 def test_a_change_by_hand_is_reported(both: Any, wording: Wording) -> None:
@@ -274,7 +327,10 @@ def test_removed_with_what_nobody_else_uses(both: Any) -> None:
     config = yaml.safe_load((both.install / "cluster_config.yaml").read_text())
     assert set(config["workloads"]["installed"]) == {"pretrain_a", "pretrain_b"}
     before = added.stdout.splitlines()[-1]
-    assert both.run("add", "pretrain_b", "--yes", "--install", both.install).stdout.splitlines()[-1] == before
+    assert (
+        both.run("add", "pretrain_b", "--yes", "--install", both.install).stdout.splitlines()[-1]
+        == before
+    )
 
 
 def test_the_last_one_removed(site: Any) -> None:
@@ -293,11 +349,15 @@ def test_the_last_one_removed(site: Any) -> None:
 
 
 def test_a_failure_stops_only_what_depends_on_it(site: Any, wording: Wording) -> None:
-    """One workload's package does not exist: its task is not run, and the other workload is ready."""
+    """One workload's package does not exist: its task is not run, and the other workload is
+    ready.
+    """
     note = site.folder / "ran"
     site.workload("pretrain_good", SMALL, Task(name="good", argv=("touch", str(note))))
     bad = Venv(name="bad", requirements=("nowhere==1",))
-    site.workload("pretrain_bad", bad, Task(name="after-bad", argv=("touch", str(note.with_name("never")))))
+    site.workload(
+        "pretrain_bad", bad, Task(name="after-bad", argv=("touch", str(note.with_name("never"))))
+    )
     done = site.run()
     assert done.returncode == 1
     assert f"{site.install}/.llmb/logs/venv-bad.log" in done.stderr
@@ -308,7 +368,9 @@ def test_a_failure_stops_only_what_depends_on_it(site: Any, wording: Wording) ->
     assert config["workloads"]["installed"] == ["pretrain_good"]
 
     note.unlink()
-    site.workload("pretrain_bad", OTHER, Task(name="after-bad", argv=("touch", str(note.with_name("now")))))
+    site.workload(
+        "pretrain_bad", OTHER, Task(name="after-bad", argv=("touch", str(note.with_name("now"))))
+    )
     done = site.run()
     assert done.returncode == 0, done.stderr
     assert note.with_name("now").exists()
@@ -316,7 +378,9 @@ def test_a_failure_stops_only_what_depends_on_it(site: Any, wording: Wording) ->
 
 
 def test_a_task_that_fails(site: Any, wording: Wording) -> None:
-    site.workload("pretrain_a", SMALL, Task(name="breaks", argv=("sh", "-c", "echo no good; exit 7")))
+    site.workload(
+        "pretrain_a", SMALL, Task(name="breaks", argv=("sh", "-c", "echo no good; exit 7"))
+    )
     done = site.run()
     assert done.returncode == 1
     wording("llmb-install", done.stderr[done.stderr.index("error:") :])
@@ -327,7 +391,9 @@ def test_a_plan_as_data(site: Any, hub: SmallHub) -> None:
     hub.add("team/model", "tokenizer.json", b"x" * 1234)
     asset = HubAsset(repository="team/model", files=("tokenizer.json",))
     site.workload("pretrain_a", SMALL, asset, Task(name="last", argv=("true",)))
-    done = site.run("--config", site.answers(), "--dry-run", "--format", "json", HF_ENDPOINT=hub.url)
+    done = site.run(
+        "--config", site.answers(), "--dry-run", "--format", "json", HF_ENDPOINT=hub.url
+    )
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     steps = {step["step"]: step for step in plan["steps"]}

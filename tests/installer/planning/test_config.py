@@ -11,14 +11,16 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from llmb.config import CONFIG_FILE, load_config
+from llmb.contract.spec import Workload
+from llmb.core import yamlfile
 from llmb.errors import InputFaults, UsageError
-from llmb.text import yamlfile
-from llmb.workload.spec import Workload
+from llmb.plan.config_layers import load_config
+from llmb.plan.locate import CONFIG_FILE
 from llmb_installer.answers.read import read_answers
 from llmb_installer.answers.schema import Answers
-from llmb_installer.detect.site import site_of
-from llmb_installer.planning.config import own_part, plan_config, read_config, write_config
+from llmb_installer.cluster_types import all_types
+from llmb_installer.detect.site import make_site
+from llmb_installer.planning.config import compose_own_part, plan_config, read_config, write_config
 
 OURS: dict[str, Any] = {
     "schema_version": 2,
@@ -75,10 +77,16 @@ def test_what_one_side_changed_is_taken(
 
 @pytest.mark.parametrize(
     ("now", "notes"),
-    [(change(OURS, gpu_type="h100"), 1), (change(OURS, environment={}), 1), (change(OURS, experiments_root="/e"), 0)],
+    [
+        (change(OURS, gpu_type="h100"), 1),
+        (change(OURS, environment={}), 1),
+        (change(OURS, experiments_root="/e"), 0),
+    ],
     ids=["a value", "a removal", "a key of the user's own"],
 )
-def test_a_users_change_is_reported_every_time(now: dict[str, Any], notes: int, wording: Callable[..., None]) -> None:
+def test_a_users_change_is_reported_every_time(
+    now: dict[str, Any], notes: int, wording: Callable[..., None]
+) -> None:
     planned = plan_config(OURS, now, OURS)
     assert planned.data == now
     assert len(planned.kept) == notes
@@ -134,12 +142,16 @@ def test_lists_of_workloads_are_merged(
 
 
 leaves = st.sampled_from(["a", "b", 1, None])
-tables = st.recursive(leaves, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, max_size=3), max_leaves=6)
+tables = st.recursive(
+    leaves, lambda inner: st.dictionaries(st.sampled_from("xyz"), inner, max_size=3), max_leaves=6
+)
 documents = st.dictionaries(st.sampled_from("pqr"), tables, max_size=3)
 
 
 @given(documents, documents, documents)
-def test_a_second_time_changes_nothing(before: dict[str, Any], now: dict[str, Any], ours: dict[str, Any]) -> None:
+def test_a_second_time_changes_nothing(
+    before: dict[str, Any], now: dict[str, Any], ours: dict[str, Any]
+) -> None:
     first = plan_config(before, now, ours)
     assert not plan_config(ours, first.data, ours).changed or not first.data
 
@@ -151,7 +163,7 @@ def test_without_a_users_change_it_is_ours(before: dict[str, Any], ours: dict[st
 
 def test_the_runtime_reads_what_is_written(tmp_path: Path) -> None:
     assert write_config(tmp_path, plan_config({}, {}, OURS)) is None
-    config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
+    config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)}, cluster_types=all_types)
     assert config.workloads.installed == ("x",)
     assert config.workloads.config["x"].venv_path == Path("/v")
     assert config.llmb_install == tmp_path
@@ -163,7 +175,9 @@ def test_comments_are_kept_in_a_copy(tmp_path: Path) -> None:
     path = tmp_path / CONFIG_FILE
     path.write_text(path.read_text() + "experiments_root: /e  # a larger disk\n")
     text = path.read_text()
-    note = write_config(tmp_path, plan_config(OURS, read_config(tmp_path), change(OURS, gpu_type="h100")))
+    note = write_config(
+        tmp_path, plan_config(OURS, read_config(tmp_path), change(OURS, gpu_type="h100"))
+    )
     assert note is not None
     assert path.with_name("cluster_config.yaml.before").read_text() == text
     assert read_config(tmp_path)["experiments_root"] == "/e"
@@ -210,17 +224,19 @@ LOCAL = "cluster_type: local\ngpu_type: cpu\nnode_architecture: x86_64\nvenv_typ
 
 
 def settled(text: str, install: Path, workloads: dict[str, Workload]) -> Answers:
-    return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, known=workloads)
+    return read_answers(yamlfile.parse(text, name="a.yaml"), install=install, workloads=workloads)
 
 
 def written(text: str, install: Path, workloads: dict[str, Workload]) -> dict[str, Any]:
     answers = settled(text, install, workloads)
-    ours = own_part(answers, site_of(answers, answers.gpu_type), workloads, [])
+    ours = compose_own_part(answers, make_site(answers, answers.gpu_type), workloads, [])
     write_config(install, plan_config({}, {}, ours))
     return read_config(install)
 
 
-def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_the_configuration_of_a_slurm_cluster(
+    tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
     data = written(SLURM.replace("CONTAINER", "pyxis"), tmp_path, workloads)
     assert data["slurm"]["cpu"] == {"gres": None}, "null unsets the common option"
     assert "qos" not in data["slurm"]
@@ -231,7 +247,7 @@ def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[st
         "node_architecture": "x86_64",
         "image_folder": "/shared/images",
     }
-    config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)})
+    config, _ = load_config(tmp_path, {"XDG_CONFIG_HOME": str(tmp_path)}, cluster_types=all_types)
     assert config.gpu("h200").gpus_per_node == 8
     assert config.experiments_root == Path("/scratch/runs")
     assert config.pass_environment == ("SITE_PROXY",)
@@ -239,7 +255,9 @@ def test_the_configuration_of_a_slurm_cluster(tmp_path: Path, workloads: dict[st
     assert config.slurm.option("gres", "cpu") is None
 
 
-def test_a_configuration_has_the_keys_that_people_look_for(tmp_path: Path, workloads: dict[str, Workload]) -> None:
+def test_a_configuration_has_the_keys_that_people_look_for(
+    tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
     """Without those of other cluster types and unset options."""
     data = written(LOCAL, tmp_path, workloads)
     assert {*data} == {
@@ -259,14 +277,20 @@ def test_a_configuration_has_the_keys_that_people_look_for(tmp_path: Path, workl
     assert {*written(RUNAI, tmp_path, workloads)["runai"]} == {"base_url", "project", "pvc"}
 
 
-def test_the_configuration_has_the_framework_of_the_answers(tmp_path: Path, workloads: dict[str, Workload]) -> None:
-    """Planning takes it as its default; without an answer it is omitted, as in files of earlier releases."""
+def test_the_configuration_has_the_framework_of_the_answers(
+    tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
+    """Planning takes it as its default; without an answer it is omitted, as in files of earlier
+    releases.
+    """
     chosen = "framework: bridge\nbridge_release: '26.02.01'\n"
     assert "framework" not in written(RUNAI, tmp_path, workloads)["install"]
     (tmp_path / "second").mkdir()
     own = written(RUNAI + chosen, tmp_path / "second", workloads)["install"]
     assert (own["framework"], own["bridge_release"]) == ("bridge", "26.02.01")
-    config, _ = load_config(tmp_path / "second", {"XDG_CONFIG_HOME": str(tmp_path)})
+    config, _ = load_config(
+        tmp_path / "second", {"XDG_CONFIG_HOME": str(tmp_path)}, cluster_types=all_types
+    )
     assert (config.install.framework, config.install.bridge_release) == ("bridge", "26.02.01")
 
 
@@ -278,7 +302,11 @@ def test_the_configuration_has_the_framework_of_the_answers(tmp_path: Path, work
             ("-s", "15b", "--dtype", "fp8", "--scale", "16"),
             "#SBATCH --account=team",
         ),
-        (SLURM.replace("CONTAINER", "none"), ("-s", "tiny", "--dtype", "bf16", "--scale", "8"), "--partition=batch"),
+        (
+            SLURM.replace("CONTAINER", "none"),
+            ("-s", "tiny", "--dtype", "bf16", "--scale", "8"),
+            "--partition=batch",
+        ),
         (RUNAI, ("-s", "15b", "--dtype", "fp8", "--scale", "16"), ""),
         (LOCAL, ("-s", "tiny", "--dtype", "bf16", "--scale", "1"), "llmb_workloads.torch_pretrain"),
     ],
@@ -293,7 +321,9 @@ def test_llmb_run_plans_by_it(
     expected: str,
 ) -> None:
     written(text, tmp_path, workloads)
-    done = llmb_run("single", "-w", "nemotron4", *job, "--dry-run", "--format", "json", "--install", tmp_path)
+    done = llmb_run(
+        "single", "-w", "nemotron4", *job, "--dry-run", "--format", "json", "--install", tmp_path
+    )
     assert done.returncode == 0, done.stderr
     planned = json.loads(done.stdout)["jobs"][0]
     assert planned["gpu_type"] == ("cpu" if text == LOCAL else "h100")
@@ -303,8 +333,10 @@ def test_llmb_run_plans_by_it(
 def test_a_users_options_of_slurm_are_kept(tmp_path: Path, workloads: dict[str, Workload]) -> None:
     before = written(SLURM.replace("CONTAINER", "pyxis"), tmp_path, workloads)
     by_hand = {**before, "slurm": {**before["slurm"], "qos": "high", "account": "mine"}}
-    answers = settled(SLURM.replace("CONTAINER", "none").replace("mpi: pmix, ", ""), tmp_path, workloads)
-    ours = own_part(answers, site_of(answers, answers.gpu_type), workloads, [])
+    answers = settled(
+        SLURM.replace("CONTAINER", "none").replace("mpi: pmix, ", ""), tmp_path, workloads
+    )
+    ours = compose_own_part(answers, make_site(answers, answers.gpu_type), workloads, [])
     planned = plan_config(before, by_hand, ours)
     slurm = planned.data["slurm"]
     assert (slurm["qos"], slurm["account"], slurm["container"]) == ("high", "mine", "none")

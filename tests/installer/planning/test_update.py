@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of an installation under a newer release: what is out of date is reported, and only that is updated."""
+"""Tests of an installation under a newer release: what is out of date is reported, and only that is
+updated.
+"""
 
 import json
 import shutil
@@ -10,12 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from llmb.workload.needs import Venv
+from llmb.contract.needs import Venv
 from llmb_installer.images.image_step import ImageStep
 from llmb_installer.planning.plan import Intent
-from llmb_installer.planning.status import outdated, unused
-from llmb_installer.record import InstallRecord, StepRecord
-from llmb_installer.steps import Step, TorchSource, VenvStep
+from llmb_installer.planning.status import find_outdated, find_unused
+from llmb_installer.record import FinishedStep, InstallRecord
+from llmb_installer.step import InstallStep
+from llmb_installer.venv.lock import TorchSource
+from llmb_installer.venv.venv_step import VenvStep
 
 KEPT = Venv(name="other", requirements=("other==1",))
 
@@ -41,12 +45,20 @@ def older(installed: Any) -> Any:
 @pytest.fixture
 def wording(wording: Callable[..., None], request: pytest.FixtureRequest) -> Callable[..., None]:
     """Hides the folder of ``older`` too."""
-    folder = {str(request.getfixturevalue("older").folder): "<tmp>"} if "older" in request.fixturenames else {}
+    folder = (
+        {str(request.getfixturevalue("older").folder): "<tmp>"}
+        if "older" in request.fixturenames
+        else {}
+    )
     return lambda command, text: wording(command, text, folder)
 
 
 def version(site: Any) -> str:
-    argv = [site.install / "venvs" / "small" / "bin" / "python", "-c", "import small; print(small.__version__)"]
+    argv = [
+        site.install / "venvs" / "small" / "bin" / "python",
+        "-c",
+        "import small; print(small.__version__)",
+    ]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -61,19 +73,30 @@ def test_what_is_out_of_date_is_reported(older: Any, wording: Callable[..., None
 
 
 @pytest.mark.parametrize(
-    "words", [("verify", "--repair"), ("add", "pretrain_a"), ()], ids=["repair", "add", "the installer itself"]
+    "words",
+    [("verify", "--repair"), ("add", "pretrain_a"), ()],
+    ids=["repair", "add", "the installer itself"],
 )
-def test_only_that_is_updated(older: Any, words: tuple[str, ...], wording: Callable[..., None]) -> None:
+def test_only_that_is_updated(
+    older: Any, words: tuple[str, ...], wording: Callable[..., None]
+) -> None:
     """By each command, without the file of answers."""
     before = (older.install / "venvs" / "other").readlink()
-    plan = json.loads(older.run("add", "a", "--dry-run", "--format", "json", "--install", older.install).stdout)
+    plan = json.loads(
+        older.run("add", "a", "--dry-run", "--format", "json", "--install", older.install).stdout
+    )
     wording("llmb-install", "\n".join(plan["notes"]))
     done = older.run(*words, "--yes", "--install", older.install)
     assert done.returncode == 0, done.stderr
     assert version(older) == "2"
     assert (older.install / "venvs" / "other").readlink() == before
     assert older.run("verify", "--deep", "--install", older.install).returncode == 0
-    assert json.loads(older.run("status", "--format", "json", "--install", older.install).stdout)["outdated"] == []
+    assert (
+        json.loads(older.run("status", "--format", "json", "--install", older.install).stdout)[
+            "outdated"
+        ]
+        == []
+    )
     assert older.leftovers() == []
 
 
@@ -85,7 +108,9 @@ def test_an_update_that_fails_leaves_what_worked(older: Any) -> None:
     assert version(older) == "1"
 
 
-def test_an_unused_environment_is_named_and_only_removed_on_demand(older: Any, wording: Callable[..., None]) -> None:
+def test_an_unused_environment_is_named_and_only_removed_on_demand(
+    older: Any, wording: Callable[..., None]
+) -> None:
     older.workload("pretrain_a", small("1"))
     early = older.run("remove", "--unused", "--yes", "--install", older.install)
     assert early.returncode == 1, "the configuration still names it"
@@ -116,38 +141,62 @@ def test_without_answers_of_its_own_the_installer_asks_for_them(site: Any) -> No
     assert (done.returncode, "'cluster_type'" in done.stderr) == (2, True)
 
 
-def intent(site: Any, *steps: Step) -> Intent:
+def intent(site: Any, *steps: InstallStep) -> Intent:
     return Intent(answers=site, asked=site, site=site, workloads=("w",), steps=steps)
 
 
 def image(tag: str) -> ImageStep:
-    return ImageStep(reference=f"host/team/tool:{tag}", architecture="x86_64", target=None, workloads=("w",))
+    return ImageStep(
+        reference=f"host/team/tool:{tag}", architecture="x86_64", target=None, workloads=("w",)
+    )
 
 
 def test_an_image_replaces_another() -> None:
-    found = InstallRecord(steps={image("1").key: StepRecord(digest=image("1").digest, facts={}, workloads=("w",))})
+    found = InstallRecord(
+        steps={image("1").key: FinishedStep(digest=image("1").digest, facts={}, workloads=("w",))}
+    )
     wanted = intent(None, image("2"))
-    (fault,) = outdated(wanted, found)
+    (fault,) = find_outdated(wanted, found)
     assert (fault.place, fault.code) == ("image host/team/tool:2", "image-outdated")
     assert fault.value == ("host/team/tool:1",)
-    assert unused(wanted, found) == ("image host/team/tool:1",)
-    other = InstallRecord(steps={image("1").key: StepRecord(digest="x", facts={}, workloads=("another",))})
-    assert outdated(wanted, other) == [], "it is for another workload: the new one was never there"
+    assert find_unused(wanted, found) == ("image host/team/tool:1",)
+    other = InstallRecord(
+        steps={image("1").key: FinishedStep(digest="x", facts={}, workloads=("another",))}
+    )
+    assert find_outdated(wanted, other) == [], (
+        "it is for another workload: the new one was never there"
+    )
 
 
 @pytest.mark.parametrize(
     ("packages", "code", "differing"),
     [
-        ({"nemo-toolkit": "2.3.1", "torch": "2.6.0+cpu"}, "venv-outdated", ("torch 2.6.0+cpu, expected 2.7.0",)),
+        (
+            {"nemo-toolkit": "2.3.1", "torch": "2.6.0+cpu"},
+            "venv-outdated",
+            ("torch 2.6.0+cpu, expected 2.7.0",),
+        ),
         ({"torch": "2.7.0"}, "venv-outdated", ("nemo_toolkit 2.3.1 is missing",)),
         ({"nemo-toolkit": "2.3.1", "torch": "2.7.0+cpu"}, "step-outdated", None),
     ],
 )
-def test_packages_by_their_pins(tmp_path: Any, packages: dict[str, str], code: str, differing: Any) -> None:
-    need = Venv(name="nemo", requirements=("nemo_toolkit[nlp]==2.3.1", "torch==2.7.0", "lightning>=2"))
-    step = VenvStep(need=need, folder=tmp_path / "venvs" / "nemo", python=None, torch=TorchSource(), workloads=("w",))
-    found = InstallRecord(steps={step.key: StepRecord(digest="older", facts={"packages": packages})})
-    (fault,) = outdated(intent(None, step), found)
+def test_packages_by_their_pins(
+    tmp_path: Any, packages: dict[str, str], code: str, differing: Any
+) -> None:
+    need = Venv(
+        name="nemo", requirements=("nemo_toolkit[nlp]==2.3.1", "torch==2.7.0", "lightning>=2")
+    )
+    step = VenvStep(
+        need=need,
+        folder=tmp_path / "venvs" / "nemo",
+        python=None,
+        torch=TorchSource(),
+        workloads=("w",),
+    )
+    found = InstallRecord(
+        steps={step.key: FinishedStep(digest="older", facts={"packages": packages})}
+    )
+    (fault,) = find_outdated(intent(None, step), found)
     assert (fault.code, fault.value) == (code, differing)
 
 

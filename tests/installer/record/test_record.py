@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import LlmbError
-from llmb_installer.record import InstallRecord, StepRecord, load, record_path, save
+from llmb_installer.record import FinishedStep, InstallRecord, load, record_path, save
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
-    step = StepRecord(digest="d", facts={"folder": ".t.1", "packages": {"torch": "2"}, "freeze": ["torch==2"]})
+    step = FinishedStep(
+        digest="d", facts={"folder": ".t.1", "packages": {"torch": "2"}, "freeze": ["torch==2"]}
+    )
     record = InstallRecord(config={"gpu_type": "cpu"}).finished("venv t", step)
     save(tmp_path, record)
     assert load(tmp_path) == record
@@ -20,8 +22,19 @@ def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
 def test_what_a_newer_release_added_is_kept(tmp_path: Path) -> None:
     path = record_path(tmp_path)
     path.parent.mkdir()
-    step = {"digest": "d", "facts": {"folder": ".t.1"}, "workloads": [], "damaged": False, "checked": "2031-01-01"}
-    newer = {"schema_version": 1, "steps": {"venv t": step, "venv u": step}, "config": {}, "signed_by": "ana"}
+    step = {
+        "digest": "d",
+        "facts": {"folder": ".t.1"},
+        "workloads": [],
+        "damaged": False,
+        "checked": "2031-01-01",
+    }
+    newer = {
+        "schema_version": 1,
+        "steps": {"venv t": step, "venv u": step},
+        "config": {},
+        "signed_by": "ana",
+    }
     path.write_text(json.dumps(newer))
     found = load(tmp_path)
     assert found.steps["venv t"].digest == "d"

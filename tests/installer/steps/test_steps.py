@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of single steps with real parts: files of a hub on loopback, repositories of the real git, a full disk."""
+"""Tests of single steps with real parts: files of a hub on loopback, repositories of the real git,
+a full disk.
+"""
 
 import errno
 import os
@@ -17,15 +19,15 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.needs import HubAsset, Repo, Venv
+from llmb.core.shell import StoppedError
 from llmb.errors import LlmbError, describe
-from llmb.system.shell import StoppedError
-from llmb.workload.needs import HubAsset, Repo, Venv
 from llmb_installer import hub as assets
 from llmb_installer.execution.runner import Runner
 from llmb_installer.hub import AssetStep
 from llmb_installer.planning.costs import RESERVE, find_costs
-from llmb_installer.step import Commands
-from llmb_installer.steps import Context, repo
+from llmb_installer.step import BuildContext, Commands
+from llmb_installer.steps import repo
 from llmb_installer.steps.repo import RepoStep
 from llmb_testing.hub import COMMIT, SmallHub
 
@@ -51,9 +53,14 @@ class Watched:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Context:
-    environ = {**os.environ, "NO_PROXY": "127.0.0.1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return Context(
+def context(tmp_path: Path) -> BuildContext:
+    environ = {
+        **os.environ,
+        "NO_PROXY": "127.0.0.1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    return BuildContext(
         install=tmp_path / "install",
         environ=environ,
         home=tmp_path,
@@ -65,9 +72,10 @@ def context(tmp_path: Path) -> Context:
 
 
 @pytest.fixture
-def asset(context: Context) -> AssetStep:
+def asset(context: BuildContext) -> AssetStep:
     return AssetStep(
-        need=HubAsset(repository="team/model", files=("weights.bin", "sub/x.json")), install=context.install
+        need=HubAsset(repository="team/model", files=("weights.bin", "sub/x.json")),
+        install=context.install,
     )
 
 
@@ -78,19 +86,21 @@ def full_hub(hub: SmallHub) -> SmallHub:
     return hub
 
 
-def at(context: Context, hub: SmallHub, **changes: Any) -> Context:
+def at(context: BuildContext, hub: SmallHub, **changes: Any) -> BuildContext:
     return replace(context, environ={**context.environ, "HF_ENDPOINT": hub.url}, **changes)
 
 
-def test_files_of_a_hub(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:
+def test_files_of_a_hub(asset: AssetStep, context: BuildContext, full_hub: SmallHub) -> None:
     where = at(context, full_hub)
     assert asset.check(where).fetch == len(CONTENT) + 2
     facts = asset.build(where)
     assert (asset.path / "weights.bin").read_bytes() == CONTENT
     assert facts["commit"] == COMMIT
-    assert {path.split("/resolve/")[1].split("/")[0] for method, path, _ in full_hub.asked if method == "GET"} == {
-        COMMIT
-    }
+    assert {
+        path.split("/resolve/")[1].split("/")[0]
+        for method, path, _ in full_hub.asked
+        if method == "GET"
+    } == {COMMIT}
     watched = where.progress
     assert isinstance(watched, Watched)
     assert (watched.bytes, watched.of) == (len(CONTENT) + 2,) * 2
@@ -102,8 +112,10 @@ def test_files_of_a_hub(asset: AssetStep, context: Context, full_hub: SmallHub) 
     assert not assets.is_there(asset.name, facts, context.install)
 
 
-def test_optional_files_come_where_they_are(context: Context, full_hub: SmallHub) -> None:
-    need = HubAsset(repository="team/model", files=("weights.bin",), optional=("sub/x.json", "gone.json"))
+def test_optional_files_come_where_they_are(context: BuildContext, full_hub: SmallHub) -> None:
+    need = HubAsset(
+        repository="team/model", files=("weights.bin",), optional=("sub/x.json", "gone.json")
+    )
     step, where = AssetStep(need=need, install=context.install), at(context, full_hub)
     assert step.check(where).fetch == len(CONTENT) + 2
     facts = step.build(where)
@@ -115,14 +127,18 @@ def test_optional_files_come_where_they_are(context: Context, full_hub: SmallHub
     assert (caught.value.code, caught.value.key.rpartition("/")[2]) == ("file-missing", "gone.json")
 
 
-def test_a_busy_hub_and_cut_connections(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:
+def test_a_busy_hub_and_cut_connections(
+    asset: AssetStep, context: BuildContext, full_hub: SmallHub
+) -> None:
     full_hub.busy, full_hub.cut = 2, 2
     asset.build(at(context, full_hub))
     assert (asset.path / "weights.bin").read_bytes() == CONTENT
     assert any(asked is not None for _, _, asked in full_hub.asked), "a cut download is continued"
 
 
-def test_an_interrupted_download_is_continued(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:
+def test_an_interrupted_download_is_continued(
+    asset: AssetStep, context: BuildContext, full_hub: SmallHub
+) -> None:
     with pytest.raises(StoppedError):
         asset.build(at(context, full_hub, progress=Watched(after=1)))
     asset.build(at(context, full_hub))
@@ -131,10 +147,16 @@ def test_an_interrupted_download_is_continued(asset: AssetStep, context: Context
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "continues"), [(errno.ESTALE, "file-unwritable", True), (errno.EDQUOT, "disk-full", False)]
+    ("number", "code", "continues"),
+    [(errno.ESTALE, "file-unwritable", True), (errno.EDQUOT, "disk-full", False)],
 )
 def test_only_a_full_disk_ends_a_partial_download(
-    number: int, code: str, continues: bool, asset: AssetStep, context: Context, full_hub: SmallHub
+    number: int,
+    code: str,
+    continues: bool,
+    asset: AssetStep,
+    context: BuildContext,
+    full_hub: SmallHub,
 ) -> None:
     class Failing(Watched):
         def advance(self, bytes: int) -> None:
@@ -149,7 +171,9 @@ def test_only_a_full_disk_ends_a_partial_download(
     assert any(asked is not None for _, _, asked in full_hub.asked) == continues
 
 
-def test_wrong_content_is_not_kept(asset: AssetStep, context: Context, full_hub: SmallHub) -> None:
+def test_wrong_content_is_not_kept(
+    asset: AssetStep, context: BuildContext, full_hub: SmallHub
+) -> None:
     full_hub.wrong = bytes(len(CONTENT))
     with pytest.raises(LlmbError) as caught:
         asset.build(at(context, full_hub))
@@ -160,7 +184,9 @@ def test_wrong_content_is_not_kept(asset: AssetStep, context: Context, full_hub:
     assert (asset.path / "weights.bin").read_bytes() == CONTENT
 
 
-def test_a_gated_repository(asset: AssetStep, context: Context, full_hub: SmallHub, wording: Any) -> None:
+def test_a_gated_repository(
+    asset: AssetStep, context: BuildContext, full_hub: SmallHub, wording: Any
+) -> None:
     """Each of: no token is named, it is not set, it is refused; its value is in no message."""
     full_hub.token = "open-sesame"
     gated = replace(asset, need=replace(asset.need, secret="HF_TOKEN"))
@@ -180,11 +206,14 @@ def test_a_gated_repository(asset: AssetStep, context: Context, full_hub: SmallH
     texts = [describe(error.value) for error in (closed, missing, refused)]
     wording("llmb-install", "\n".join(texts), {full_hub.url: "https://hub.example"})
     assert "wrong-word" not in refused.value.message + str(refused.value.hint)
-    assert gated.check(replace(where, environ={**environ, "HF_TOKEN": "open-sesame"})).fetch == len(CONTENT) + 2
+    assert (
+        gated.check(replace(where, environ={**environ, "HF_TOKEN": "open-sesame"})).fetch
+        == len(CONTENT) + 2
+    )
 
 
 @pytest.fixture
-def origin(tmp_path: Path, context: Context) -> tuple[str, str]:
+def origin(tmp_path: Path, context: BuildContext) -> tuple[str, str]:
     """A repository of the real git, and the commit before its last."""
     if shutil.which("git") is None:
         pytest.skip("no git here: apt-get install git")
@@ -194,7 +223,9 @@ def origin(tmp_path: Path, context: Context) -> tuple[str, str]:
 
     def git(*arguments: str) -> str:
         argv = ["git", "-C", str(folder), *identity, *arguments]
-        return subprocess.run(argv, env=context.environ, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            argv, env=context.environ, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     git("init", "--quiet")
     for number in range(2):
@@ -204,7 +235,7 @@ def origin(tmp_path: Path, context: Context) -> tuple[str, str]:
     return folder.as_uri(), git("rev-parse", "HEAD~1")
 
 
-def test_a_repository_at_a_commit(context: Context, origin: tuple[str, str]) -> None:
+def test_a_repository_at_a_commit(context: BuildContext, origin: tuple[str, str]) -> None:
     url, commit = origin
     step = RepoStep(need=Repo(url=url, commit=commit), folder=context.install / "repos")
     assert step.name == f"origin-{commit[:12]}"
@@ -222,7 +253,7 @@ def test_a_repository_at_a_commit(context: Context, origin: tuple[str, str]) -> 
     assert not repo.is_there(step.name, facts, context.install)
 
 
-def test_a_commit_that_is_not_there(context: Context, origin: tuple[str, str]) -> None:
+def test_a_commit_that_is_not_there(context: BuildContext, origin: tuple[str, str]) -> None:
     step = RepoStep(need=Repo(url=origin[0], commit="0" * 40), folder=context.install / "repos")
     with pytest.raises(LlmbError) as failed:
         step.build(context)
@@ -230,7 +261,8 @@ def test_a_commit_that_is_not_there(context: Context, origin: tuple[str, str]) -
     assert [*(context.install / "repos").iterdir()] == []
 
 
-LIMIT = 4_000_000  # bytes that one file may have, in place of a full disk where no small one can be mounted
+# bytes that one file may have, in place of a full disk where no small one can be mounted
+LIMIT = 4_000_000
 
 LIMITED = f"""
 import os, resource, signal, sys
@@ -247,7 +279,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path | None]:
     folder.mkdir()
     argv = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
     mounted = (
-        shutil.which("mount") is not None and subprocess.run(argv, capture_output=True, check=False).returncode == 0
+        shutil.which("mount") is not None
+        and subprocess.run(argv, capture_output=True, check=False).returncode == 0
     )
     yield folder if mounted else None
     if mounted:
@@ -266,14 +299,21 @@ def full(site: Any, hub: SmallHub) -> Any:
 
 
 def test_a_disk_that_becomes_full(full: Any, hub: SmallHub, small_disk: Path | None) -> None:
-    """The step reports it, leaves no partial file, and succeeds with the same command once there is space."""
+    """The step reports it, leaves no partial file, and succeeds with the same command once there is
+    space.
+    """
     argv = full.argv
     if small_disk is not None:
         full.install, word, wrapped = small_disk / "install", "No space left on device", []
     else:
         word, wrapped = "File too large", [sys.executable, "-c", LIMITED]
     done = subprocess.run(
-        [*wrapped, *argv()], env=full.environ, capture_output=True, text=True, timeout=240, check=False
+        [*wrapped, *argv()],
+        env=full.environ,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 1
     assert re.search(rf"weights\.bin .*{word}\nhint: ", done.stderr)
@@ -285,7 +325,9 @@ def test_a_disk_that_becomes_full(full: Any, hub: SmallHub, small_disk: Path | N
     assert full.run("verify", "--deep", "--install", full.install).returncode == 0
 
 
-def test_the_hint_is_the_full_disk_whatever_a_program_prints(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_is_the_full_disk_whatever_a_program_prints(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python's venv only reports that ensurepip failed."""
     commands = Commands(context=context, environ={})
     failing = ["sh", "-c", "echo ensurepip; exit 1"]
@@ -296,10 +338,14 @@ def test_the_hint_is_the_full_disk_whatever_a_program_prints(context: Context, m
     with pytest.raises(LlmbError) as raised:
         commands.run("it", failing)
     assert raised.value.code == "program-failed"
-    assert re.search(rf"{re.escape(str(context.log.parent))}\b.* 3\.0 kB .*; ", str(raised.value.hint))
+    assert re.search(
+        rf"{re.escape(str(context.log.parent))}\b.* 3\.0 kB .*; ", str(raised.value.hint)
+    )
 
 
-def test_a_hub_behind_an_unreachable_proxy(asset: AssetStep, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_behind_an_unreachable_proxy(
+    asset: AssetStep, context: BuildContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The proxy is named, with its port and without its password."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -313,15 +359,24 @@ def test_a_hub_behind_an_unreachable_proxy(asset: AssetStep, context: Context, m
     assert "HF_ENDPOINT" in str(error.hint)
 
 
-def test_a_plan_that_does_not_fit(context: Context, full_hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_does_not_fit(
+    context: BuildContext, full_hub: SmallHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is a fault before anything starts; files on one disk are counted together."""
-    needs = [HubAsset(repository="team/model", files=("weights.bin",), revision=name) for name in ("a", "b")]
+    needs = [
+        HubAsset(repository="team/model", files=("weights.bin",), revision=name)
+        for name in ("a", "b")
+    ]
     steps = [AssetStep(need=need, install=context.install) for need in needs]
     where = at(context, full_hub)
 
     def with_free(free: int) -> list[tuple[str, object]]:
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(free, 0, free))
-        return [(fault.code, fault.value) for fault in find_costs(steps, context.install, where).faults]
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(free, 0, free)
+        )
+        return [
+            (fault.code, fault.value) for fault in find_costs(steps, context.install, where).faults
+        ]
 
     assert with_free(RESERVE + 2 * len(CONTENT)) == []
     assert with_free(RESERVE + 2 * len(CONTENT) - 1) == [("disk-too-small", 2 * len(CONTENT))]

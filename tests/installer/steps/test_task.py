@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.needs import Task
 from llmb.errors import KeyFaultError, LlmbError
-from llmb.workload.needs import Task
 from llmb_installer.steps import task
 
 CORPUS = Task(
@@ -112,5 +112,7 @@ def test_a_task_of_an_earlier_release_is_still_finished(tmp_path: Path) -> None:
     """Its digest, computed before tasks had ``creates``."""
     step = task.TaskStep(need=Task(name="corpus", argv=("make", "corpus")), install=Path("/i"))
     assert step.digest == "f02f28f2c599d5a87efbb5939c05ae8417c954a9593af9893f41086505339643"
-    other = task.TaskStep(need=Task(name="corpus", argv=("make", "corpus"), creates=("data",)), install=Path("/i"))
+    other = task.TaskStep(
+        need=Task(name="corpus", argv=("make", "corpus"), creates=("data",)), install=Path("/i")
+    )
     assert other.digest != step.digest

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the bytes that environments report, by the output of the real uv 0.13 and pip 23.2 and 24.1."""
+"""Tests of the bytes that environments report, by the output of the real uv 0.13 and pip 23.2 and
+24.1.
+"""
 
 import pytest
 
-from llmb.system.shell import StoppedError
+from llmb.core.shell import StoppedError
 from llmb_installer.venv.tools import Downloads
 
 UV = """\
@@ -53,7 +55,9 @@ class Seen:
 
 @pytest.mark.parametrize("size", [1, 7, 10_000], ids=["a byte at a time", "parts", "at once"])
 @pytest.mark.parametrize(
-    ("output", "total"), [(UV, int(16.1 * MIB) + int(11.8 * MIB)), (PIP, 12_400_000 + 348_000)], ids=["uv", "pip"]
+    ("output", "total"),
+    [(UV, int(16.1 * MIB) + int(11.8 * MIB)), (PIP, 12_400_000 + 348_000)],
+    ids=["uv", "pip"],
 )
 def test_all_bytes_are_counted(output: str, total: int, size: int) -> None:
     seen, data = Seen(), output.encode()

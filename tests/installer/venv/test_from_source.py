@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that what a workload needs from source is built last, against the packages that are installed then."""
+"""Tests that what a workload needs from source is built last, against the packages that are
+installed then.
+"""
 
 import io
 import tarfile
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmb.workload.needs import Venv
+from llmb.contract.needs import Venv
 
 # Its build fails where what it is built against is not there, as in a build environment of its own.
 BACKEND = """\
@@ -32,7 +34,10 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         wheel.writestr(f"{{info}}/RECORD", "".join(f"{{path}},,\\n" for path in [*files, f"{{info}}/RECORD"]))
     return name
 """
-PROJECT = '[build-system]\nrequires = ["nothing-of-that-name"]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+PROJECT = (
+    '[build-system]\nrequires = ["nothing-of-that-name"]\nbuild-backend = "backend"\nbackend-path ='
+    ' ["."]\n'
+)
 NEEDS = Venv(name="both", requirements=("small==2", "other"), from_source=("built==3",))
 
 
@@ -75,6 +80,10 @@ def test_without_the_cuda_compiler_the_hint_is_to_load_it(site: Any, wheelhouse:
     site.workload("pretrain_a", NEEDS)
     done = site.run("--config", site.answers(venv_type="uv", wheelhouse=str(wheelhouse)), "--yes")
     assert done.returncode == 1
-    (hint,) = [line for line in done.stderr.splitlines() if line.startswith("hint: ") and "venv-both.log" in line]
+    (hint,) = [
+        line
+        for line in done.stderr.splitlines()
+        if line.startswith("hint: ") and "venv-both.log" in line
+    ]
     assert "CUDA_HOME" in hint
     assert site.leftovers() == []

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of damaged environments: one package is reinstalled in place, and only what cannot be repaired is rebuilt."""
+"""Tests of damaged environments: one package is reinstalled in place, and only what cannot be
+repaired is rebuilt.
+"""
 
 import hashlib
 import json
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from llmb.workload.needs import Repo, Venv
+from llmb.contract.needs import Repo, Venv
 from llmb_installer.venv import contents
 
 pytestmark = pytest.mark.timeout(900)  # pip takes its time where the machine has other work
@@ -61,11 +63,15 @@ def repair(site: Any) -> None:
 
 
 @pytest.mark.parametrize("damaged", TOOLS, indirect=True)
-def test_a_missing_file_is_named_and_its_package_reinstalled(damaged: Any, wording: Callable[..., None]) -> None:
+def test_a_missing_file_is_named_and_its_package_reinstalled(
+    damaged: Any, wording: Callable[..., None]
+) -> None:
     module, other = packages(damaged) / "small.py", (packages(damaged) / "other.py").stat().st_ino
     before, lock = build(damaged), (damaged.install / ".llmb/locks/both.txt").read_text()
     module.unlink()
-    assert faults(damaged) == [("venv both", "package-damaged", "small", [in_environment(damaged, module)])]
+    assert faults(damaged) == [
+        ("venv both", "package-damaged", "small", [in_environment(damaged, module)])
+    ]
     shown = damaged.run("verify", "--install", damaged.install)
     wording("llmb-install verify", shown.stderr, {f"{module.parent.parent.name}/": "<python>/"})
     repair(damaged)
@@ -74,10 +80,14 @@ def test_a_missing_file_is_named_and_its_package_reinstalled(damaged: Any, wordi
     assert (damaged.install / ".llmb/locks/both.txt").read_text() == lock
 
 
-def test_the_next_installation_repairs_a_missing_file(damaged: Any, wording: Callable[..., None]) -> None:
+def test_the_next_installation_repairs_a_missing_file(
+    damaged: Any, wording: Callable[..., None]
+) -> None:
     before = build(damaged)
     (packages(damaged) / "small.py").unlink()
-    plan = json.loads(damaged.run("--config", damaged.answers(), "--dry-run", "--format", "json").stdout)
+    plan = json.loads(
+        damaged.run("--config", damaged.answers(), "--dry-run", "--format", "json").stdout
+    )
     wording("llmb-install", "\n".join(plan["notes"]))
     assert damaged.run().returncode == 0
     assert faults(damaged, "--deep") == []
@@ -86,7 +96,9 @@ def test_the_next_installation_repairs_a_missing_file(damaged: Any, wording: Cal
 
 @pytest.mark.parametrize("damaged", TOOLS, indirect=True)
 def test_a_changed_file_is_never_missing_during_the_repair(damaged: Any) -> None:
-    """As a job that imports it would see it: first with the changed content, then with the right one."""
+    """As a job that imports it would see it: first with the changed content, then with the right
+    one.
+    """
     module = packages(damaged) / "small.py"
     module.write_text("__version__ = 'changed by hand'\n")
     mapped, ended, missing = module.open(), threading.Event(), list[Path]()
@@ -97,7 +109,9 @@ def test_a_changed_file_is_never_missing_during_the_repair(damaged: Any) -> None
                 missing.append(module)
 
     assert faults(damaged) == [], "only --deep reads contents"
-    assert faults(damaged, "--deep") == [("venv both", "package-damaged", "small", [in_environment(damaged, module)])]
+    assert faults(damaged, "--deep") == [
+        ("venv both", "package-damaged", "small", [in_environment(damaged, module)])
+    ]
     before, watcher = build(damaged), threading.Thread(target=watch)
     watcher.start()
     try:
@@ -139,7 +153,9 @@ def test_pip_itself_is_reinstalled_from_pythons_own_wheel(damaged: Any, name: st
     assert subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
 
 
-def test_an_added_package_is_not_repairable(damaged: Any, make_wheel: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_added_package_is_not_repairable(
+    damaged: Any, make_wheel: Callable[..., Path], tmp_path: Path
+) -> None:
     wheel, before = make_wheel(tmp_path, "extra", "1"), build(damaged)
     shutil.unpack_archive(wheel, packages(damaged), "zip")
     assert faults(damaged) == [("venv both", "package-added", "extra", None)]
@@ -161,14 +177,18 @@ def test_without_its_lock_an_environment_is_rebuilt(damaged: Any) -> None:
 def test_a_repair_that_fails_changes_nothing(damaged: Any) -> None:
     module, before = packages(damaged) / "small.py", build(damaged)
     module.unlink()
-    done = damaged.run("verify", "--repair", "--yes", "--install", damaged.install, PIP_FIND_LINKS="/nowhere")
+    done = damaged.run(
+        "verify", "--repair", "--yes", "--install", damaged.install, PIP_FIND_LINKS="/nowhere"
+    )
     assert done.returncode == 1
     assert (build(damaged), module.exists(), damaged.leftovers()) == (before, False, [])
     repair(damaged)
     assert build(damaged) == before
 
 
-def test_an_inventory_of_an_earlier_release(make_wheel: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_inventory_of_an_earlier_release(
+    make_wheel: Callable[..., Path], tmp_path: Path
+) -> None:
     """It has one digest of all lists of files: a changed list cannot be traced to its package."""
     site = tmp_path / "lib" / "python3.12" / "site-packages"
     shutil.unpack_archive(make_wheel(tmp_path, "small", "1"), site, "zip")
@@ -178,7 +198,9 @@ def test_an_inventory_of_an_earlier_release(make_wheel: Callable[..., Path], tmp
     assert contents.faults(tmp_path, facts, deep=True) == []
     listed.write_text(listed.read_text() + "more.py,,\n")
     (site / "more.py").touch()
-    assert [fault.code for fault in contents.faults(tmp_path, facts, deep=True)] == ["records-changed"]
+    assert [fault.code for fault in contents.faults(tmp_path, facts, deep=True)] == [
+        "records-changed"
+    ]
 
 
 @pytest.fixture
@@ -190,7 +212,9 @@ def origin(tmp_path: Path, environ: dict[str, str]) -> Repo:
 
     def git(*words: str) -> str:
         argv = ["git", "-C", str(folder), *identity, *words]
-        return subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            argv, env=environ, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     git("init", "--quiet")
     (folder / "run.sh").write_text("#!/bin/sh\n")
@@ -201,16 +225,22 @@ def origin(tmp_path: Path, environ: dict[str, str]) -> Repo:
 
 
 def test_verify_answers_the_same_whatever_is_on_path(site: Any, origin: Repo) -> None:
-    """uv decides on how environments are made, and git looks into repositories: verify asks neither."""
+    """uv decides on how environments are made, and git looks into repositories: verify asks
+    neither.
+    """
     site.settings = {"venv_type": "auto"}
     site.workload("pretrain_a", BOTH, origin)
     assert site.run().returncode == 0
 
     def answers() -> list[tuple[int, str, str]]:
         words = ("verify", "--deep", "--install", site.install)
-        asked = [(*words, "--format", form) for form in ("table", "json")] + [("status", "--install", site.install)]
+        asked = [(*words, "--format", form) for form in ("table", "json")] + [
+            ("status", "--install", site.install)
+        ]
         done = [[site.run(*one, PATH=path) for one in asked] for path in (site.environ["PATH"], "")]
-        first, second = [[(one.returncode, one.stdout, one.stderr) for one in each] for each in done]
+        first, second = [
+            [(one.returncode, one.stdout, one.stderr) for one in each] for each in done
+        ]
         assert first == second
         return first
 
@@ -233,7 +263,8 @@ def test_a_shared_installation_is_the_groups_under_a_private_umask(
     site.workload("pretrain_a", BOTH, origin)
     site.install.mkdir()
     site.install.chmod(0o2770)
-    cache = {"UV_CACHE_DIR": str(tmp_path / "cache")}  # filled under this umask: uv copies modes from there
+    # filled under this umask: uv copies modes from there
+    cache = {"UV_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(*arguments: str | Path) -> None:
         done = subprocess.run(
@@ -249,8 +280,14 @@ def test_a_shared_installation_is_the_groups_under_a_private_umask(
 
     def closed() -> list[str]:
         """What the group cannot do as the owner does, and what others can do at all."""
-        found = [(path, path.lstat().st_mode & 0o777) for path in site.install.rglob("*") if not path.is_symlink()]
-        return [f"{path} {mode:o}" for path, mode in found if mode >> 6 != mode >> 3 & 0o7 or mode & 0o7]
+        found = [
+            (path, path.lstat().st_mode & 0o777)
+            for path in site.install.rglob("*")
+            if not path.is_symlink()
+        ]
+        return [
+            f"{path} {mode:o}" for path, mode in found if mode >> 6 != mode >> 3 & 0o7 or mode & 0o7
+        ]
 
     run()
     assert closed() == []

@@ -23,11 +23,24 @@ PYPI = (
     "triton",
     "typing_extensions",
 )
-CPU = ("torch", "filelock", "fsspec", "Jinja2", "networkx", "setuptools", "sympy", "typing_extensions", "tritonclient")
+CPU = (
+    "torch",
+    "filelock",
+    "fsspec",
+    "Jinja2",
+    "networkx",
+    "setuptools",
+    "sympy",
+    "typing_extensions",
+    "tritonclient",
+)
 
 
 def report(names: tuple[str, ...]) -> dict[str, Any]:
-    return {"version": "1", "install": [{"metadata": {"name": name, "version": "1"}} for name in names]}
+    return {
+        "version": "1",
+        "install": [{"metadata": {"name": name, "version": "1"}} for name in names],
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,7 +59,14 @@ def test_the_line_that_asks_for_torch(requirements: tuple[str, ...], line: str |
 
 def test_what_only_a_gpu_uses() -> None:
     assert cuda_packages(report(CPU)) == []
-    expected = ["cuda-bindings", "cuda-toolkit", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-nccl-cu13", "triton"]
+    expected = [
+        "cuda-bindings",
+        "cuda-toolkit",
+        "nvidia-cublas",
+        "nvidia-cudnn-cu13",
+        "nvidia-nccl-cu13",
+        "triton",
+    ]
     assert cuda_packages(report(PYPI)) == expected
 
 
@@ -60,5 +80,7 @@ def test_what_only_a_gpu_uses() -> None:
         (TorchSource(index="own", cpu_index="cpu"), PYPI, "own"),
     ],
 )
-def test_the_index_for_torch(source: TorchSource, names: tuple[str, ...], index: str | None) -> None:
+def test_the_index_for_torch(
+    source: TorchSource, names: tuple[str, ...], index: str | None
+) -> None:
     assert index_for(source, report(names)) == index

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of where packages come from: a wheelhouse with no index to be reached, locks, pip's configuration for uv."""
+"""Tests of where packages come from: a wheelhouse with no index to be reached, locks, pip's
+configuration for uv.
+"""
 
 import http.server
 import os
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from llmb.workload.needs import Venv
+from llmb.contract.needs import Venv
 from llmb_installer.venv import pipconf
 from llmb_installer.venv.pip_uv import requirements_of
 
@@ -69,36 +71,77 @@ def lock(site: Any, name: str = "both") -> str:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_wheelhouse_without_an_index(site: Any, wheels: Path, no_index: dict[str, str], tool: str) -> None:
+def test_a_wheelhouse_without_an_index(
+    site: Any, wheels: Path, no_index: dict[str, str], tool: str
+) -> None:
     site.workload("pretrain_a", WANTED)
     failed = site.run("--config", site.answers(venv_type=tool), "--yes", **no_index)
     assert failed.returncode == 1
     assert "error: venv both:" in failed.stderr
     assert "torch_index" in failed.stderr.partition("hint: ")[2]
-    done = site.run("--config", site.answers(venv_type=tool, wheelhouse=str(wheels)), "--yes", **no_index)
+    done = site.run(
+        "--config", site.answers(venv_type=tool, wheelhouse=str(wheels)), "--yes", **no_index
+    )
     assert done.returncode == 0, done.stderr
-    assert site.record()["steps"]["venv both"]["facts"]["packages"].items() >= {"small": "2", "other": "1"}.items()
+    assert (
+        site.record()["steps"]["venv both"]["facts"]["packages"].items()
+        >= {"small": "2", "other": "1"}.items()
+    )
     assert re.search(r"^small==2 \\\n\s+--hash=sha256:", lock(site), re.MULTILINE)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_default_index_for_cpus_is_optional(
-    site: Any, make_wheel: Callable[..., Path], served: tuple[Path, str], unreachable: str, tool: str
+def test_constraints_of_the_site_choose_versions(
+    site: Any, wheels: Path, tmp_path: Path, tool: str
 ) -> None:
-    """Without it torch comes with CUDA's libraries, and a note; an index that the answers name is required."""
+    """uv takes no constraints beside the hashes of a lock."""
+    limits = tmp_path / "limits.txt"
+    limits.write_text("small<2\n")
+    site.workload("pretrain_a", WANTED)
+    sources = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_INDEX": "1"}
+    done = site.run(
+        *("--config", site.answers(venv_type=tool), "--yes"),
+        **{"PIP_CONSTRAINT": str(limits), **sources},
+    )
+    assert done.returncode == 0, done.stderr
+    packages = site.record()["steps"]["venv both"]["facts"]["packages"]
+    assert packages.items() >= {"small": "1", "other": "1"}.items()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_default_index_for_cpus_is_optional(
+    site: Any,
+    make_wheel: Callable[..., Path],
+    served: tuple[Path, str],
+    unreachable: str,
+    tool: str,
+) -> None:
+    """Without it torch comes with CUDA's libraries, and a note; an index that the answers name is
+    required.
+    """
     make_wheel(served[0] / "torch", "torch", "2.13.0", "nvidia_small")
     make_wheel(served[0] / "nvidia-small", "nvidia_small", "1")
     site.workload("pretrain_a", Venv(name="one", requirements=("torch==2.13.0",)))
-    away = {"PIP_FIND_LINKS": "", "PIP_NO_INDEX": "", "PIP_INDEX_URL": served[1], "UV_NO_CONFIG": "1"}
+    away = {
+        "PIP_FIND_LINKS": "",
+        "PIP_NO_INDEX": "",
+        "PIP_INDEX_URL": served[1],
+        "UV_NO_CONFIG": "1",
+    }
     away |= {"HTTPS_PROXY": unreachable.removesuffix("/simple"), "UV_HTTP_RETRIES": "0"}
-    named = site.run("--config", site.answers(venv_type=tool, torch_cpu_index=unreachable), "--yes", **away)
+    named = site.run(
+        "--config", site.answers(venv_type=tool, torch_cpu_index=unreachable), "--yes", **away
+    )
     assert named.returncode == 1, "that index was asked for by name"
     assert unreachable in named.stderr
     done = site.run("--config", site.answers(venv_type=tool), "--yes", **away)
     assert done.returncode == 0, done.stderr
     (note,) = [line for line in done.stderr.splitlines() if line.startswith("note:")]
     assert ("venv one:" in note, "https://download.pytorch.org/whl/cpu" in note) == (True, True)
-    assert site.record()["steps"]["venv one"]["facts"]["packages"].items() >= {"nvidia_small": "1"}.items()
+    assert (
+        site.record()["steps"]["venv one"]["facts"]["packages"].items()
+        >= {"nvidia_small": "1"}.items()
+    )
     assert site.run("verify", "--deep", "--install", site.install).returncode == 0
 
 
@@ -110,8 +153,12 @@ def test_a_wheelhouse_that_is_not_there(site: Any, wording: Callable[..., None])
 
 
 @pytest.mark.parametrize(("first", "second"), [("venv", "uv")])
-def test_the_lock_is_kept(site: Any, make_wheel: Callable[..., Path], tmp_path: Path, first: str, second: str) -> None:
-    """A later installation takes the same packages, by the other tool too, until the lock is deleted."""
+def test_the_lock_is_kept(
+    site: Any, make_wheel: Callable[..., Path], tmp_path: Path, first: str, second: str
+) -> None:
+    """A later installation takes the same packages, by the other tool too, until the lock is
+    deleted.
+    """
     folder = tmp_path / "wheelhouse"
     make_wheel(folder, "small", "1")
     make_wheel(folder, "other", "1")
@@ -155,7 +202,10 @@ def test_hashes_as_every_pip_reports_them(archive: dict[str, Any]) -> None:
     item = {
         "metadata": {"name": "Small_One", "version": "2"},
         "is_direct": False,
-        "download_info": {"url": "file:///wheels/small_one-2-py3-none-any.whl", "archive_info": archive},
+        "download_info": {
+            "url": "file:///wheels/small_one-2-py3-none-any.whl",
+            "archive_info": archive,
+        },
     }
     assert requirements_of([item]) == (("small-one==2 --hash=sha256:ab",), ())
 
@@ -177,7 +227,12 @@ no-cache-dir = yes
 def test_pips_configuration_for_uv(tmp_path: Path) -> None:
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "pip.conf").write_text(PIP_FILE)
-    environ = {"HOME": "/nobody", "XDG_CONFIG_HOME": str(tmp_path), "PIP_TIMEOUT": "99", "UV_INDEX_STRATEGY": "mine"}
+    environ = {
+        "HOME": "/nobody",
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "PIP_TIMEOUT": "99",
+        "UV_INDEX_STRATEGY": "mine",
+    }
     found = pipconf.uv_variables({**environ, "PIP_CERT": "/own.pem"})
     assert found["UV_DEFAULT_INDEX"] == "https://host/simple"
     assert found["UV_INDEX"] == "https://one/simple https://user:word@two/simple"
@@ -187,7 +242,11 @@ def test_pips_configuration_for_uv(tmp_path: Path) -> None:
     assert found["UV_HTTP_TIMEOUT"] == "99"
     assert found["SSL_CERT_FILE"] == "/own.pem"
     assert "UV_INDEX_STRATEGY" not in found
-    assert pipconf.for_uv(environ, offline=True).keys().isdisjoint({"UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS"})
+    assert (
+        pipconf.for_uv(environ, offline=True)
+        .keys()
+        .isdisjoint({"UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS"})
+    )
 
 
 def test_no_configuration_file_is_read() -> None:
@@ -199,11 +258,15 @@ def test_no_configuration_file_is_read() -> None:
     assert not pipconf.no_index({"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "0"})
 
 
-def test_an_index_whose_url_holds_a_password_is_in_no_argument_or_log(site: Any, wheels: Path, tmp_path: Path) -> None:
+def test_an_index_whose_url_holds_a_password_is_in_no_argument_or_log(
+    site: Any, wheels: Path, tmp_path: Path
+) -> None:
     """uv gets it in variables only; its log does not show it."""
     site.workload("pretrain_a", WANTED)
     url = "http://reader:correct-horse@127.0.0.1:9/simple"
-    done = site.run(PIP_NO_INDEX="", PIP_INDEX_URL=url, PIP_FIND_LINKS=str(wheels), UV_HTTP_RETRIES="0")
+    done = site.run(
+        PIP_NO_INDEX="", PIP_INDEX_URL=url, PIP_FIND_LINKS=str(wheels), UV_HTTP_RETRIES="0"
+    )
     assert done.returncode == 1
     log = (site.install / ".llmb" / "logs" / "venv-both.log").read_text()
     assert "correct-horse" not in done.stderr + done.stdout + log
@@ -240,7 +303,9 @@ def test_another_architecture(site: Any, wording: Callable[..., None]) -> None:
     done = site.run("--config", site.answers(node_architecture=other, **slurm), "--yes")
     assert done.returncode == 1
     wording(
-        "llmb-install", done.stderr[done.stderr.index("error:") :], {other: "<other>", platform.machine(): "<here>"}
+        "llmb-install",
+        done.stderr[done.stderr.index("error:") :],
+        {other: "<other>", platform.machine(): "<here>"},
     )
 
 
@@ -261,7 +326,9 @@ exec "{python}" -m venv --without-pip "$2"
 
 
 def test_by_conda(site: Any, wheels: Path, tmp_path: Path) -> None:
-    """conda makes the environment with the Python of the answers; pip or uv install the packages."""
+    """conda makes the environment with the Python of the answers; pip or uv install the
+    packages.
+    """
     conda, noted = tmp_path / "bin" / "conda", tmp_path / "noted"
     conda.parent.mkdir()
     conda.write_text(CONDA.format(python=sys.executable, noted=noted))

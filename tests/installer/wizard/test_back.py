@@ -7,32 +7,39 @@ from typing import Any
 
 import pytest
 
-from llmb.clusters.slurm.partitions import read
-from llmb.workload.spec import Workload
+from llmb.builtin.slurm.partitions import read
+from llmb.contract.spec import Workload
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
 from llmb_installer.detect.scheduler import SlurmFound
 from llmb_installer.wizard import slurm
-from llmb_installer.wizard.question import Back, Question, View
-from llmb_installer.wizard.walk import QUESTIONS, Memory, walk
+from llmb_installer.wizard.question import Back, Question, WizardView
+from llmb_installer.wizard.walk import QUESTIONS, Replies, ask_questions
 
 SILENT = SlurmFound(fault="Slurm does not answer")
 
 
 @pytest.fixture
-def base(tmp_path: Path, workloads: dict[str, Workload]) -> View:
+def base(tmp_path: Path, workloads: dict[str, Workload]) -> WizardView:
     """Slurm's commands are there, and Slurm does not answer."""
     machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("uv",))
-    return View(detected=Detected(home=tmp_path, cwd=tmp_path, machine=machine, slurm=SILENT), workloads=workloads)
+    return WizardView(
+        detected=Detected(home=tmp_path, cwd=tmp_path, machine=machine, slurm=SILENT),
+        workloads=workloads,
+    )
 
 
 class Script:
-    """Answers by keys in order: each entry is (key, value); the default for keys that it does not name."""
+    """Answers by keys in order: each entry is (key, value); the default for keys that it does not
+    name.
+    """
 
     def __init__(self, *steps: tuple[str, Any]) -> None:
         self.steps, self.asked = [*steps], list[tuple[str, Any]]()
 
-    def __call__(self, question: Question, view: View, default: Any, can_go_back: bool) -> Any:
+    def __call__(
+        self, question: Question, view: WizardView, default: Any, can_go_back: bool
+    ) -> Any:
         self.asked.append((question.key, default))
         assert can_go_back == (len(self.asked) > 1)
         if self.steps and self.steps[0][0] == question.key:
@@ -40,7 +47,7 @@ class Script:
         return default
 
 
-def test_back_asks_the_question_before_with_its_answer(base: View) -> None:
+def test_back_asks_the_question_before_with_its_answer(base: WizardView) -> None:
     script = Script(
         ("slurm.partition", "batch"),
         ("gpu_type", Back()),
@@ -50,59 +57,63 @@ def test_back_asks_the_question_before_with_its_answer(base: View) -> None:
         ("gpu_type", Back()),
         ("slurm.partition", "third"),
     )
-    memory = Memory()
-    layer = walk(base, memory, script)
+    memory = Replies()
+    layer = ask_questions(base, memory, script)
     assert layer is not None
     keys = [key for key, _ in script.asked]
     first = keys.index("slurm.partition")
     assert keys[first : first + 7] == [
         "slurm.partition", "gpu_type", "slurm.partition", "gpu_type", "like", "gpu_type", "slurm.partition",
     ]  # fmt: skip
-    assert [default for key, default in script.asked if key == "slurm.partition"] == ["", "batch", "other"]
+    assert [default for key, default in script.asked if key == "slurm.partition"] == [
+        "",
+        "batch",
+        "other",
+    ]
     assert [default for key, default in script.asked if key == "gpu_type"][2:] == ["h200", "h200"]
     assert layer["slurm"]["partition"] == "third"
 
 
-def test_back_keeps_what_was_typed(base: View) -> None:
+def test_back_keeps_what_was_typed(base: WizardView) -> None:
     script = Script(("slurm.account", Back("half")))
-    walk(base, Memory(), script)
+    ask_questions(base, Replies(), script)
     assert [default for key, default in script.asked if key == "slurm.account"] == ["", "half"]
 
 
-def test_back_at_the_review_asks_the_last_question(base: View) -> None:
-    memory = Memory()
-    assert walk(base, memory, Script()) is not None
-    again = Memory(chosen=memory.chosen, asked=memory.asked)
+def test_back_at_the_review_asks_the_last_question(base: WizardView) -> None:
+    memory = Replies()
+    assert ask_questions(base, memory, Script()) is not None
+    again = Replies(chosen=memory.chosen, asked=memory.asked)
     asked: list[str] = []
 
-    def prompt(question: Question, view: View, default: Any, can_go_back: bool) -> Any:
+    def prompt(question: Question, view: WizardView, default: Any, can_go_back: bool) -> Any:
         asked.append(question.key)
         return default
 
-    assert walk(base, again, prompt, back=True) is not None
+    assert ask_questions(base, again, prompt, back=True) is not None
     assert asked == ["workloads"]
 
 
-def test_back_from_the_first_question_leaves(base: View) -> None:
-    assert walk(base, Memory(), lambda *_: Back(), can_leave=True) is None
+def test_back_from_the_first_question_leaves(base: WizardView) -> None:
+    assert ask_questions(base, Replies(), lambda *_: Back(), can_leave=True) is None
 
 
-def test_a_change_that_brings_questions_back_is_undone_one_by_one(base: View) -> None:
+def test_a_change_that_brings_questions_back_is_undone_one_by_one(base: WizardView) -> None:
     """Answers of questions that do not apply any more are kept for when they do again."""
-    memory = Memory()
-    walk(base, memory, Script(("slurm.account", "team")))
+    memory = Replies()
+    ask_questions(base, memory, Script(("slurm.account", "team")))
     memory.choose("cluster_type", "local")
-    local = walk(base, memory, Script())
+    local = ask_questions(base, memory, Script())
     assert local is not None
     assert "slurm" not in local
     memory.choose("cluster_type", "slurm")
-    again = walk(base, memory, Script())
+    again = ask_questions(base, memory, Script())
     assert again is not None
     assert again["slurm"]["account"] == "team"
 
 
 @pytest.mark.parametrize("word", ["none", "None", " none ", "-", "null", ""])
-def test_none_means_none_where_an_answer_may_be_empty(base: View, word: str) -> None:
+def test_none_means_none_where_an_answer_may_be_empty(base: WizardView, word: str) -> None:
     view = base.over({"cluster_type": "slurm", "gpu_type": "h100"})
     optional = [question for question in QUESTIONS if question.optional]
     assert {question.key for question in optional} == {
@@ -117,7 +128,7 @@ def test_none_means_none_where_an_answer_may_be_empty(base: View, word: str) -> 
         assert answers is None
 
 
-def test_a_name_is_not_none(base: View) -> None:
+def test_a_name_is_not_none(base: WizardView) -> None:
     name = next(question for question in QUESTIONS if question.key == "cluster_name")
     assert name.typed("none") == "none"
 
@@ -126,7 +137,9 @@ def test_a_name_is_not_none(base: View) -> None:
     ("gpu_type", "typed", "own", "noted"),
     [("gb300", "8", 8, True), ("gb300", "4", None, False), ("h100", "2", 2, True)],
 )
-def test_gpus_of_a_node(base: View, gpu_type: str, typed: str, own: int | None, noted: bool) -> None:
+def test_gpus_of_a_node(
+    base: WizardView, gpu_type: str, typed: str, own: int | None, noted: bool
+) -> None:
     """gb300 has 4 in NVIDIA's reference architecture, h100 has 8."""
     view = base.over({"cluster_type": "slurm", "gpu_type": gpu_type})
     question = slurm.GPUS_PER_NODE
@@ -139,17 +152,25 @@ def test_gpus_of_a_node(base: View, gpu_type: str, typed: str, own: int | None, 
 
 
 @pytest.mark.parametrize("typed", ["0", "eight", "-1", "", "1e1"])
-def test_what_is_no_number_of_gpus(base: View, typed: str) -> None:
+def test_what_is_no_number_of_gpus(base: WizardView, typed: str) -> None:
     assert slurm.GPUS_PER_NODE.fault(base, typed) is not None
 
 
-def test_gpus_that_slurm_shows_are_not_asked_for(base: View) -> None:
-    shown = SlurmFound(partitions=read("batch*|up|infinite|1-infinite|4|idle|gpu:gb300:8|a[1-4]|none\n"))
-    detected = Detected(home=base.detected.home, cwd=base.detected.cwd, machine=base.detected.machine, slurm=shown)
-    view = View(
+def test_gpus_that_slurm_shows_are_not_asked_for(base: WizardView) -> None:
+    shown = SlurmFound(
+        partitions=read("batch*|up|infinite|1-infinite|4|idle|gpu:gb300:8|a[1-4]|none\n")
+    )
+    detected = Detected(
+        home=base.detected.home, cwd=base.detected.cwd, machine=base.detected.machine, slurm=shown
+    )
+    view = WizardView(
         detected=detected,
         workloads=base.workloads,
-        data={"cluster_type": "slurm", "gpu_type": "gb300", "slurm": {"gpu": {"partition": "batch"}}},
+        data={
+            "cluster_type": "slurm",
+            "gpu_type": "gb300",
+            "slurm": {"gpu": {"partition": "batch"}},
+        },
     )
     assert not slurm.GPUS_PER_NODE.applies(view)
     assert not slurm.GRES.applies(view)
@@ -157,10 +178,14 @@ def test_gpus_that_slurm_shows_are_not_asked_for(base: View) -> None:
     assert gpu_type.note(view, "gb300") is not None, "8 of a node, and llmb knows 4"
 
 
-def test_every_question_that_needs_the_site_says_how_to_find_out(wording: Callable[..., None]) -> None:
+def test_every_question_that_needs_the_site_says_how_to_find_out(
+    wording: Callable[..., None],
+) -> None:
     without = {question.key for question in QUESTIONS if not question.find_out}
     assert without == {"like", "gpu_types", "cluster_name"}
-    text = "\n\n".join(f"{question.text}\n{question.find_out}" for question in QUESTIONS if question.find_out)
+    text = "\n\n".join(
+        f"{question.text}\n{question.find_out}" for question in QUESTIONS if question.find_out
+    )
     commands = [line for line in text.splitlines() if line.startswith("  ")]
     assert max(map(len, commands)) < 78, "a command fits in a line, behind two more blanks"
     wording("llmb-install find-out", text)

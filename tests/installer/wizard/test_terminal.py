@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the wizard in a real terminal: the three cluster types, changes, Ctrl-C, secrets, continuing."""
+"""Tests of the wizard in a real terminal: the three cluster types, changes, Ctrl-C, secrets,
+continuing.
+"""
 
 import signal
 import stat
@@ -19,9 +21,19 @@ pytestmark = pytest.mark.slow
 ENTER, UP, CTRL_C, SPACE = "\r", "\x1b[A", "\x03", " "
 Open = Callable[..., Any]
 
-TYPE, FOLDER, GPUS, WORKLOADS = "Which scheduler?", "Install folder:", "Which GPUs?", "Which workloads?"
+TYPE, FOLDER, GPUS, WORKLOADS = (
+    "Which scheduler?",
+    "Install folder:",
+    "Which GPUs?",
+    "Which workloads?",
+)
 REVIEW, CONFIRM, VENVS = "Choose one to change it:", "Continue?", "creates the Python environments?"
-RUNAI = {"BASE_URL": "https://host/api/v1", "PROJECT_NAME": "team", "CUSTOM_MOUNT": "w:/work:claim", "APP_ID": "me"}
+RUNAI = {
+    "BASE_URL": "https://localhost/api/v1",
+    "PROJECT_NAME": "team",
+    "CUSTOM_MOUNT": "w:/work:claim",
+    "APP_ID": "me",
+}
 
 
 def answers(terminal: Any) -> dict[str, Any]:
@@ -33,7 +45,9 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     user = talk(**slurm.environ)
     user.reads(TYPE, ENTER).reads(FOLDER, ENTER).reads("Compute nodes must see it too")
     user.reads("Partition for GPU jobs:", ENTER).chooses("Account for jobs:", "second")
-    user.chooses("fetch and build images", "srun").chooses(VENVS, "venv:").reads(WORKLOADS, SPACE, ENTER)
+    user.chooses("images and environments be built", "srun").chooses(VENVS, "venv:").reads(
+        WORKLOADS, SPACE, ENTER
+    )
     user.reads(REVIEW, ENTER).reads("THE PLAN").reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
@@ -49,8 +63,12 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
 def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
     user = talk(**RUNAI)
     user.child.logfile_read = (tmp_path / "screen").open("w", encoding="utf-8")
-    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Run:ai project", ENTER)
-    user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(WORKLOADS, ENTER)
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads(
+        "Run:ai project", ENTER
+    )
+    user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(
+        WORKLOADS, ENTER
+    )
     user.reads("APP_SECRET, for Run:ai", "s3cr3t-word", ENTER)
     user.reads("APP_SECRET: will be saved in").reads("Stop: nothing", ENTER).reads(CONFIRM)
     secrets = home / ".config" / "llmb" / "secrets"
@@ -61,7 +79,7 @@ def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
     user.child.logfile_read.close()
     assert "s3cr" not in (tmp_path / "screen").read_text(), "the secret is not shown"
     assert answers(user)["runai"] == {
-        "base_url": "https://host/api/v1",
+        "base_url": "https://localhost/api/v1",
         "project": "team",
         "app_id": "me",
         "pvc": {"name": "w", "path": "/work", "claim": "claim"},
@@ -71,22 +89,50 @@ def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
 
 
+def test_a_host_that_is_not_found_is_asked_for_again(talk: Open) -> None:
+    user = talk(**RUNAI)
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER)
+    user.reads("Run:ai's API", "\x15", "http://localhost", ENTER).reads("starts with https://")
+    user.child.send("\x15https://nowhere.invalid/api/v1\r")
+    user.reads("check its name")
+    user.child.send("\x15https://localhost/api/v1\r")
+    user.reads("Run:ai project", CTRL_C)
+
+
+def test_a_typed_slash_begins_another_folder(talk: Open, tmp_path: Path) -> None:
+    user = talk()
+    user.chooses(TYPE, "local").reads(FOLDER, str(tmp_path / "other"), ENTER)
+    user.reads(VENVS, ENTER).reads(WORKLOADS, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
+    user.reads("AGREED install")
+    assert user.ends() == 0
+    assert answers(user)["install"] == str(tmp_path / "other")
+
+
 def test_a_secret_of_the_environment_is_not_asked(talk: Open) -> None:
     user = talk(APP_SECRET="x", **RUNAI)
-    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads("Run:ai project", ENTER)
-    user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(WORKLOADS, ENTER)
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads("Run:ai's API", ENTER).reads(
+        "Run:ai project", ENTER
+    )
+    user.reads("name:path:claim", ENTER).reads("signs in", ENTER).reads(GPUS, ENTER).reads(
+        WORKLOADS, ENTER
+    )
     user.reads("APP_SECRET: from the environment", UP, UP, ENTER)
-    assert user.ends() == 1
+    user.reads("Stopped: nothing was installed or changed.")
+    assert user.ends() == 0
 
 
 def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
     user = talk()
     user.chooses(TYPE, "local").reads(FOLDER, ENTER).reads(VENVS, ENTER).reads(WORKLOADS, ENTER)
     user.chooses(REVIEW, "cluster name").reads("Name of the cluster", "\x15", "impossible", ENTER)
-    user.reads(REVIEW, ENTER).reads("error: this cannot be installed").reads("hint: choose another name")
+    user.reads(REVIEW, ENTER).reads("error: this cannot be installed").reads(
+        "hint: choose another name"
+    )
     user.chooses(REVIEW, "cluster name").reads("Name of the cluster", "\x15", "mine", ENTER)
     user.reads(REVIEW, ENTER).reads("THE PLAN").chooses(CONFIRM, "no, change")
-    user.chooses(REVIEW, "workloads").reads(WORKLOADS, SPACE, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
+    user.chooses(REVIEW, "workloads").reads(WORKLOADS, SPACE, ENTER).reads(REVIEW, ENTER).reads(
+        CONFIRM, ENTER
+    )
     user.reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
@@ -95,7 +141,9 @@ def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
 
 def test_answers_of_a_file_are_not_asked_for(talk: Open, tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
-    file.write_text("cluster_type: local\nworkloads: [nemotron4]\nvenv_type: venv\ncluster_name: x\n")
+    file.write_text(
+        "cluster_type: local\nworkloads: [nemotron4]\nvenv_type: venv\ncluster_name: x\n"
+    )
     user = talk(file)
     user.reads(FOLDER, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
@@ -112,7 +160,9 @@ def test_ctrl_c_leaves_nothing_and_keeps_the_answers(terminal: Open, home: Path)
     assert [*user.folder.iterdir()] == []
     assert not Path(f"{user.folder}-elsewhere").exists()
     again = terminal(program)
-    again.reads("your answers of last time").reads(TYPE, ENTER).reads(f"{user.folder}-elsewhere", CTRL_C)
+    again.reads("your answers of last time").reads(TYPE, ENTER).reads(
+        f"{user.folder}-elsewhere", CTRL_C
+    )
     assert again.ends() == 130
 
 
@@ -134,7 +184,9 @@ def test_a_signal_at_a_question(terminal: Open, home: Path, number: int) -> None
     assert user.ends() == 130
 
 
-def test_a_damaged_installation_is_reported_with_its_repair(terminal: Open, home: Path, tmp_path: Path) -> None:
+def test_a_damaged_installation_is_reported_with_its_repair(
+    terminal: Open, home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "work" / "cluster_config.yaml").write_text("gpu_type: [\n")
     user = terminal(Path(sys.executable).with_name("llmb-install"))
     user.reads("cluster_config.yaml:2: ").reads("llmb-install verify --repair --install ")
@@ -144,7 +196,9 @@ def test_a_damaged_installation_is_reported_with_its_repair(terminal: Open, home
 def test_an_existing_installation(talk: Open, cluster: Callable[..., Path]) -> None:
     folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4"]})
     user = talk(LLMB_INSTALL=str(folder))
-    user.chooses("What do you want to do?", "add workloads").reads("Which workloads to add?", SPACE, ENTER)
+    user.chooses("What do you want to do?", "add workloads").reads(
+        "Which workloads to add?", SPACE, ENTER
+    )
     user.reads(REVIEW, ENTER).reads(CONFIRM, ENTER).reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
@@ -152,10 +206,14 @@ def test_an_existing_installation(talk: Open, cluster: Callable[..., Path]) -> N
     assert given["install"] == str(folder)
 
 
-def test_removal_and_repair_are_for_other_commands(talk: Open, cluster: Callable[..., Path]) -> None:
+def test_removal_and_repair_are_for_other_commands(
+    talk: Open, cluster: Callable[..., Path]
+) -> None:
     folder = cluster("local", "cpu", workloads={"installed": ["pretrain_nemotron4"]})
     user = talk(LLMB_INSTALL=str(folder))
-    user.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
+    user.chooses("What do you want to do?", "remove").reads(
+        "Which workloads to remove?", SPACE, ENTER
+    )
     user.reads("AGREED remove pretrain_nemotron4")
     assert user.ends() == 0
     user = talk(LLMB_INSTALL=str(folder))
@@ -164,13 +222,18 @@ def test_removal_and_repair_are_for_other_commands(talk: Open, cluster: Callable
 
 
 def test_from_an_empty_folder_to_an_installation(
-    terminal: Open, environ: dict[str, str], home: Path, run_install: Callable[..., subprocess.CompletedProcess[str]]
+    terminal: Open,
+    environ: dict[str, str],
+    home: Path,
+    run_install: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     """The real command to its end; its recorded answers give the same installation again."""
     pip = {name: value for name, value in environ.items() if name.startswith("PIP_")}
     program = Path(sys.executable).with_name("llmb-install")
     user = terminal(program, "--record", "recorded.yaml", **pip)
-    user.chooses(TYPE, "local").reads(FOLDER, "\x15", "llmb", ENTER).chooses(VENVS, "uv:").reads(WORKLOADS, ENTER)
+    user.chooses(TYPE, "local").reads(FOLDER, "\x15", "llmb", ENTER).chooses(VENVS, "uv:").reads(
+        WORKLOADS, ENTER
+    )
     user.reads(REVIEW, ENTER).reads("To fetch:").reads(CONFIRM, ENTER).reads("Installed in")
     assert user.ends() == 0
     install = user.folder / "llmb"
@@ -183,8 +246,12 @@ def test_from_an_empty_folder_to_an_installation(
     inside.chooses("What do you want to do?", "repair").reads("is complete")
     assert inside.ends() == 0
     leaving = terminal(program, "--install", install, **pip)
-    leaving.chooses("What do you want to do?", "remove").reads("Which workloads to remove?", SPACE, ENTER)
-    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: pretrain_llama3.1")
+    leaving.chooses("What do you want to do?", "remove").reads(
+        "Which workloads to remove?", SPACE, ENTER
+    )
+    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads(
+        "Installed now: pretrain_llama3.1"
+    )
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert "microbench" not in config["workloads"]["installed"]

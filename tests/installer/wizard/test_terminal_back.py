@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests in a real terminal: Escape and back, how to find out, refused texts, narrow terminals, continuing, Ctrl-C."""
+"""Tests in a real terminal: Escape and back, how to find out, refused texts, narrow terminals,
+continuing, Ctrl-C.
+"""
 
 import re
 import signal
@@ -13,38 +15,56 @@ import psutil
 import pytest
 import yaml
 
-from llmb.config.own_types import own_types
-from llmb.workload.needs import Task
+from llmb.contract.needs import Task
+from llmb_installer.cluster_types import all_types
 
 pytestmark = pytest.mark.slow
 
 ENTER, ESCAPE, UP, DOWN, CTRL_C, CLEAR = "\r", "\x1b", "\x1b[A", "\x1b[B", "\x03", "\x15"
-TYPE, FOLDER, GPUS, WORKLOADS = "Which scheduler?", "Install folder:", "Which GPUs?", "Which workloads?"
+TYPE, FOLDER, GPUS, WORKLOADS = (
+    "Which scheduler?",
+    "Install folder:",
+    "Which GPUs?",
+    "Which workloads?",
+)
 REVIEW, CONFIRM, VENVS = "Choose one to change it:", "Continue?", "creates the Python environments?"
 URL, PROJECT, VOLUME, APP = "Run:ai's API", "Run:ai project:", "name:path:claim:", "signs in"
-RUNAI = {"BASE_URL": "https://host/api/v1", "PROJECT_NAME": "team", "CUSTOM_MOUNT": "w:/work:claim", "APP_ID": "me"}
+RUNAI = {
+    "BASE_URL": "https://localhost/api/v1",
+    "PROJECT_NAME": "team",
+    "CUSTOM_MOUNT": "w:/work:claim",
+    "APP_ID": "me",
+}
 PROGRAM = Path(sys.executable).with_name("llmb-install")
 Open = Callable[..., Any]
 
 
 def test_escape_and_the_choice_go_back_and_keep_the_answers(talk: Open) -> None:
-    """Arrow keys begin with Escape, and do not go back. A lone Escape does, in lists and in typed answers."""
+    """Arrow keys begin with Escape, and do not go back. A lone Escape does, in lists and in typed
+    answers.
+    """
     user = talk(APP_SECRET="x", **RUNAI)
-    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads(URL, CLEAR, "https://other/api/v1", ENTER)
-    user.reads(PROJECT, ESCAPE).reads(URL).reads("https://other/api/v1")
+    user.chooses(TYPE, "runai").reads(FOLDER, ENTER).reads(
+        URL, CLEAR, "https://127.0.0.1/api/v1", ENTER
+    )
+    user.reads(PROJECT, ESCAPE).reads(URL).reads("https://127.0.0.1/api/v1")
     user.reads("goes back", CLEAR, "back", ENTER)
-    user.reads(FOLDER).reads("goes back", ENTER).reads(URL).reads("https://other/api/v1").reads("goes back", ENTER)
+    user.reads(FOLDER).reads("goes back", ENTER).reads(URL).reads("https://127.0.0.1/api/v1").reads(
+        "goes back", ENTER
+    )
     user.reads(PROJECT, UP, DOWN, "1", ENTER).reads(VOLUME, ENTER).reads(APP, CLEAR, "none", ENTER)
     user.reads(GPUS, UP, DOWN, DOWN, ENTER).chooses(WORKLOADS, "Back to the previous question")
     user.reads(GPUS, UP, ENTER)  # the default is h200, below h100
     user.reads(WORKLOADS, ENTER).reads("Stop: nothing", UP, ENTER)
-    user.reads(WORKLOADS, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ESCAPE).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
+    user.reads(WORKLOADS, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ESCAPE).reads(
+        REVIEW, ENTER
+    ).reads(CONFIRM, ENTER)
     user.reads("AGREED install")
     assert user.ends() == 0
     given = yaml.safe_load((user.folder / "answers.yaml").read_text())
     assert given["gpu_type"] == "h100"
     assert given["runai"] == {
-        "base_url": "https://other/api/v1",
+        "base_url": "https://127.0.0.1/api/v1",
         "project": "team1",
         "pvc": {"name": "w", "path": "/work", "claim": "claim"},
     }
@@ -52,9 +72,13 @@ def test_escape_and_the_choice_go_back_and_keep_the_answers(talk: Open) -> None:
 
 def test_how_to_find_out_and_why_a_text_is_refused(terminal: Open) -> None:
     user = terminal(PROGRAM)
-    user.chooses(TYPE, "I don't know").reads("sinfo").reads(TYPE, "?").reads("sinfo").chooses(TYPE, "runai")
+    user.chooses(TYPE, "I don't know").reads("sinfo").reads(TYPE, "?").reads("sinfo").chooses(
+        TYPE, "runai"
+    )
     user.reads(FOLDER, "?").reads("df -hT").reads(FOLDER, ENTER).reads(URL, "http:/")
-    user.reads("a URL starts with", CLEAR, "https://ho_st").reads("'ho_st' cannot be", ENTER)
+    user.reads("a URL starts with", CLEAR, "https://local_host").reads(
+        "'local_host' cannot be", ENTER
+    )
     user.child.send("\x7f" * 5 + "host" + ENTER)
     user.reads("Run:ai project:", "a b").reads("a blank cannot be in", CTRL_C)
     assert user.ends() == 130
@@ -62,21 +86,40 @@ def test_how_to_find_out_and_why_a_text_is_refused(terminal: Open) -> None:
 
 @pytest.mark.parametrize("columns", ["60", "80", "200"])
 def test_nothing_is_cut(terminal: Open, columns: str, tmp_path: Path) -> None:
-    """Every word of every question, choice and answer is on the screen, in a terminal of any width."""
+    """Every word of every question, choice and answer is on the screen, in a terminal of any
+    width.
+    """
     user = terminal(PROGRAM, APP_SECRET="x", columns=columns, **RUNAI)
     with (tmp_path / "screen").open("w", encoding="utf-8") as screen:
         user.child.logfile_read = screen
-        user.chooses(TYPE, "I don't know").chooses(TYPE, "runai").reads("Install", ENTER).reads("URL", ENTER)
-        user.reads("project:", "?").reads("runai project", ENTER).reads("Persistent", ENTER).reads("ID of", ENTER)
+        user.chooses(TYPE, "I don't know").chooses(TYPE, "runai").reads("Install", ENTER).reads(
+            "URL", ENTER
+        )
+        user.reads("project:", "?").reads("runai project", ENTER).reads("Persistent", ENTER).reads(
+            "ID of", ENTER
+        )
         user.reads("GPUs?", ENTER).reads("workloads?", ENTER).reads("Your answers", CTRL_C)
         assert user.ends() == 130
-    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", (tmp_path / "screen").read_text()).replace("\r", "\n").splitlines()
+    lines = (
+        re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", (tmp_path / "screen").read_text())
+        .replace("\r", "\n")
+        .splitlines()
+    )
     text = " ".join(" ".join(lines).split())
-    shown = ["Press Enter to accept the default, Esc to go back, Ctrl-C to stop.", "until you confirm the plan."]
-    shown += [question.text for question in own_types()["runai"].questions]
-    shown += ["local: only this machine, without a scheduler", "I don't know: show how to find out (?)"]
+    shown = [
+        "Press Enter to accept the default, Esc to go back, Ctrl-C to stop.",
+        "until you confirm the plan.",
+    ]
+    shown += [question.text for question in all_types()["runai"].questions]
+    shown += [
+        "local: only this machine, without a scheduler",
+        "I don't know: show how to find out (?)",
+    ]
     shown += ["Back to the previous question (Esc)", "host_to_device, launch, storage on h100"]
-    shown += ["'?' shows how to find out; Esc or 'back' goes back", "pretrain_nemotron4, pretrain_nemotronh"]
+    shown += [
+        "'?' shows how to find out; Esc or 'back' goes back",
+        "pretrain_nemotron4, pretrain_nemotronh",
+    ]
     assert [words for words in shown if words not in text] == []
 
 
@@ -94,11 +137,21 @@ def wait_until(condition: Callable[[], Any]) -> None:
 def test_a_killed_installation_continues_by_enter(terminal: Open, site: Any) -> None:
     """From its folder, and from any other, with its own answers; headless too."""
     note, go_on = site.folder / "pid", site.folder / "go"
-    site.workload("pretrain_a", waiting(f"echo $$ > {note}; until [ -e {go_on} ]; do sleep 0.1; done"))
-    variables = {name: value for name, value in site.environ.items() if name.startswith(("PIP_", "PYTHONPATH"))}
+    site.workload(
+        "pretrain_a", waiting(f"echo $$ > {note}; until [ -e {go_on} ]; do sleep 0.1; done")
+    )
+    variables = {
+        name: value
+        for name, value in site.environ.items()
+        if name.startswith(("PIP_", "PYTHONPATH"))
+    }
     first = terminal(*site.argv(), **variables)
     wait_until(
-        lambda: note.exists() and note.read_text().strip() and (site.install / ".llmb" / "install.json").exists()
+        lambda: (
+            note.exists()
+            and note.read_text().strip()
+            and (site.install / ".llmb" / "install.json").exists()
+        )
     )
     first.child.kill(signal.SIGKILL)
     elsewhere = terminal(PROGRAM, **variables)
@@ -115,10 +168,18 @@ def test_a_killed_installation_continues_by_enter(terminal: Open, site: Any) -> 
 
 
 def test_a_second_ctrl_c_ends_at_once(terminal: Open, site: Any) -> None:
-    """The first names what is stopping. After the second nothing runs, and the next installation is complete."""
+    """The first names what is stopping. After the second nothing runs, and the next installation is
+    complete.
+    """
     note = site.folder / "pid"
-    site.workload("pretrain_a", waiting(f"trap '' TERM; echo $$ > {note}; while true; do sleep 600; done"))
-    variables = {name: value for name, value in site.environ.items() if name.startswith(("PIP_", "PYTHONPATH"))}
+    site.workload(
+        "pretrain_a", waiting(f"trap '' TERM; echo $$ > {note}; while true; do sleep 600; done")
+    )
+    variables = {
+        name: value
+        for name, value in site.environ.items()
+        if name.startswith(("PIP_", "PYTHONPATH"))
+    }
     user = terminal(*site.argv(), **variables)
     wait_until(lambda: note.exists() and note.read_text().strip())
     child = psutil.Process(int(note.read_text()))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions that a plugin's cluster type brings, as the wizard asks them, and the answers that come of them."""
+"""The questions that a plugin's cluster type brings, as the wizard asks them, and the answers that
+come of them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,22 +12,22 @@ import pytest
 
 import llmb_installer.answers.read as reading
 import llmb_installer.answers.schema as schema
-from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
-from llmb.config.own_types import own_types
+from llmb.contract.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
+from llmb.contract.spec import Workload
+from llmb.core import yamlfile
 from llmb.errors import InputFaults, KeyFaultError, LlmbError
-from llmb.text import yamlfile
-from llmb.workload.spec import Workload
 from llmb_installer.answers import layers
-from llmb_installer.answers.layers import NOTHING, with_layer
+from llmb_installer.answers.layers import NOTHING, override
 from llmb_installer.answers.read import read_answers, require_valid
-from llmb_installer.answers.schema import sections_of, to_yaml
+from llmb_installer.answers.schema import collect_sections, to_yaml
+from llmb_installer.cluster_types import all_types
 from llmb_installer.detect import detected as detection
+from llmb_installer.detect.auto import resolve_auto
 from llmb_installer.detect.detected import Detected
 from llmb_installer.detect.machine import MachineFound
-from llmb_installer.detect.settle import settle
-from llmb_installer.detect.site import site_of
-from llmb_installer.wizard.question import Question, View
-from llmb_installer.wizard.walk import Memory, current_values, walk
+from llmb_installer.detect.site import make_site
+from llmb_installer.wizard.question import Question, WizardView
+from llmb_installer.wizard.walk import Replies, ask_questions, list_current_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,16 @@ class MoonConfig:
 
 QUESTIONS = (
     ClusterQuestion(
-        key="base", text="Base:", variable="MOON_BASE", required=True, check=lambda value: _no_crater(value)
+        key="base",
+        text="Base:",
+        variable="MOON_BASE",
+        required=True,
+        check=lambda value: _no_crater(value),
     ),
     ClusterQuestion(key="landers", text="Landers:", default=2, parse=int),
-    ClusterQuestion(key="fuel", text="Fuel:", kind="one", choices=("kerosene", "hydrogen"), default="hydrogen"),
+    ClusterQuestion(
+        key="fuel", text="Fuel:", kind="one", choices=("kerosene", "hydrogen"), default="hydrogen"
+    ),
 )
 MOON = ClusterType(
     name="moon",
@@ -69,7 +77,7 @@ def _no_crater(value: object) -> str | None:
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ClusterType]:
     """All types, with the plugin's."""
-    types = {**own_types(), "moon": MOON}
+    types = {**all_types(), "moon": MOON}
 
     def type_in(data: Any) -> ClusterType | None:
         return types.get(str(data.get("cluster_type"))) if isinstance(data, dict) else None
@@ -82,10 +90,12 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, ClusterType]:
     return types
 
 
-def view(tmp_path: Path, workloads: dict[str, Workload], types: Mapping[str, ClusterType], **environ: str) -> View:
+def view(
+    tmp_path: Path, workloads: dict[str, Workload], types: Mapping[str, ClusterType], **environ: str
+) -> WizardView:
     machine = MachineFound(architecture="x86_64", pythons={}, venv_types=("venv",))
     found = Detected(home=tmp_path, cwd=tmp_path, machine=machine, environ=environ)
-    return View(detected=found, workloads=workloads, types=types)
+    return WizardView(detected=found, workloads=workloads, types=types)
 
 
 def test_its_questions_are_asked_and_become_its_section(
@@ -93,26 +103,28 @@ def test_its_questions_are_asked_and_become_its_section(
 ) -> None:
     asked = []
 
-    def prompt(question: Question, view: View, default: Any, can_go_back: bool) -> Any:
+    def prompt(question: Question, view: WizardView, default: Any, can_go_back: bool) -> Any:
         asked.append(question.key)
         value = "h100" if question.key == "gpu_type" else default
         assert question.fault(view, value) is None, (question.key, value)
         return value
 
     base = view(tmp_path, workloads, known, MOON_BASE="tranquility", MOON_FOLDER="/moon")
-    layer = walk(base, Memory(), prompt)
+    layer = ask_questions(base, Replies(), prompt)
     assert layer is not None
     assert asked[:5] == ["cluster_type", "install", "moon.base", "moon.landers", "moon.fuel"]
     assert "venv_type" not in asked  # its jobs run in images
     assert (layer["cluster_type"], layer["install"]) == ("moon", "/moon/llmb")
     assert layer["moon"] == {"base": "tranquility", "landers": 2, "fuel": "hydrogen"}
-    answers, _ = settle(read_answers(with_layer(NOTHING, layer, "wizard"), known=workloads))
+    answers, _ = resolve_auto(read_answers(override(NOTHING, layer, "wizard"), workloads=workloads))
     assert answers.section == MoonConfig(base="tranquility", landers=2, fuel="hydrogen")
-    site = site_of(answers, "h100")
+    site = make_site(answers, "h100")
     assert (site.cluster_type, site.runs.pulls_images, site.container) == ("moon", True, True)
-    again = read_answers(yamlfile.parse(to_yaml(answers), name="again"), known=workloads)
+    again = read_answers(yamlfile.parse(to_yaml(answers), name="again"), workloads=workloads)
     assert again.section == answers.section
-    assert sections_of(answers) == {"moon": {"base": "tranquility", "landers": 2, "fuel": "hydrogen"}}
+    assert collect_sections(answers) == {
+        "moon": {"base": "tranquility", "landers": 2, "fuel": "hydrogen"}
+    }
 
 
 @pytest.mark.parametrize(
@@ -137,7 +149,7 @@ def test_a_typed_answer_is_checked(
     known: Mapping[str, ClusterType],
 ) -> None:
     base = view(tmp_path, workloads, known).over({"cluster_type": "moon"})
-    question = next(one for one, _, _ in current_values(base, {}) if one.key == key)
+    question = next(one for one, _, _ in list_current_values(base, {}) if one.key == key)
     assert (question.fault(base, value) is None) == is_right
 
 
@@ -146,8 +158,8 @@ def test_an_empty_answer_is_the_default_of_the_section(
 ) -> None:
     given = {"moon.landers": "", "gpu_type": "h100"}
     base = view(tmp_path, workloads, known, MOON_BASE="x")
-    memory = Memory(chosen={"cluster_type": "moon", **given})
-    layer = walk(base, memory, lambda question, view, default, can_go_back: default)
+    memory = Replies(chosen={"cluster_type": "moon", **given})
+    layer = ask_questions(base, memory, lambda question, view, default, can_go_back: default)
     assert layer is not None
     assert layer["moon"] == {"base": "x", "fuel": "hydrogen"}
 
@@ -156,7 +168,11 @@ def test_its_questions_are_not_asked_for_other_types(
     tmp_path: Path, workloads: dict[str, Workload], known: Mapping[str, ClusterType]
 ) -> None:
     base = view(tmp_path, workloads, known).over({"cluster_type": "local"})
-    assert not [one.key for one, _, _ in current_values(base, {}) if one.key.startswith(("moon.", "runai."))]
+    assert not [
+        one.key
+        for one, _, _ in list_current_values(base, {})
+        if one.key.startswith(("moon.", "runai."))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +191,7 @@ def test_a_file_is_checked_by_its_schema_and_its_questions(
 ) -> None:
     text = f"cluster_type: moon\ninstall: /x\ngpu_type: h100\nmoon: {section}\n"
     with pytest.raises(InputFaults) as caught:
-        read_answers(yamlfile.parse(text, name="a.yaml"), known=workloads)
+        read_answers(yamlfile.parse(text, name="a.yaml"), workloads=workloads)
     assert keys[0] in [fault.key for fault in caught.value.faults]
     assert all(fault.place.startswith("a.yaml") for fault in caught.value.faults)
 
@@ -183,21 +199,23 @@ def test_a_file_is_checked_by_its_schema_and_its_questions(
 def test_its_section_may_be_given_before_its_type_is_chosen(workloads: dict[str, Workload]) -> None:
     require_valid(yamlfile.parse("moon: {landers: 2}\n", name="a.yaml"), workloads)
     with pytest.raises(InputFaults) as caught:
-        require_valid(yamlfile.parse("moon: {landers: 2, feul: coal}\nearth: {}\n", name="a.yaml"), workloads)
+        require_valid(
+            yamlfile.parse("moon: {landers: 2, feul: coal}\nearth: {}\n", name="a.yaml"), workloads
+        )
     assert {fault.key for fault in caught.value.faults} == {"moon.feul", "earth"}
 
 
 def test_keys_without_a_default_are_missing(workloads: dict[str, Workload]) -> None:
     with pytest.raises(InputFaults) as caught:
-        read_answers(yamlfile.parse("cluster_type: moon\n", name="a.yaml"), known=workloads)
+        read_answers(yamlfile.parse("cluster_type: moon\n", name="a.yaml"), workloads=workloads)
     assert [fault.key for fault in caught.value.faults] == ["install", "gpu_type", "moon.base"]
 
 
 def test_variables_answer_headless(workloads: dict[str, Workload]) -> None:
     document = yamlfile.parse("cluster_type: moon\ngpu_type: h100\n", name="a.yaml")
-    document, used = detection.with_variables(document, {"MOON_BASE": "x", "MOON_FOLDER": "/moon"})
+    document, used = detection.add_variables(document, {"MOON_BASE": "x", "MOON_FOLDER": "/moon"})
     assert used == ["install from MOON_FOLDER", "moon.base from MOON_BASE"]
-    answers = read_answers(document, known=workloads)
+    answers = read_answers(document, workloads=workloads)
     assert (answers.install, answers.section.base) == (Path("/moon/llmb"), "x")
 
 
@@ -206,7 +224,7 @@ def test_a_question_that_fails_names_its_plugin(
 ) -> None:
     broken = replace(MOON, questions=(replace(QUESTIONS[0], check=lambda value: 1 / 0),))  # type: ignore[arg-type, return-value]
     base = view(tmp_path, workloads, {**known, "moon": broken}).over({"cluster_type": "moon"})
-    question = next(one for one, _, _ in current_values(base, {}) if one.key == "moon.base")
+    question = next(one for one, _, _ in list_current_values(base, {}) if one.key == "moon.base")
     with pytest.raises(LlmbError) as caught:
         question.fault(base, "x")
     assert (caught.value.code, caught.value.value) == ("plugin-failed", "llmb-moon:moon")

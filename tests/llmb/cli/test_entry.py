@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of Ctrl-C while a command starts: from our first line on it ends the command, and nothing is printed."""
+"""Tests of Ctrl-C while a command starts: from our first line on it ends the command, and nothing
+is printed.
+"""
 
 import os
 import random
@@ -34,13 +36,17 @@ def test_ctrl_c_at_any_moment_of_a_start_prints_no_traceback(
     began = 0.0
     for number in range(COUNT + 1):
         with subprocess.Popen(
-            [sys.executable, script, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+            [sys.executable, script, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
         ) as process:
             assert process.stdout is not None
             assert process.stdout.read(4) == b"here"
             here = time.monotonic()
             if number:  # the first one tells how long a start takes
-                # The few first milliseconds, in which llmb.cli.entry itself is found, are the importing Python's.
+                # The few first milliseconds, in which llmb.cli.entry itself is found, are the
+                # importing Python's.
                 time.sleep(0.005 + chance.uniform(0, began))
                 process.send_signal(signal.SIGINT)
             _, printed = process.communicate()
@@ -52,7 +58,9 @@ def test_ctrl_c_at_any_moment_of_a_start_prints_no_traceback(
 
 
 def test_a_command_that_runs_hears_ctrl_c_as_its_own(tmp_path: Path) -> None:
-    """Before, Ctrl-C ends the process; within, it is an exception that the command handles; after, as before."""
+    """Before, Ctrl-C ends the process; within, it is an exception that the command handles; after,
+    as before.
+    """
     code = """
 import signal
 from llmb.cli import entry
@@ -63,7 +71,9 @@ print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
     unheard = "from llmb.cli import entry\ndef main(): raise KeyboardInterrupt\nentry.begin(main)"
-    done = subprocess.run([sys.executable, "-c", unheard], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", unheard], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (130, "")
     argv = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that commands of NVIDIA's llmb-run and llmb-install are answered with the whole command in our words."""
+"""Tests that commands of NVIDIA's llmb-run and llmb-install are answered with the whole command in
+our words.
+"""
 
 import shlex
 import sys
@@ -16,24 +18,61 @@ Wording = Callable[..., None]
 @pytest.mark.parametrize(
     ("program", "unknown", "given", "ours"),
     [
-        ("llmb-run", "--dryrun", "submit-all --max-scale 256 --dryrun", "submit-all --max-scale 256 --dry-run"),
-        ("llmb-run", "-r", "submit -w a -r3 --dtype fp8", "submit --workloads a --repeats 3 --dtype fp8"),
-        ("llmb-run", "--model_size", "single --model_size=15b -r 2", "single --size 15b --repeats 2"),
-        ("llmb-run", "exemplar", "exemplar -r 2 --dry-run", "submit --scale 512 --wait --repeats 2 --dry-run"),
+        (
+            "llmb-run",
+            "--dryrun",
+            "submit-all --max-scale 256 --dryrun",
+            "submit-all --max-scale 256 --dry-run",
+        ),
+        (
+            "llmb-run",
+            "-r",
+            "submit -w a -r3 --dtype fp8",
+            "submit --workloads a --repeats 3 --dtype fp8",
+        ),
+        (
+            "llmb-run",
+            "--model_size",
+            "single --model_size=15b -r 2",
+            "single --size 15b --repeats 2",
+        ),
+        (
+            "llmb-run",
+            "exemplar",
+            "exemplar -r 2 --dry-run",
+            "submit --scale 512 --wait --repeats 2 --dry-run",
+        ),
         ("llmb-run", "exemplar", "-v exemplar", "-v submit --scale 512 --wait"),
         ("llmb-run", "log", "jobs log 4711 --follow", "jobs logs 4711 --follow"),
         ("llmb-run", "log", "jobs log 4711 --tail 20", "jobs logs 4711 -n 20"),
         ("llmb-run", "refresh", "jobs refresh 4711 4712", "jobs list"),
         ("llmb-run", "--install-completion", "--install-completion", "completion bash"),
-        ("llmb-install", "express", "express /shared/llmb --workloads all", "--install /shared/llmb --yes"),
+        (
+            "llmb-install",
+            "express",
+            "express /shared/llmb --workloads all",
+            "--install /shared/llmb --yes",
+        ),
         ("llmb-install", "express", "express -w a,b", "--set 'workloads=[a,b]' --yes"),
         ("llmb-install", "express", "express --install-path '/a b'", "--install '/a b' --yes"),
-        ("llmb-install", "-i", "-v -i /images express /work", "--set image_folder=/images --install /work --yes"),
+        (
+            "llmb-install",
+            "-i",
+            "-v -i /images express /work",
+            "--set image_folder=/images --install /work --yes",
+        ),
         ("llmb-install", "--play", "--play config.yaml", "--config config.yaml --yes"),
-        ("llmb-install", "--play", "--play=config.yaml -i /x", "--config config.yaml --yes --set image_folder=/x"),
+        (
+            "llmb-install",
+            "--play",
+            "--play=config.yaml -i /x",
+            "--config config.yaml --yes --set image_folder=/x",
+        ),
     ],
 )
-def test_the_whole_command_is_in_our_words(program: str, unknown: str, given: str, ours: str) -> None:
+def test_the_whole_command_is_in_our_words(
+    program: str, unknown: str, given: str, ours: str
+) -> None:
     hint = foreign.hint_for(program, unknown, shlex.split(given))
     assert hint is not None
     assert hint.partition("  (")[0] == f"write: {program} {ours}"
@@ -53,13 +92,18 @@ def test_what_is_not_theirs_has_no_such_hint(program: str, unknown: str, given: 
 
 
 def test_an_option_that_the_command_has_is_kept() -> None:
-    hint = foreign.hint_for("llmb-run", "-r", ["single", "-w", "a", "-r", "3"], own=["-w"])
+    hint = foreign.hint_for("llmb-run", "-r", ["single", "-w", "a", "-r", "3"], existing=["-w"])
     assert hint == "write: llmb-run single -w a --repeats 3"
 
 
-@pytest.mark.parametrize("given", ["express /work --workloads all", "--play answers.yaml", "-i /images"])
+@pytest.mark.parametrize(
+    "given", ["express /work --workloads all", "--play answers.yaml", "-i /images"]
+)
 def test_the_installer_answers_too(
-    given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
+    given: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wording: Wording,
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["llmb-install", *given.split()])
     monkeypatch.setattr(installer, "end_in_order", lambda: None)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test of Ctrl-C while plugins are still being loaded: as short an end as in a command, and no traceback."""
+"""Test of Ctrl-C while plugins are still being loaded: as short an end as in a command, and no
+traceback.
+"""
 
 import signal
 import subprocess
@@ -11,7 +13,9 @@ import pytest
 from llmb.cli import app
 
 
-def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_before_a_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
@@ -23,7 +27,7 @@ def test_ctrl_c_before_a_command_has_begun(monkeypatch: pytest.MonkeyPatch, caps
 
 HANGS = """
 import sys, time
-from llmb.system.parallel import held_interrupts, run_bounded
+from llmb.core.parallel import held_interrupts, run_bounded
 def work(_):
     print("ready", flush=True)  # in its thread: the main one may be interrupted nowhere within a print of its own
     time.sleep(600)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tables in narrow terminals: which columns they omit, and that runs can still be found apart."""
+"""Tests of tables in narrow terminals: which columns they omit, and that runs can still be found
+apart.
+"""
 
 from typing import Any
 
 import pytest
 
 from llmb.cli.output import fit
-from llmb.text.names import apart
-from llmb.text.tables import Column
+from llmb.core.names import apart
+from llmb.core.tables import Column
 
 COLUMNS = [
     Column(key="run"),
@@ -18,17 +20,32 @@ COLUMNS = [
     Column(key="reason"),
 ]
 NAME = "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs{}_gbs256"
-WHY = "the loss is not a number, and this is shown in so many words that no line of a terminal has space for them"
+WHY = (
+    "the loss is not a number, and this is shown in so many words that no line of a terminal has"
+    " space for them"
+)
 
 
 def rows(reason: str | None = None) -> list[dict[str, Any]]:
     common = {"time": "2.693", "rate": "389371"}
-    first = {"run": "abcd1234", "experiment": NAME.format(1), "verdict": "PASS (n=3)", "reason": None}
-    second = {"run": "efgh5678", "experiment": NAME.format(2), "verdict": "INVALID", "reason": reason}
+    first = {
+        "run": "abcd1234",
+        "experiment": NAME.format(1),
+        "verdict": "PASS (n=3)",
+        "reason": None,
+    }
+    second = {
+        "run": "efgh5678",
+        "experiment": NAME.format(2),
+        "verdict": "INVALID",
+        "reason": reason,
+    }
     return [{**common, **first}, {**common, **second}]
 
 
-def shown(width: int, reason: str | None = None, longest: int | None = 90) -> tuple[list[str], tuple[str, ...]]:
+def shown(
+    width: int, reason: str | None = None, longest: int | None = 90
+) -> tuple[list[str], tuple[str, ...]]:
     text, omitted = fit(COLUMNS, rows(reason), width, longest=longest)
     return text.splitlines(), omitted
 
@@ -52,9 +69,12 @@ def test_a_long_reason_is_printed_below_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "lost"), [(80, ()), (67, ()), (64, ("rate",)), (60, ("rate",)), (55, ("time", "rate"))]
+    ("width", "lost"),
+    [(80, ()), (67, ()), (64, ("rate",)), (60, ("rate",)), (55, ("time", "rate"))],
 )
-def test_a_narrow_table_omits_optional_columns_from_the_right(width: int, lost: tuple[str, ...]) -> None:
+def test_a_narrow_table_omits_optional_columns_from_the_right(
+    width: int, lost: tuple[str, ...]
+) -> None:
     (*_, first, second), omitted = shown(width)
     assert omitted == lost
     assert max(len(first), len(second)) <= width
@@ -75,7 +95,8 @@ def test_text_is_folded_where_nothing_fits() -> None:
 def test_full_names_stay_whole() -> None:
     lines, _ = shown(110, longest=None)
     assert NAME.format(1) in lines[2]
-    lines, omitted = shown(60, WHY, longest=None)  # rows wider than the terminal: names can be copied
+    # rows wider than the terminal: names can be copied
+    lines, omitted = shown(60, WHY, longest=None)
     assert omitted == ("time", "rate")
     assert NAME.format(1) in lines[2]
     assert all(len(line) <= 60 for line in lines[4:])
@@ -88,13 +109,18 @@ def test_names_omit_what_they_have_in_common() -> None:
         "nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs1_gbs256",
         *["nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"] * 2,
     ]
-    assert apart(names, 33) == ["nemotron4_15b_bf16_gpus64..mbs1", *["nemotron4_15b_bf16_gpus64..mbs2"] * 2]
+    assert apart(names, 33) == [
+        "nemotron4_15b_bf16_gpus64..mbs1",
+        *["nemotron4_15b_bf16_gpus64..mbs2"] * 2,
+    ]
     assert apart(names, 30) is None
     assert apart(names[1:], 30) == ["nemotron4_15b_bf16_gpus64.."] * 2
 
 
 def test_other_names_are_shortened_in_the_middle_while_they_stay_different() -> None:
-    assert apart(["x" * 40 + "1", "x" * 40 + "2"], 24) == ["x" * 10 + "..." + "x" * 10 + end for end in "12"]
+    assert apart(["x" * 40 + "1", "x" * 40 + "2"], 24) == [
+        "x" * 10 + "..." + "x" * 10 + end for end in "12"
+    ]
     assert apart(["a" * 20 + "1" + "a" * 20, "a" * 20 + "2" + "a" * 20], 24) is None
     assert apart(["x" * 41], 23) is None
     assert apart([], 1) == []

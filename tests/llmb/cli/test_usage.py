@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of how llmb-run is used: exit codes, nearest words, listings in every format, and what a start imports."""
+"""Tests of how llmb-run is used: exit codes, nearest words, listings in every format, and what a
+start imports.
+"""
 
 import csv
 import io
@@ -47,7 +49,18 @@ def test_the_real_command_knows_its_version(llmb_run: Command) -> None:
 def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
     done = llmb_here("--help")
     assert done.returncode == 0
-    for name in ("list", "submit", "single", "submit-all", "bulk", "jobs", "results", "parse", "plugins", "config"):
+    for name in (
+        "list",
+        "submit",
+        "single",
+        "submit-all",
+        "bulk",
+        "jobs",
+        "results",
+        "parse",
+        "plugins",
+        "config",
+    ):
         assert re.search(rf"^ +{name} ", done.stdout, re.MULTILINE)
 
 
@@ -58,7 +71,9 @@ def test_every_command_explains_itself(name: str, llmb_here: Command) -> None:
     assert done.stdout.split()[1:3] == ["llmb-run", name]
 
 
-def test_no_summary_of_a_command_is_cut(llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_summary_of_a_command_is_cut(
+    llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     groups: list[tuple[tuple[str, ...], click.Group]] = [((), app.build(app.load()))]
     for path, group in groups:
@@ -132,7 +147,12 @@ def test_a_missing_list_ends_2_and_is_named(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("submit-all",), ("submit-all", "--dtype", "fp8", "--repeats", "2"), ("single", "-w", "nemotron4")]
+    "arguments",
+    [
+        ("submit-all",),
+        ("submit-all", "--dtype", "fp8", "--repeats", "2"),
+        ("single", "-w", "nemotron4"),
+    ],
 )
 def test_a_submission_needs_a_list_or_a_scale(
     arguments: tuple[str, ...],
@@ -150,7 +170,9 @@ def test_the_installer_reports_wrong_usage_the_same_way(
     arguments: tuple[str, ...], tmp_path: Path, wording: Wording
 ) -> None:
     tool = str(Path(sys.executable).with_name("llmb-install"))
-    done = subprocess.run([tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     wording("llmb-install", done.stderr)
 
@@ -183,7 +205,9 @@ def test_messages_of_small_commands(
 
 def test_the_message_of_the_installers_completion(tmp_path: Path, wording: Wording) -> None:
     tool = str(Path(sys.executable).with_name("llmb-install"))
-    done = subprocess.run([tool, "completion", "fsh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tool, "completion", "fsh"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     wording("llmb-install completion", done.stderr)
 
@@ -202,14 +226,21 @@ def test_whether_an_option_lacks_a_value_is_read_from_the_arguments(
     arguments: tuple[str, ...], lacks_value: bool
 ) -> None:
     """Of the real click, and without its sentences: one class and one field are both errors."""
-    options = [click.Option(["-m", "--many"], multiple=True), click.Option(["--flag"], is_flag=True)]
+    options = [
+        click.Option(["-m", "--many"], multiple=True),
+        click.Option(["--flag"], is_flag=True),
+    ]
     with pytest.raises(click.BadOptionUsage) as caught:
-        click.Command("x", params=list[click.Parameter](options)).main([*arguments], standalone_mode=False)
+        click.Command("x", params=list[click.Parameter](options)).main(
+            [*arguments], standalone_mode=False
+        )
     vars(caught.value)["message"] = ""
     error = as_error(caught.value, arguments)
     name = caught.value.option_name
     assert (error.code, error.key) == ("option-usage", name)
-    assert (error.hint or "").split("  ")[0] == (f"{name} VALUE" if lacks_value else f"{name} alone")
+    assert (error.hint or "").split("  ")[0] == (
+        f"{name} VALUE" if lacks_value else f"{name} alone"
+    )
 
 
 def test_click_errors_of_plugins_are_printed_like_ours() -> None:
@@ -226,7 +257,9 @@ def test_without_an_install_directory_the_hint_has_the_options(
     wording("config", done.stderr)
 
 
-def test_stage_path_is_refused_with_its_successor(llmb_run: Command, cluster: Cluster, wording: Wording) -> None:
+def test_stage_path_is_refused_with_its_successor(
+    llmb_run: Command, cluster: Cluster, wording: Wording
+) -> None:
     done = llmb_run("config", cwd=cluster(), STAGE_PATH="/old")
     assert done.returncode == 2
     wording("config", done.stderr)
@@ -256,7 +289,9 @@ def test_list_takes_an_install_directory_that_is_there(
     wording("list", done.stderr)
 
 
-def test_list_names_a_configuration_that_cannot_be_used(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
+def test_list_names_a_configuration_that_cannot_be_used(
+    llmb_here: Command, cluster: Cluster, wording: Wording
+) -> None:
     """The table is shown all the same, without the columns about this cluster."""
     done = llmb_here("list", "--install", cluster(schema_version=3, future={"a": 1}))
     assert done.returncode == 0
@@ -264,7 +299,9 @@ def test_list_names_a_configuration_that_cannot_be_used(llmb_here: Command, clus
     wording("list", done.stderr)
 
 
-def test_list_marks_installed_workloads(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
+def test_list_marks_installed_workloads(
+    llmb_here: Command, cluster: Cluster, wording: Wording
+) -> None:
     place = cluster(workloads={"installed": ["Nemotron-4", "pretrain_gone"]})
     rows = json.loads((done := llmb_here("list", "--format", "json", "--install", place)).stdout)
     assert {row["workload"] for row in rows if row["installed"]} == {"pretrain_nemotron4"}
@@ -272,13 +309,19 @@ def test_list_marks_installed_workloads(llmb_here: Command, cluster: Cluster, wo
     assert "pretrain_gone" in done.stderr
     lines = llmb_here("list", "--install", place).stdout.splitlines()
     assert lines[0].split()[-2:] == ["Runs", "here"]
-    assert {line.split()[0] for line in lines[2:] if not line.endswith(" not installed")} == {"pretrain_nemotron4"}
+    assert {line.split()[0] for line in lines[2:] if not line.endswith(" not installed")} == {
+        "pretrain_nemotron4"
+    }
     done = llmb_here("list", "-w", "nemotronh", "--install", place)
     wording("list", done.stderr)
-    assert "not installed" not in llmb_here("list", "-w", "nemotron4_15b", "--install", place).stderr
+    assert (
+        "not installed" not in llmb_here("list", "-w", "nemotron4_15b", "--install", place).stderr
+    )
 
 
-def test_list_needs_no_valid_configuration(llmb_here: Command, cluster: Cluster, wording: Wording) -> None:
+def test_list_needs_no_valid_configuration(
+    llmb_here: Command, cluster: Cluster, wording: Wording
+) -> None:
     place = cluster(no_such_key=1)
     done = llmb_here("list", "--format", "json", "--install", place)
     assert {row["installed"] for row in json.loads(done.stdout)} == {False}
@@ -292,7 +335,10 @@ def test_list_needs_no_valid_configuration(llmb_here: Command, cluster: Cluster,
 def test_list_reads_no_more_of_a_cluster_than_it_shows(cluster: Cluster) -> None:
     """It reads the configuration, to say which sizes cannot run there, and asks no cluster."""
     modules, _ = trace("list", "--install", str(cluster()))
-    assert modules & {"llmb.clusters.slurm.commands", "llmb.clusters.slurm.slurm_cluster", "httpx"} == set()
+    assert (
+        modules & {"llmb.builtin.slurm.commands", "llmb.builtin.slurm.slurm_cluster", "httpx"}
+        == set()
+    )
 
 
 def test_scales_that_some_lack_say_how_to_take_the_others(
@@ -303,7 +349,9 @@ def test_scales_that_some_lack_say_how_to_take_the_others(
     done = llmb_here("submit-all", "--scale", "128", "--install", cluster())
     assert done.returncode == 2
     wording("submit-all", done.stderr)
-    done = llmb_here("submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2"))
+    done = llmb_here(
+        "submit-all", "--scale", "128", "--dry-run", "--keep-going", "--install", cluster(name="i2")
+    )
     assert (done.returncode, done.stdout.count(" 340b ")) == (1, 2)
 
 
@@ -311,7 +359,9 @@ def test_published_figures_of_one_size(llmb_run: Command) -> None:
     done = llmb_run("list", "--published", "-w", "llama3.1_8b", "--format", "json")
     assert {row["model_size"] for row in json.loads(done.stdout)} == {"8b"}
     assert done.stderr == f"{len(json.loads(done.stdout))} published figures\n"
-    assert not json.loads(llmb_run("list", "--published", "-w", "llama3.1_tiny", "--format", "json").stdout)
+    assert not json.loads(
+        llmb_run("list", "--published", "-w", "llama3.1_tiny", "--format", "json").stdout
+    )
 
 
 def test_published_figures_are_as_printed(llmb_run: Command) -> None:
@@ -320,7 +370,9 @@ def test_published_figures_are_as_printed(llmb_run: Command) -> None:
     assert all(len(repr(one["mfu"])) < 10 for one in figures if one["mfu"] is not None)
 
 
-def test_the_install_directory_is_found_above_this_folder(llmb_run: Command, cluster: Cluster) -> None:
+def test_the_install_directory_is_found_above_this_folder(
+    llmb_run: Command, cluster: Cluster
+) -> None:
     deep = cluster() / "workloads" / "deep"
     deep.mkdir(parents=True)
     done = llmb_run("config", cwd=deep)
@@ -352,7 +404,9 @@ def test_config_shows_the_configuration_in_effect(
     cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "debug")
-    done = llmb_here("config", "--install", cluster(slurm={"account": "team", "gpu": {"partition": "batch"}}))
+    done = llmb_here(
+        "config", "--install", cluster(slurm={"account": "team", "gpu": {"partition": "batch"}})
+    )
     assert done.returncode == 0
     assert "partition: debug" in done.stdout
     assert "batch" not in done.stdout
@@ -370,12 +424,21 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     wanted = {(key, size) for key, sizes in ROWS.items() for size in sizes}
     from_json = json.loads(llmb_here("list", "--format", "json").stdout)
     assert {(row["workload"], row["size"]) for row in from_json} >= wanted
-    assert list(from_json[0]) == ["workload", "size", "gpu_types", "dtypes", "scales", "metrics", "parameters"]
+    assert list(from_json[0]) == [
+        "workload",
+        "size",
+        "gpu_types",
+        "dtypes",
+        "scales",
+        "metrics",
+        "parameters",
+    ]
     by_size = {(row["workload"], row["size"]): row for row in from_json}
     assert by_size["pretrain_nemotronh", "56b"] == {
         "workload": "pretrain_nemotronh",
         "size": "56b",
-        "gpu_types": ["h100", "b200", "gb200", "gb300", "b300"],  # the last two with Megatron-Bridge
+        # the last two with Megatron-Bridge
+        "gpu_types": ["h100", "b200", "gb200", "gb300", "b300"],
         "dtypes": ["fp8", "fp8_cs"],
         "scales": [32, 64, 128, 256, 512, 1024, 2048],
         "metrics": [],  # its own, besides those of training
@@ -383,9 +446,14 @@ def test_list_in_every_format(llmb_here: Command) -> None:
     }
     from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "--format", "csv").stdout)))
     assert [(row["workload"], row["size"]) for row in from_csv] == list(by_size)
-    assert ("h100, b200, gb200, gb300, b300", "32..2048") in [(row["gpu_types"], row["scales"]) for row in from_csv]
+    assert ("h100, b200, gb200, gb300, b300", "32..2048") in [
+        (row["gpu_types"], row["scales"]) for row in from_csv
+    ]
     for fmt in ("table", "md"):
-        lines = [line.replace("|", " ").split() for line in llmb_here("list", "--format", fmt).stdout.splitlines()]
+        lines = [
+            line.replace("|", " ").split()
+            for line in llmb_here("list", "--format", fmt).stdout.splitlines()
+        ]
         assert {tuple(line[:2]) for line in lines} >= wanted
 
 
@@ -420,7 +488,9 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
         "parameters": {},
     }
     assert {row["scaling"] for row in rows} == {"weak", "strong"}
-    from_csv = list(csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout)))
+    from_csv = list(
+        csv.DictReader(io.StringIO(llmb_here("list", "-w", name, "--format", "csv").stdout))
+    )
     assert [row["gbs"] for row in from_csv] == [row["gbs"] for row in rows]
     assert (from_csv[0]["dtype"], from_csv[0]["scales"]) == ("fp8, bf16", "16..2048")
     table = llmb_here("list", "-w", name).stdout.splitlines()
@@ -448,7 +518,11 @@ def test_list_of_one_workload_in_every_format(name: str, llmb_here: Command) -> 
 def test_plugins_in_every_format(command: tuple[str, ...], llmb_here: Command) -> None:
     rows = json.loads(llmb_here(*command, "--format", "json").stdout)
     ours = next(row for row in rows if row["plugin"] == "llmb-nemotron4:nemotron4")
-    assert (ours["status"], ours["workload"], ours["contract"]) == ("ok", "pretrain_nemotron4", "1.0")
+    assert (ours["status"], ours["workload"], ours["contract"]) == (
+        "ok",
+        "pretrain_nemotron4",
+        "1.0",
+    )
     assert ours["reason"] == ""
     assert list(csv.DictReader(io.StringIO(llmb_here(*command, "--format", "csv").stdout))) == rows
     for fmt in ("table", "md"):
@@ -458,7 +532,7 @@ def test_plugins_in_every_format(command: tuple[str, ...], llmb_here: Command) -
 def test_our_plugins_pass_the_check(llmb_here: Command) -> None:
     done = llmb_here("plugins", "check")
     assert done.returncode == 0
-    assert done.stdout.startswith("4 plugins checked")
+    assert done.stdout.startswith("5 plugins checked")
 
 
 def test_a_broken_plugin_is_reported_everywhere_and_the_others_work(
@@ -503,9 +577,21 @@ def test_a_bug_keeps_its_traceback(llmb_here: Command, monkeypatch: pytest.Monke
 
 def test_a_reader_that_goes_away_is_no_error(cluster: Cluster) -> None:
     code = "import sys; from llmb.cli import app; sys.exit(app.run(sys.argv[1:]))"
-    words = ["submit-all", "--max-scale", "2048", "--install", str(cluster()), "-d", "--format", "json"]
+    words = [
+        "submit-all",
+        "--max-scale",
+        "2048",
+        "--install",
+        str(cluster()),
+        "-d",
+        "--format",
+        "json",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     process.stdout.read(1)
@@ -553,13 +639,18 @@ HEAVY = {
 
 def trace(*arguments: str) -> tuple[set[str], list[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", TRACE, json.dumps(arguments)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", TRACE, json.dumps(arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     modules, opened = json.loads(done.stderr[done.stderr.index("[[") :])
     return set(modules), opened
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("submit-all", "--help"), ("list", "--help")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("submit-all", "--help"), ("list", "--help")]
+)
 def test_help_imports_nothing_heavy_and_reads_no_workload(arguments: tuple[str, ...]) -> None:
     modules, opened = trace(*arguments)
     assert modules & HEAVY == set()
@@ -567,7 +658,18 @@ def test_help_imports_nothing_heavy_and_reads_no_workload(arguments: tuple[str, 
 
 
 def test_a_dry_run_imports_no_network_and_no_framework(cluster: Cluster) -> None:
-    words = ("single", "-w", "nemotron4", "--scale", "16", "--install", str(cluster()), "-d", "--format", "json")
+    words = (
+        "single",
+        "-w",
+        "nemotron4",
+        "--scale",
+        "16",
+        "--install",
+        str(cluster()),
+        "-d",
+        "--format",
+        "json",
+    )
     modules, opened = trace(*words)
     assert modules & (HEAVY - {"psutil", "difflib", "statistics"}) == set()
     assert [path for path in opened if path.endswith("workload.yaml")] != []
@@ -577,7 +679,10 @@ def test_commands_in_messages_repeat_the_install_directory() -> None:
     group = app.build(app.load())
     install = Path("/my llmb")
     for text, expected in (
-        ("llmb-run jobs wait a1; llmb-run results", "llmb-run jobs wait {} a1; llmb-run results {}"),
+        (
+            "llmb-run jobs wait a1; llmb-run results",
+            "llmb-run jobs wait {} a1; llmb-run results {}",
+        ),
         ("llmb-run list -w x shows it", "llmb-run list {} -w x shows it"),
         ("llmb-run single or submit-all", "llmb-run single {} or submit-all"),
         ("llmb-run jobs wait --install /i", "llmb-run jobs wait --install /i"),
@@ -589,7 +694,11 @@ def test_commands_in_messages_repeat_the_install_directory() -> None:
 
 @pytest.mark.parametrize("words", [["jobs", "list"], ["list"], ["list", "--published"]])
 def test_a_named_install_directory_needs_no_current_folder(
-    words: list[str], cluster: Callable[..., Path], llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    cluster: Callable[..., Path],
+    llmb_here: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install = cluster("local", "cpu")
     (tmp_path / "gone").mkdir()
@@ -598,3 +707,28 @@ def test_a_named_install_directory_needs_no_current_folder(
     done = llmb_here(*words, "--install", install)
     assert done.returncode == 0, done.stderr
     assert "current folder" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["logs"], "jobs logs RUN"),
+        (["logs", "p1", "-n", "20"], "jobs logs p1 -n 20"),
+        (["status"], "jobs"),
+        (["status", "p1"], "jobs show p1"),
+        (["history"], "report --history"),
+        (["history", "-o", "nights.html"], "report --history -o nights.html"),
+        (["cancel"], "jobs cancel RUN"),
+        (["-v", "cancel", "--all"], "-v jobs cancel --all"),
+    ],
+)
+def test_a_command_without_its_group_gets_the_command_to_type(
+    arguments: list[str], command: str, llmb_here: Command
+) -> None:
+    done = llmb_here(*arguments)
+    name = next(word for word in arguments if not word.startswith("-"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"error: llmb-run has no command '{name}'",
+        f"hint: write: llmb-run {command}",
+    ]

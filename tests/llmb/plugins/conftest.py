@@ -43,7 +43,9 @@ def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 @pytest.fixture
 def install(site_packages: Path) -> Install:
-    """Puts a distribution there as an installer would: a module, and metadata with an entry point; its source."""
+    """Puts a distribution there as an installer would: a module, and metadata with an entry point;
+    its source.
+    """
 
     def put(name: str, code: str, *, key: str | None = None, target: str = "") -> str:
         module = f"fake_{name}"

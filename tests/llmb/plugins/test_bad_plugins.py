@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of what plugins may do wrong: each is one line that names the plugin, and everything else works."""
+"""The table of what plugins may do wrong: each is one line that names the plugin, and everything
+else works.
+"""
 
 import json
 import subprocess
@@ -29,15 +31,23 @@ def llmb_workload():
     return read_workload(Path(__file__).with_name("{module}.yaml"))
 """
 )
-LAUNCH = WORKLOAD + "\n@hookimpl\ndef llmb_launch(job, site):\n    from llmb.api import Launch, Program\n    "
-GOOD = "dict(name=job.experiment_name, nodes=1, ranks_per_node=1, time_limit=60, program=Program(argv=('true',)))"
+LAUNCH = (
+    WORKLOAD
+    + "\n@hookimpl\ndef llmb_launch(job, site):\n    from llmb.api import Launch, Program\n    "
+)
+GOOD = (
+    "dict(name=job.experiment_name, nodes=1, ranks_per_node=1, time_limit=60,"
+    " program=Program(argv=('true',)))"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bad:
-    """A bad plugin: its ``code``, the error's ``kind``, and where it shows: load, launch, parse, or ask.
+    """A bad plugin: its ``code``, the error's ``kind``, and where it shows: load, launch, parse, or
+    ask.
 
-    ``ask``: only where plugins are asked for cluster types, as the configuration has one of llmb's own.
+    ``ask``: only where plugins are asked for cluster types, as the configuration has one of llmb's
+    own.
     """
 
     code: str
@@ -68,20 +78,32 @@ TABLE = {
         shows="parse",
     ),
     "an unknown key in workload.yaml": Bad(
-        code=WORKLOAD, yaml=("default_dtype", "defualt_dtype"), kind="plugin-failed", key="pretrain_bad"
+        code=WORKLOAD,
+        yaml=("default_dtype", "defualt_dtype"),
+        kind="plugin-failed",
+        key="pretrain_bad",
     ),
     "a text for a number in workload.yaml": Bad(
         code=WORKLOAD, yaml=("layers: 2", "layers: two"), kind="plugin-failed", key="pretrain_bad"
     ),
     "a number for a text in a launch": Bad(
-        code=LAUNCH + f"return Launch(**{{{{**{GOOD}, 'args': ('--steps', 50)}}}})\n", kind="value-type", shows="launch"
+        code=LAUNCH + f"return Launch(**{{{{**{GOOD}, 'args': ('--steps', 50)}}}})\n",
+        kind="value-type",
+        shows="launch",
     ),
     "../ in the key": Bad(
-        code=WORKLOAD, yaml=("key: pretrain_bad", "key: ../bad"), kind="plugin-failed", key="pretrain_bad"
+        code=WORKLOAD,
+        yaml=("key: pretrain_bad", "key: ../bad"),
+        kind="plugin-failed",
+        key="pretrain_bad",
     ),
-    "../ in a size": Bad(code=WORKLOAD, yaml=("  tiny:", "  ../tiny:"), kind="plugin-failed", key="pretrain_bad"),
+    "../ in a size": Bad(
+        code=WORKLOAD, yaml=("  tiny:", "  ../tiny:"), kind="plugin-failed", key="pretrain_bad"
+    ),
     "../ in a launch's name": Bad(
-        code=LAUNCH + f"return Launch(**{{{{**{GOOD}, 'name': '../x'}}}})\n", kind="name-invalid", shows="launch"
+        code=LAUNCH + f"return Launch(**{{{{**{GOOD}, 'name': '../x'}}}})\n",
+        kind="name-invalid",
+        shows="launch",
     ),
     "../ in a staged file": Bad(
         code=LAUNCH + "from llmb.api import StagedFile\n"
@@ -89,26 +111,42 @@ TABLE = {
         kind="file-outside",
         shows="launch",
     ),
-    "an unknown hook": Bad(code=HOOK + "@hookimpl\ndef llmb_lunch(job): ...\n", kind="hook-unknown"),
+    "an unknown hook": Bad(
+        code=HOOK + "@hookimpl\ndef llmb_lunch(job): ...\n", kind="hook-unknown"
+    ),
     "raises at import": Bad(code="raise RuntimeError('no\\nlicence')\n", kind="plugin-failed"),
     "sys.exit at import": Bad(code="import sys\nsys.exit('bye')\n", kind="plugin-failed"),
     "KeyboardInterrupt at import": Bad(code="raise KeyboardInterrupt\n", kind="plugin-failed"),
     "an endless loop at import": Bad(code="while True: pass\n", kind="plugin-timeout"),
     "a syntax error": Bad(code="def f(:\n", kind="plugin-failed"),
-    "raises in a hook": Bad(code=LAUNCH + "return {{}}[job.scale]\n", kind="plugin-failed", shows="launch"),
-    "sys.exit in a hook": Bad(code=LAUNCH + "raise SystemExit(0)\n", kind="plugin-failed", shows="launch"),
-    "KeyboardInterrupt in a hook": Bad(code=LAUNCH + "raise KeyboardInterrupt\n", kind="plugin-failed", shows="launch"),
-    "a hook that hangs": Bad(
-        code=LAUNCH + "import time\n    while True: time.sleep(60)\n", kind="plugin-timeout", shows="launch"
+    "raises in a hook": Bad(
+        code=LAUNCH + "return {{}}[job.scale]\n", kind="plugin-failed", shows="launch"
     ),
-    "a hook that returns something else": Bad(code=LAUNCH + "return 'true'\n", kind="answer-type", shows="launch"),
+    "sys.exit in a hook": Bad(
+        code=LAUNCH + "raise SystemExit(0)\n", kind="plugin-failed", shows="launch"
+    ),
+    "KeyboardInterrupt in a hook": Bad(
+        code=LAUNCH + "raise KeyboardInterrupt\n", kind="plugin-failed", shows="launch"
+    ),
+    "a hook that hangs": Bad(
+        code=LAUNCH + "import time\n    while True: time.sleep(60)\n",
+        kind="plugin-timeout",
+        shows="launch",
+    ),
+    "a hook that returns something else": Bad(
+        code=LAUNCH + "return 'true'\n", kind="answer-type", shows="launch"
+    ),
     "a hook of llmb_commands that hangs": Bad(
-        code=HOOK + "@hookimpl\ndef llmb_commands():\n    import time\n    while True: time.sleep(60)\n",
+        code=HOOK
+        + "@hookimpl\ndef llmb_commands():\n    import time\n    while True: time.sleep(60)\n",
         kind="plugin-timeout",
     ),
-    "the key of a workload of llmb": Bad(code=WORKLOAD, key="pretrain_nemotron4", kind="workload-duplicate"),
+    "the key of a workload of llmb": Bad(
+        code=WORKLOAD, key="pretrain_nemotron4", kind="workload-duplicate"
+    ),
     "the name of a command of llmb": Bad(
-        code=HOOK + "@hookimpl\ndef llmb_commands():\n    import click\n    return [click.Command('list')]\n",
+        code=HOOK
+        + "@hookimpl\ndef llmb_commands():\n    import click\n    return [click.Command('list')]\n",
         kind="name-duplicate",
     ),
     "the name of a cluster type of llmb": Bad(
@@ -124,15 +162,18 @@ TABLE = {
         kind="gpu-type-conflict",
     ),
     "a newer contract": Bad(
-        code="LLMB_CONTRACT = '99.0'\nfrom llmb.api import hookimpl, Teleport\n", kind="contract-newer"
+        code="LLMB_CONTRACT = '99.0'\nfrom llmb.api import hookimpl, Teleport\n",
+        kind="contract-newer",
     ),
     "an older contract": Bad(code="LLMB_CONTRACT = '0.9'\n" + HOOK, kind="contract-older"),
     "a number for the contract": Bad(code="LLMB_CONTRACT = 1.0\n" + HOOK, kind="contract-invalid"),
     "a wrapper of a hook that has nothing to wrap": Bad(
-        code=HOOK + "@hookimpl(wrapper=True)\ndef llmb_commands():\n    return (yield)\n", kind="wrapper-misplaced"
+        code=HOOK + "@hookimpl(wrapper=True)\ndef llmb_commands():\n    return (yield)\n",
+        kind="wrapper-misplaced",
     ),
     "a wrapper of pluggy's older form": Bad(
-        code=HOOK + "@hookimpl(hookwrapper=True)\ndef llmb_launch(job):\n    yield\n", kind="wrapper-invalid"
+        code=HOOK + "@hookimpl(hookwrapper=True)\ndef llmb_launch(job):\n    yield\n",
+        kind="wrapper-invalid",
     ),
     "a launch for the workloads of others": Bad(
         code=HOOK + "@hookimpl\ndef llmb_launch(job): ...\n", kind="workload-missing"
@@ -166,12 +207,27 @@ def named_in(text: str, source: str) -> list[str]:
 
 
 def all_else_works(llmb_here: Command, folder: Path) -> str:
-    """Asserts that another workload is listed and planned as ever; returns what was printed beside the data."""
+    """Asserts that another workload is listed and planned as ever; returns what was printed beside
+    the data.
+    """
     listed = llmb_here("list", "--format", "json", "--install", folder)
     assert listed.returncode == 0
     assert {row["workload"] for row in json.loads(listed.stdout)} >= OURS
     planned = llmb_here(
-        *("single", "-w", "nemotron4", "-s", "tiny", "--scale", 1, "--dry-run", "--format", "json", "--install", folder)
+        *(
+            "single",
+            "-w",
+            "nemotron4",
+            "-s",
+            "tiny",
+            "--scale",
+            1,
+            "--dry-run",
+            "--format",
+            "json",
+            "--install",
+            folder,
+        )
     )
     assert planned.returncode == 0, planned.stderr
     (job,) = json.loads(planned.stdout)["jobs"]
@@ -179,8 +235,11 @@ def all_else_works(llmb_here: Command, folder: Path) -> str:
     return f"{listed.stderr}{planned.stderr}"
 
 
-@pytest.mark.parametrize(("bad", "row"), [(row, row) for row in TABLE.values()], ids=[*TABLE], indirect=["bad"])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may pass in a callback of gc
+@pytest.mark.parametrize(
+    ("bad", "row"), [(row, row) for row in TABLE.values()], ids=[*TABLE], indirect=["bad"]
+)
+# the limit may pass in a callback of gc
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_bad_plugin_costs_itself_alone(
     bad: str,
     row: Bad,
@@ -205,7 +264,9 @@ def test_a_bad_plugin_costs_itself_alone(
         assert wrong["plugin"] == bad
         line = line or f"{bad}: {wrong['reason']}"
     elif row.shows == "launch":
-        asked = llmb_here(*("single", "-w", "bad", "-s", "tiny", "--scale", 1, "-d", "--install", folder))
+        asked = llmb_here(
+            *("single", "-w", "bad", "-s", "tiny", "--scale", 1, "-d", "--install", folder)
+        )
         assert (asked.returncode, asked.stdout) == (1, "")
         (line,) = [line for line in named_in(asked.stderr, bad) if line.startswith("error: ")]
     else:
@@ -221,7 +282,10 @@ def test_a_plugin_that_prints_does_not_touch_the_data(
     install: Install, folder: Path, llmb_run: Command, site_packages: Path
 ) -> None:
     """Also what C code and subprocesses print, at import and in a hook; in a process of its own."""
-    loud = "import os, sys\nprint('LOUD python'); os.system('echo LOUD shell'); os.write(1, b'LOUD number\\n')\n"
+    loud = (
+        "import os, sys\nprint('LOUD python'); os.system('echo LOUD shell'); os.write(1, b'LOUD"
+        " number\\n')\n"
+    )
     loud += "sys.__stdout__.write('LOUD kept\\n')\n"
     inner = loud.replace("import os, sys\n", "import os, sys; ").replace("\n", "; ")
     code = loud + WORKLOAD.replace("    return", f"    {inner.rstrip('; ')}\n    return")
@@ -229,16 +293,22 @@ def test_a_plugin_that_prints_does_not_touch_the_data(
     done = llmb_run("list", "--format", "json", PYTHONPATH=str(site_packages))
     assert done.returncode == 0
     assert {row["workload"] for row in json.loads(done.stdout)} >= {*OURS, "pretrain_loud"}
-    assert [done.stderr.count(f"LOUD {kind}") for kind in ("python", "shell", "number", "kept")] == [2, 2, 2, 2]
+    assert [
+        done.stderr.count(f"LOUD {kind}") for kind in ("python", "shell", "number", "kept")
+    ] == [2, 2, 2, 2]
 
 
 def test_a_launch_that_fails_says_how_to_submit_the_other_jobs(
     install: Install, folder: Path, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
-    """Nothing of a list is submitted where a fault is found before; the others are, if that is asked for."""
+    """Nothing of a list is submitted where a fault is found before; the others are, if that is
+    asked for.
+    """
     install("bad", LAUNCH + "raise KeyError('x')\n", key="pretrain_bad")
     jobs = tmp_path / "jobs.txt"
-    jobs.write_text("pretrain_nemotron4_tiny:\n(['fp32'], [1], 2)\n\npretrain_bad_tiny:\n(['fp32'], [1], 1)\n")
+    jobs.write_text(
+        "pretrain_nemotron4_tiny:\n(['fp32'], [1], 2)\n\npretrain_bad_tiny:\n(['fp32'], [1], 1)\n"
+    )
     command = ("submit-all", jobs, "--dry-run", "--format", "json", "--install", folder)
     done = llmb_here(*command)
     assert (done.returncode, done.stdout) == (1, "")

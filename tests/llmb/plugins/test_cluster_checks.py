@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from llmb.config.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
-from llmb.config.layers import load_config, with_slurm_args
-from llmb.config.own_types import own_types
-from llmb.config.reading import read_config
-from llmb.config.schema import ClusterConfig
-from llmb.config.slurm import SlurmConfig
+from llmb.contract.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.core import yamlfile
 from llmb.errors import InputFaults
+from llmb.plan.config_layers import load_config, with_slurm_args
+from llmb.plan.read_config import read_config
 from llmb.plugins.cluster_checks import ANSWER_KEYS, with_source
-from llmb.text import yamlfile
 from llmb_installer.answers.schema import Answers
+from llmb_installer.cluster_types import all_types
 
 SOURCE = "llmb-moon:moon"
 
@@ -40,7 +40,7 @@ def test_a_right_type_knows_its_plugin() -> None:
 
 
 def test_llmbs_own_types_pass_the_same_check() -> None:
-    for kind in own_types().values():
+    for kind in all_types().values():
         name = f"{kind.name}2"
         assert with_source(replace(kind, name=name, section=kind.key or ""), SOURCE).name == name
 
@@ -87,7 +87,9 @@ def test_the_keys_of_answers_are_reserved() -> None:
 
 def read(text: str, types: Mapping[str, ClusterType] | None = None) -> ClusterConfig:
     document = yamlfile.parse(f"cluster_type: moon\ngpu_type: h100\n{text}", name="c.yaml")
-    return read_config(document, cluster_types=lambda: types if types is not None else {"moon": MOON})
+    return read_config(
+        document, cluster_types=lambda: types if types is not None else {"moon": MOON}
+    )
 
 
 def test_its_section_is_read_by_its_schema() -> None:
@@ -98,8 +100,13 @@ def test_its_section_is_read_by_its_schema() -> None:
 
 def test_its_traits_say_what_to_do_instead_of_an_option_of_sbatch() -> None:
     own = ClusterTraits(instead={"partition": "name a crater", "others": "ask the base"})
-    for traits, hints in ((own, ["name a crater", "ask the base"]), (ClusterTraits(), ["remove it", "remove it"])):
-        config = read("moon: {base: x}\n", {"moon": with_source(replace(MOON, traits=traits), SOURCE)})
+    for traits, hints in (
+        (own, ["name a crater", "ask the base"]),
+        (ClusterTraits(), ["remove it", "remove it"]),
+    ):
+        config = read(
+            "moon: {base: x}\n", {"moon": with_source(replace(MOON, traits=traits), SOURCE)}
+        )
         with pytest.raises(InputFaults) as caught:
             with_slurm_args(config, {"partition": "a", "qos": "b"})
         assert [(fault.key, fault.hint) for fault in caught.value.faults] == [
@@ -118,7 +125,9 @@ def test_its_traits_say_what_to_do_instead_of_an_option_of_sbatch() -> None:
         ("", "c.yaml", "key-missing", "moon.base"),
     ],
 )
-def test_faults_of_its_section_have_file_and_line(text: str, place: str, code: str, key: str) -> None:
+def test_faults_of_its_section_have_file_and_line(
+    text: str, place: str, code: str, key: str
+) -> None:
     with pytest.raises(InputFaults) as caught:
         read(text)
     (fault,) = caught.value.faults
@@ -152,6 +161,10 @@ def test_a_schema_that_fails_names_its_plugin() -> None:
 
 
 def test_the_layers_above_the_file_keep_it(tmp_path: Path, home: Callable[[], None]) -> None:
-    (tmp_path / "cluster_config.yaml").write_text("cluster_type: moon\ngpu_type: h100\nmoon: {base: x}\n")
-    config, notes = load_config(tmp_path, {"SBATCH_ACCOUNT": "a"}, cluster_types=lambda: {"moon": MOON})
+    (tmp_path / "cluster_config.yaml").write_text(
+        "cluster_type: moon\ngpu_type: h100\nmoon: {base: x}\n"
+    )
+    config, notes = load_config(
+        tmp_path, {"SBATCH_ACCOUNT": "a"}, cluster_types=lambda: {"moon": MOON}
+    )
     assert (config.section, config.llmb_install, notes) == (MoonConfig(base="x"), tmp_path, [])

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the versioned contract: what a plugin may state, and that contract 1 keeps what plugins rely on."""
+"""Tests of the versioned contract: what a plugin may state, and that contract 1 keeps what plugins
+rely on.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -82,4 +84,6 @@ def test_a_hook_that_a_plugin_marks_optional_is_ignored_by_an_older_llmb(install
 
 def test_the_plugins_of_llmb_are_those_of_its_own_distributions() -> None:
     """Their names keep their owner; a new member of the workspace with a plugin belongs to them."""
-    assert {source.partition(":")[0] for source in app.load().sources} == OWN_DISTRIBUTIONS - {"llmb"}
+    assert {source.partition(":")[0] for source in app.load().sources} == OWN_DISTRIBUTIONS - {
+        "llmb"
+    }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the example of each hook in docs/write-a-plugin.md; a hook without an example or a test here fails."""
+"""Runs the example of each hook in docs/write-a-plugin.md; a hook without an example or a test here
+fails.
+"""
 
 import json
 import re
@@ -12,15 +14,22 @@ import pytest
 from click.testing import CliRunner
 
 from llmb import api, hookspecs
+from llmb.check.log_trial import LogOnly
+from llmb.contract.launch import Launch, Program
+from llmb.core.process import ProcessId
 from llmb.plugins.cluster_checks import with_source
-from llmb.plugins.trial import LogOnly
-from llmb.runs.launch import Launch, Program
-from llmb.system.process import ProcessId
+from llmb_installer.cluster_types import all_types
 from llmb_testing.job import SMALLEST_JOB, SMALLEST_MODEL
 
 PAGE = Path(__file__).parents[3] / "docs/write-a-plugin.md"
 HOOKS = [name for name in vars(hookspecs) if name.startswith("llmb_")]
-SITE = api.Site(cluster_type="slurm", gpu_type="h100", gpus_per_node=8, install=Path("/install"))
+SITE = api.Site(
+    cluster_type="slurm",
+    gpu_type="h100",
+    gpus_per_node=8,
+    install=Path("/install"),
+    traits=all_types()["slurm"].traits_of(None),
+)
 TABLE = """\
 key: acme
 title: A
@@ -33,7 +42,9 @@ sizes: {a: {rows: [{gpu: any, dtype: none, scales: [1]}]}}
 
 def section(hook: str) -> str:
     """The section of the page about a hook, empty without one."""
-    found = re.search(rf"^### {hook}\n(.*?)(?=^### |\Z)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^### {hook}\n(.*?)(?=^### |\Z)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
     return found[1] if found is not None else ""
 
 
@@ -59,7 +70,9 @@ def test_every_hook_has_an_example_and_a_test(hook: str) -> None:
 
 def test_llmb_workload(tmp_path: Path) -> None:
     (tmp_path / "workload.yaml").write_text(TABLE)
-    assert hook_of("llmb_workload", tmp_path / "__init__.py")() == api.read_workload(tmp_path / "workload.yaml")
+    assert hook_of("llmb_workload", tmp_path / "__init__.py")() == api.read_workload(
+        tmp_path / "workload.yaml"
+    )
 
 
 def test_llmb_setup() -> None:
@@ -74,9 +87,11 @@ def test_llmb_setup() -> None:
 def test_llmb_launch() -> None:
     """tests/llmb/plugins/test_documented_plugins.py runs it."""
     job = replace(SMALLEST_JOB, max_steps=7, parameters={"megabytes": "64"}, training=None)
-    launch = hook_of("llmb_launch")(job)
-    assert (launch.args, launch.start, launch.name) == (("7", "64"), "once", job.experiment_name)
-    assert "dd if=/dev/zero" in launch.program.shell
+    command = hook_of("llmb_launch")(job)
+    assert (command.args, command.start) == (("7", "64"), "once")
+    assert "dd if=/dev/zero" in command.program.shell
+    launch = Launch.of(command, job, SITE)
+    assert (launch.name, launch.nodes, launch.image) == (job.experiment_name, job.nodes, job.image)
 
 
 def test_llmb_parse(tmp_path: Path) -> None:
@@ -87,16 +102,18 @@ def test_llmb_parse(tmp_path: Path) -> None:
         cluster_type="local",
         directory=tmp_path,
         job=replace(SMALLEST_JOB, max_steps=3),
-        launch=Launch(name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m")),
+        launch=Launch(
+            name="x", nodes=1, ranks_per_node=1, time_limit=60, program=Program(module="m")
+        ),
         script_name="",
         submitter=ProcessId(host="", pid=0, start=0.0, boot=""),
         file=tmp_path / "log.txt",
     )
     hook = hook_of("llmb_parse")
-    assert hook(run).steps == ()
+    assert hook(run.log, run).steps == ()
     (tmp_path / "result.json").write_text(json.dumps({"latency": [1.5, 2.5, 3.5]}))
-    assert [step.values["latency"] for step in hook(run).steps] == [1.5, 2.5, 3.5]
-    assert hook(run).last == 2
+    assert [step.values["latency"] for step in hook(run.log, run).steps] == [1.5, 2.5, 3.5]
+    assert (hook(run.log, run).last, hook(run.log, None).last) == (2, None)
 
 
 def test_llmb_flops() -> None:
@@ -116,7 +133,11 @@ def test_llmb_settings() -> None:
 
 def test_llmb_clusters() -> None:
     (kind,) = hook_of("llmb_clusters")()
-    assert (kind.name, kind.create, with_source(kind, "a:b").source) == ("acme", "llmb_acme.cluster:create", "a:b")
+    assert (kind.name, kind.create, with_source(kind, "a:b").source) == (
+        "acme",
+        "llmb_acme.cluster:create",
+        "a:b",
+    )
 
 
 def test_llmb_commands() -> None:
@@ -124,3 +145,33 @@ def test_llmb_commands() -> None:
     runs = [SimpleNamespace(job=replace(SMALLEST_JOB, scale=scale)) for scale in (8, 16)]
     done = CliRunner().invoke(command, obj=SimpleNamespace(runs=lambda: runs))
     assert (done.exit_code, done.output) == (0, "24\n")
+
+
+def test_llmb_failures() -> None:
+    (failure,) = hook_of("llmb_failures")()
+    assert failure.fits(b"[rank3]: acme: licence expired on n7")
+
+
+def test_llmb_report() -> None:
+    hook = hook_of("llmb_report")
+    assert hook([{"experiment": "a", "ratio": None}, {"experiment": "b", "ratio": 0.99}]) == []
+    (section,) = hook([{"experiment": "c", "ratio": 0.8}])
+    assert section.rows == (("c", 0.8),)
+
+
+def test_llmb_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = hook_of("llmb_nodes")
+    monkeypatch.setattr(Path, "read_text", lambda _: "n1\nn2\n")
+    assert (hook("drained"), hook("suspects")) == (["n1", "n2"], None)
+
+
+def test_llmb_log_settings(tmp_path: Path) -> None:
+    hook = hook_of("llmb_log_settings")
+    assert hook(tmp_path / "log.out") is None
+    (tmp_path / "acme.json").write_text('{"benchmark": "disk", "case": "write", "gpus": 8}')
+    assert hook(tmp_path / "log.out") == api.LogSettings(workload="disk", size="write", gpus=8)
+
+
+def test_llmb_hint() -> None:
+    hook = hook_of("llmb_hint")
+    assert (hook("acme-night"), hook("results")) == ("write: llmb-run submit-all", None)

@@ -35,13 +35,18 @@ def result_of(llmb: Command) -> dict[str, object]:
 
 
 def test_lines_of_bash_that_measure(llmb: Command) -> None:
-    done = llmb("single", "-w", "storage", "-s", "write", "--scale", 1, "--set", "megabytes=64", "--wait")
+    done = llmb(
+        "single", "-w", "storage", "-s", "write", "--scale", 1, "--set", "megabytes=64", "--wait"
+    )
     assert done.returncode == 0, done.stderr
     result = result_of(llmb)
     assert (result["status"], result["steps"], result["headline"]) == ("Success", 10, "bandwidth")
     metrics = result["metrics"]
     assert isinstance(metrics, dict)
-    assert {name: one["unit"] for name, one in metrics.items()} == {"bandwidth": "MB/s", "time": "ms"}
+    assert {name: one["unit"] for name, one in metrics.items()} == {
+        "bandwidth": "MB/s",
+        "time": "ms",
+    }
     log = Path(str(result["path"])).read_text()
     assert [int(line.split("=")[1].split()[0]) > 0 for line in log.splitlines()] == [True] * 10
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays when a plugin is removed, fails or offers something wrong: runs, other items, and its name in errors."""
+"""What stays when a plugin is removed, fails or offers something wrong: runs, other items, and its
+name in errors.
+"""
 
 import json
 import subprocess
@@ -11,8 +13,8 @@ import click.testing
 import pytest
 
 from llmb.cli import app
+from llmb.contract.state import CANCELLED, RUNNING
 from llmb.errors import UsageError, describe
-from llmb.runs.state import CANCELLED, RUNNING
 from llmb_installer.cli import cli
 
 Install = Callable[..., str]
@@ -49,7 +51,10 @@ PLUGINS = {  # of the cluster type mine, and what its error contains
     "removed": (None, ""),
     "fails at import": ("raise ValueError('no licence')\n", "ValueError: no licence"),
     "its hook fails": (TYPES.format("{}['x']"), "KeyError: 'x'"),
-    "a wrong type": (TYPES.format(TYPE.format("mine", ', traits=ClusterTraits(runs_in="pod")')), "'pod'"),
+    "a wrong type": (
+        TYPES.format(TYPE.format("mine", ', traits=ClusterTraits(runs_in="pod")')),
+        "'pod'",
+    ),
     "cannot be made": (CREATES, "OSError: no network"),
 }
 
@@ -61,7 +66,11 @@ def mine(make_install: Callable[..., Any], request: pytest.FixtureRequest) -> An
     made.measured("a1", 2.75)
     file = made.folder / "cluster_config.yaml"
     text = file.read_text().replace("cluster_type: local", "cluster_type: mine")
-    file.write_text(f"{text}\nmine: {{queue: short}}\n" if request.node.callspec.params["with_section"] else text)
+    file.write_text(
+        f"{text}\nmine: {{queue: short}}\n"
+        if request.node.callspec.params["with_section"]
+        else text
+    )
     return made
 
 
@@ -79,7 +88,9 @@ def test_results_outlive_the_plugin_of_their_cluster_type(
         assert done.returncode == 0, (command, done.stderr)
         assert "last known" not in done.stderr  # the run has ended
     for where in [mine.folder, tmp_path / "runs.tar.zst"] if plugin == "removed" else [mine.folder]:
-        (result,) = json.loads(llmb_here("results", "--format", "json", "--install", where).stdout)["results"]
+        (result,) = json.loads(llmb_here("results", "--format", "json", "--install", where).stdout)[
+            "results"
+        ]
         assert (result["status"], result["time_mean_seconds"]) == ("Success", pytest.approx(2.75))
     for words in REFUSED:
         done = llmb_here(*words, "--install", mine.folder)
@@ -116,7 +127,9 @@ def test_a_state_that_cannot_be_asked_is_printed_once(
 
 
 @pytest.mark.parametrize("with_section", [True])
-def test_a_log_is_printed_without_its_cluster(with_section: bool, mine: Any, llmb_here: Command) -> None:
+def test_a_log_is_printed_without_its_cluster(
+    with_section: bool, mine: Any, llmb_here: Command
+) -> None:
     mine.run("b2", mine.job("nemotron4_15b", "bf16", 16), "a line\n", RUNNING)
     mine.run("c3", mine.job("nemotron4_15b", "bf16", 16), "", CANCELLED)
     done = llmb_here("jobs", "logs", "b2", "--install", mine.folder)
@@ -133,7 +146,15 @@ def test_llmb_install_names_the_plugin_of_a_type_that_is_skipped(
     wording: Callable[..., None],
 ) -> None:
     install("moon", PLUGINS[plugin][0])
-    words = ["--set", "cluster_type=mine", "--set", "gpu_type=cpu", "--install", str(tmp_path / "bench"), "--dry-run"]
+    words = [
+        "--set",
+        "cluster_type=mine",
+        "--set",
+        "gpu_type=cpu",
+        "--install",
+        str(tmp_path / "bench"),
+        "--dry-run",
+    ]
     done = click.testing.CliRunner().invoke(cli, words)
     assert isinstance(done.exception, UsageError)
     wording("plugins gone", describe(done.exception))
@@ -156,7 +177,9 @@ def test_one_wrong_type_costs_that_type_alone(wrong: str, install: Install) -> N
     assert {"mine", "other"} <= set(plugins.cluster_types())
     (problem,) = plugins.problems
     assert problem.source == source
-    assert problem.part.startswith("a cluster type" if wrong[0] == "N" or "None" in wrong else "cluster type '")
+    assert problem.part.startswith(
+        "a cluster type" if wrong[0] == "N" or "None" in wrong else "cluster type '"
+    )
 
 
 COMMANDS = """

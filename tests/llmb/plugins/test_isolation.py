@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the guard around plugins: Ctrl-C, plugins that cannot be interrupted, tracebacks, slow hooks, commands."""
+"""Tests of the guard around plugins: Ctrl-C, plugins that cannot be interrupted, tracebacks, slow
+hooks, commands.
+"""
 
 import contextlib
 import json
@@ -13,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from llmb.cli import app
-from llmb.config.reading import no_type
 from llmb.errors import KeyFaultError, PluginError, UsageError
-from llmb.system import guard
+from llmb.plan.read_config import no_type
+from llmb.plugins import guard
 from llmb_installer.answers.schema import check_cluster_type
 
 Install = Callable[..., str]
@@ -61,7 +63,8 @@ def test_ctrl_c_always_ends_the_command(
             threading.Event().wait(0.3)  # signals of one kind that come together are one
     output, _ = process.communicate(timeout=60)
     assert output == "interrupted\n"
-    assert process.returncode in (130, -signal.SIGINT)  # a press when the command has ended: 130 in a shell as well
+    # a press when the command has ended: 130 in a shell as well
+    assert process.returncode in (130, -signal.SIGINT)
 
 
 def test_a_plugin_that_catches_everything_ends_the_command_and_is_named(
@@ -71,7 +74,9 @@ def test_a_plugin_that_catches_everything_ends_the_command_and_is_named(
     wording: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = started(install, llmb_start, site_packages, "BaseException", LLMB_PLUGIN_TIMEOUT="0.1")
+    process = started(
+        install, llmb_start, site_packages, "BaseException", LLMB_PLUGIN_TIMEOUT="0.1"
+    )
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     wording("bad plugins", output)
@@ -99,7 +104,9 @@ def test_a_ctrl_c_that_a_handler_only_notes_is_no_interrupt() -> None:
     assert noted == [signal.SIGINT]
 
 
-def test_in_other_threads_code_has_no_limit_and_its_failure_names_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_in_other_threads_code_has_no_limit_and_its_failure_names_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     errors: list[PluginError] = []
 
     def work() -> None:
@@ -116,7 +123,9 @@ def test_in_other_threads_code_has_no_limit_and_its_failure_names_it(capfd: pyte
     for thread in threads:
         thread.join()
     print("data")
-    assert [(error.code, error.key, error.value) for error in errors] == [("plugin-failed", "submit", "a:b")] * 8
+    assert [(error.code, error.key, error.value) for error in errors] == [
+        ("plugin-failed", "submit", "a:b")
+    ] * 8
     printed = capfd.readouterr()
     assert (printed.out, printed.err.count("from a thread")) == ("data\n", 8)
 
@@ -132,11 +141,17 @@ def test_a_limit_that_is_no_number_is_a_usage_error(
     assert llmb_here("list").returncode == 2
 
 
-SLOW = "import time\ntime.sleep(0.01)\nfrom llmb.api import hookimpl\n@hookimpl\ndef llmb_clusters(): return []\n"
+SLOW = (
+    "import time\ntime.sleep(0.01)\nfrom llmb.api import hookimpl\n@hookimpl\ndef llmb_clusters():"
+    " return []\n"
+)
 
 
 def test_a_slow_import_is_named_once(
-    install: Install, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    install: Install,
+    llmb_here: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = install(
         "slow",
@@ -145,7 +160,10 @@ def test_a_slow_import_is_named_once(
     monkeypatch.setattr(guard, "SLOW_SECONDS", 0.005)
     app.load()
     printed = capsys.readouterr().err
-    assert len([line for line in printed.splitlines() if f"{source} is slow: import took" in line]) == 1
+    assert (
+        len([line for line in printed.splitlines() if f"{source} is slow: import took" in line])
+        == 1
+    )
 
 
 FAILS = "def inner():\n    raise KeyError('deep')\n\ninner()\n"
@@ -159,7 +177,11 @@ def test_debug_shows_the_traceback(
     assert "Traceback" not in llmb_here("list").stderr
     if how == "LLMB_DEBUG":
         monkeypatch.setenv("LLMB_DEBUG", "1")
-    words = {"--debug": ["--debug", "list"], "list --debug": ["list", "--debug"], "LLMB_DEBUG": ["list"]}[how]
+    words = {
+        "--debug": ["--debug", "list"],
+        "list --debug": ["list", "--debug"],
+        "LLMB_DEBUG": ["list"],
+    }[how]
     done = llmb_here(*words)
     assert done.returncode == 0
     assert "Traceback" in done.stderr
@@ -182,7 +204,9 @@ def llmb_commands():
 """
 
 
-def test_a_command_of_a_plugin_that_fails_is_named_with_its_line(install: Install, llmb_here: Command) -> None:
+def test_a_command_of_a_plugin_that_fails_is_named_with_its_line(
+    install: Install, llmb_here: Command
+) -> None:
     source = install("own", COMMAND)
     done = llmb_here("greet")
     assert (done.returncode, done.stdout) == (1, "data\n")
@@ -206,7 +230,9 @@ def llmb_clusters():
 """
 
 
-def test_of_two_strangers_with_one_name_neither_gets_it_and_all_else_works(install: Install) -> None:
+def test_of_two_strangers_with_one_name_neither_gets_it_and_all_else_works(
+    install: Install,
+) -> None:
     sources = [install(name, CLAIMS.replace("{name}", name)) for name in ("ape", "zebra")]
     plugins = app.load()
     commands, types = {command.name for command in plugins.commands()}, plugins.cluster_types()
@@ -215,7 +241,9 @@ def test_of_two_strangers_with_one_name_neither_gets_it_and_all_else_works(insta
     assert set(types) >= {"ape", "zebra", "local"}
     found = [(one.source, one.code, one.part) for one in plugins.problems]
     parts = ("command 'greet'", "cluster type 'moon'")
-    assert sorted(found) == sorted((source, "name-duplicate", part) for source in sources for part in parts)
+    assert sorted(found) == sorted(
+        (source, "name-duplicate", part) for source in sources for part in parts
+    )
     for one, other in zip(sources, sources[::-1], strict=True):
         assert all(other in problem.reason for problem in plugins.problems if problem.source == one)
 
@@ -230,7 +258,9 @@ def llmb_commands():
 """
 
 
-def test_files_of_a_folder_are_plugins(tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_folder_are_plugins(
+    tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -238,8 +268,13 @@ def test_files_of_a_folder_are_plugins(tmp_path: Path, llmb_here: Command, monke
     (first / "_helper.py").write_text("raise OSError")
     (first / "broken.py").write_text(FAILS)
     (second / "bye.py").write_text(FILE.replace("{name}", "bye"))
-    monkeypatch.setenv("LLMB_PLUGINS", os.pathsep.join(map(str, (first, tmp_path / "missing", second))))
-    rows = {row["plugin"]: row for row in json.loads(llmb_here("plugins", "list", "--format", "json").stdout)}
+    monkeypatch.setenv(
+        "LLMB_PLUGINS", os.pathsep.join(map(str, (first, tmp_path / "missing", second)))
+    )
+    rows = {
+        row["plugin"]: row
+        for row in json.loads(llmb_here("plugins", "list", "--format", "json").stdout)
+    }
     own = {name: row["status"] for name, row in rows.items() if not name.startswith("llmb-")}
     assert own == {
         "file:hello.py": "ok",
@@ -264,14 +299,21 @@ def llmb_clusters():
 """
 SKIPPED = {
     "broken": {"first": "import no_such_module", "more": ""},
-    "of a newer contract": {"first": "LLMB_CONTRACT = '99.0'\nfrom llmb.api import no_such_name", "more": ""},
+    "of a newer contract": {
+        "first": "LLMB_CONTRACT = '99.0'\nfrom llmb.api import no_such_name",
+        "more": "",
+    },
     "of types that cannot be": {"first": "", "more": ", schema=dict"},
 }
 
 
 @pytest.mark.parametrize("why", SKIPPED)
 def test_the_cluster_of_a_skipped_plugin_is_not_called_unknown(
-    why: str, install: Install, llmb_here: Command, cluster: Callable[..., Path], wording: Callable[..., None]
+    why: str,
+    install: Install,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Callable[..., None],
 ) -> None:
     source = install("moon", TYPES.format(**SKIPPED[why]))
     folder = cluster("local", "cpu")
@@ -279,7 +321,10 @@ def test_the_cluster_of_a_skipped_plugin_is_not_called_unknown(
     file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
     done = llmb_here("jobs", "cancel", "--all", "--install", folder)
     assert (done.returncode, source in done.stderr) == (2, True)
-    wording("bad plugins", "\n".join(line for line in done.stderr.splitlines() if not line.startswith("warning:")))
+    wording(
+        "bad plugins",
+        "\n".join(line for line in done.stderr.splitlines() if not line.startswith("warning:")),
+    )
     with pytest.raises(KeyFaultError) as caught:
         check_cluster_type("moon")
     assert (caught.value.code, source in str(caught.value)) == ("cluster-type-skipped", True)
@@ -294,7 +339,11 @@ def test_a_type_that_two_plugins_claim_names_both(
     file = folder / "cluster_config.yaml"
     file.write_text(file.read_text().replace("cluster_type: local", "cluster_type: moon"))
     done = llmb_here("jobs", "reconcile", "--install", folder)
-    assert (done.returncode, "moon:entry" in done.stderr, "moon2:entry" in done.stderr) == (2, True, True)
+    assert (done.returncode, "moon:entry" in done.stderr, "moon2:entry" in done.stderr) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_skipped_plugin_may_offer_an_unknown_type(install: Install) -> None:

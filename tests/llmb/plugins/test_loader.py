@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that plugins are found as installed distributions are, and that one that fails is named and harms nobody."""
+"""Tests that plugins are found as installed distributions are, and that one that fails is named and
+harms nobody.
+"""
 
 import errno
 import os
@@ -9,25 +11,34 @@ from pathlib import Path
 
 import pytest
 
+from llmb.check import workload_trial
+from llmb.check.log_trial import reader_for_log
 from llmb.cli.app import build
-from llmb.config import ClusterConfig
+from llmb.contract.formats import ParseSpec
+from llmb.contract.gpus import known_types
+from llmb.contract.job import Job, JobRequest
+from llmb.contract.launch import Launch, Program, Site
+from llmb.contract.needs import Task
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
+from llmb.core.process import ProcessId
 from llmb.errors import LlmbError, PluginError
-from llmb.logs.formats import ParseSpec
-from llmb.logs.reader import read_log
-from llmb.planning.plan import make_plan
+from llmb.measure.log_reader import read_log
+from llmb.plan.plan import make_plan
 from llmb.plugins.contract import HOOKS
 from llmb.plugins.loader import Plugins, Problem
-from llmb.runs.job import Job, JobRequest
-from llmb.runs.launch import Launch, Program, Site
-from llmb.runs.record import RunRecord
-from llmb.system.process import ProcessId
-from llmb.workload.gpus import known_types
-from llmb.workload.needs import Task
-from llmb.workload.spec import Workload
+from llmb_installer.cluster_types import all_types
 
 OURS = {"microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
 
-SITE = Site(cluster_type="local", gpu_type="cpu", gpus_per_node=1, install=Path("/install"))
+SITE = Site(
+    cluster_type="local",
+    gpu_type="cpu",
+    gpus_per_node=1,
+    install=Path("/install"),
+    traits=all_types()["local"].traits_of(None),
+)
 
 METADATA_ONLY = """
 from pathlib import Path
@@ -43,8 +54,8 @@ EVERY_HOOK = (
     + """
 from dataclasses import dataclass
 import click
-from llmb.api import Flops, Launch, Needs, ParseSpec, Program, Task
-from llmb.config.cluster_type import ClusterType
+from llmb.api import Failure, Flops, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
+from llmb.contract.cluster_type import ClusterType
 
 @dataclass(frozen=True)
 class Settings:
@@ -79,6 +90,26 @@ def llmb_clusters():
 @hookimpl
 def llmb_commands():
     return [click.Command("greet", callback=lambda: click.echo("hello"))]
+
+@hookimpl
+def llmb_failures():
+    return [Failure(kind="moon", text=("no moon",))]
+
+@hookimpl
+def llmb_report(results):
+    return [ReportSection(title=f"{{len(results)}} results")]
+
+@hookimpl
+def llmb_nodes(name, runs):
+    return [name, *(run.id for run in runs)]
+
+@hookimpl
+def llmb_hint(program, word, words):
+    return " ".join((program, word, *words))
+
+@hookimpl
+def llmb_log_settings(log):
+    return LogSettings(workload=log.name)
 """
 )
 
@@ -102,8 +133,12 @@ def skipped(plugins: Plugins) -> dict[str, Problem]:
 
 
 def job_of(workload: Workload) -> Job:
-    config = ClusterConfig(cluster_type="local", gpu_type="cpu")
-    plan = make_plan([JobRequest(workload=workload.key, size="tiny", scales=(2,))], {workload.key: workload}, config)
+    config = ClusterConfig(cluster_type="local", gpu_type="cpu", kind=all_types()["local"])
+    plan = make_plan(
+        [JobRequest(workload=workload.key, size="tiny", scales=(2,))],
+        {workload.key: workload},
+        config,
+    )
     assert not plan.faults
     return plan.jobs[0]
 
@@ -131,7 +166,10 @@ def test_what_llmb_brings_loads_without_a_problem(load: Load) -> None:
 # The code of a faulty plugin, and what its reason must name.
 BROKEN = {
     "raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
-    "missing": ("import a_module_that_is_not_there", "No module named 'a_module_that_is_not_there'"),
+    "missing": (
+        "import a_module_that_is_not_there",
+        "No module named 'a_module_that_is_not_there'",
+    ),
     "syntax": ("def f(:", "SyntaxError"),
     "exits": ("raise SystemExit('bye')", "SystemExit: bye"),
     "silent": ("raise SystemExit", "SystemExit"),
@@ -140,15 +178,33 @@ BROKEN = {
     "unmarked": ("def llmb_workload(): ...", "@hookimpl"),
     "arguments": (HOOK + "@hookimpl\ndef llmb_launch(workload, jobs, site): ...", "'jobs'"),
     "nothing": ("", "llmb_workload, llmb_setup"),
-    "workload_raises": (HOOK + "@hookimpl\ndef llmb_workload(): raise OSError('unmounted')", "OSError: unmounted"),
-    "workload_exits": (HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)", "SystemExit: 3"),
+    "workload_raises": (
+        HOOK + "@hookimpl\ndef llmb_workload(): raise OSError('unmounted')",
+        "OSError: unmounted",
+    ),
+    "workload_exits": (
+        HOOK + "@hookimpl\ndef llmb_workload(): raise SystemExit(3)",
+        "SystemExit: 3",
+    ),
     "workload_none": (HOOK + "@hookimpl\ndef llmb_workload(): return None", "not a Workload"),
-    "clusters_raise": (HOOK + "@hookimpl\ndef llmb_clusters(): return 1 / 0", "llmb_clusters: ZeroDivisionError"),
-    "clusters_words": (HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']", "llmb_clusters returned 'moon'"),
-    "commands_exit": (HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit", "llmb_commands: SystemExit"),
-    "commands_none": (HOOK + "@hookimpl\ndef llmb_commands(): return None", "llmb_commands returned None"),
+    "clusters_raise": (
+        HOOK + "@hookimpl\ndef llmb_clusters(): return 1 / 0",
+        "llmb_clusters: ZeroDivisionError",
+    ),
+    "clusters_words": (
+        HOOK + "@hookimpl\ndef llmb_clusters(): return ['moon']",
+        "llmb_clusters returned 'moon'",
+    ),
+    "commands_exit": (
+        HOOK + "@hookimpl\ndef llmb_commands(): raise SystemExit",
+        "llmb_commands: SystemExit",
+    ),
+    "commands_none": (
+        HOOK + "@hookimpl\ndef llmb_commands(): return None",
+        "llmb_commands returned None",
+    ),
     "cluster_taken": (
-        HOOK + "from llmb.config.cluster_type import ClusterType\n"
+        HOOK + "from llmb.contract.cluster_type import ClusterType\n"
         "@hookimpl\ndef llmb_clusters(): return [ClusterType(name='local', create='a:b')]",
         "llmb already has the cluster type 'local'",
     ),
@@ -206,12 +262,20 @@ def test_rows_that_cannot_be_read_are_named_with_file_line_and_nearest_word(
     path.write_text(path.read_text().replace("default_dtype", "defualt_dtype"))
     plugins = load()
     fault = skipped(plugins)[source].faults[0]
-    assert (Path(fault.place).name, fault.code, fault.value) == ("fake_typo.yaml:5", "key-unknown", "defualt_dtype")
+    assert (Path(fault.place).name, fault.code, fault.value) == (
+        "fake_typo.yaml:5",
+        "key-unknown",
+        "defualt_dtype",
+    )
     assert set(plugins.workloads()) == OURS
 
 
-@pytest.mark.parametrize("spelling", ["pretrain_twin", "pretrain_Twin", "twin", "pretraining-t.win"])
-def test_a_key_that_two_plugins_claim_is_refused_to_both(spelling: str, install: Install, load: Load) -> None:
+@pytest.mark.parametrize(
+    "spelling", ["pretrain_twin", "pretrain_Twin", "twin", "pretraining-t.win"]
+)
+def test_a_key_that_two_plugins_claim_is_refused_to_both(
+    spelling: str, install: Install, load: Load
+) -> None:
     first = install("first", METADATA_ONLY, key="pretrain_twin")
     second = install("second", METADATA_ONLY, key=spelling)
     found = problems(load())
@@ -236,10 +300,15 @@ def test_a_stranger_cannot_take_a_key_of_ours(name: str, install: Install, load:
 def test_the_order_of_installation_changes_nothing(install: Install, load: Load) -> None:
     for name in ("zebra", "ape"):
         install(name, METADATA_ONLY, key=f"pretrain_{name}")
-    assert [source for source in load().sources if "llmb-" not in source] == ["ape:entry", "zebra:entry"]
+    assert [source for source in load().sources if "llmb-" not in source] == [
+        "ape:entry",
+        "zebra:entry",
+    ]
 
 
-def test_llmb_answers_the_hooks_that_a_metadata_only_plugin_lacks(install: Install, load: Load) -> None:
+def test_llmb_answers_the_hooks_that_a_metadata_only_plugin_lacks(
+    install: Install, load: Load
+) -> None:
     install("small", METADATA_ONLY, key="pretrain_small")
     plugins = load()
     workload = plugins.workloads()["pretrain_small"]
@@ -270,7 +339,9 @@ def test_one_plugin_is_not_asked_for_the_workload_of_another(install: Install, l
     assert launch.program.script is None
 
 
-MI300X = "gpu_types: {{mi300x: {{gpus_per_node: 8, peak_tflops: {{bf16: {peak}}}, memory_gb: 192}}}}\n"
+MI300X = (
+    "gpu_types: {{mi300x: {{gpus_per_node: 8, peak_tflops: {{bf16: {peak}}}, memory_gb: 192}}}}\n"
+)
 
 
 def with_types(site_packages: Path, install: Install, name: str, types: str) -> str:
@@ -300,18 +371,26 @@ def test_two_plugins_that_define_a_gpu_type_differently_are_both_refused(
     plugins = load()
     assert "mi300x" not in plugins.gpu_types
     found = skipped(plugins)
-    assert {source: found[source].code for source in found} == dict.fromkeys(sources, "gpu-type-conflict")
+    assert {source: found[source].code for source in found} == dict.fromkeys(
+        sources, "gpu-type-conflict"
+    )
     for source in sources:  # each names both places
         for name in ("one", "two"):
             file = site_packages / f"fake_{name}.yaml"
             line = (
-                file.read_text().splitlines().index(MI300X.splitlines()[0].format(peak=1307 if name == "one" else 1000))
+                file.read_text()
+                .splitlines()
+                .index(MI300X.splitlines()[0].format(peak=1307 if name == "one" else 1000))
             )
             assert f"{file}:{line + 1}" in found[source].reason
 
 
-def test_a_plugin_that_redefines_a_known_gpu_type_is_refused(site_packages: Path, install: Install, load: Load) -> None:
-    source = with_types(site_packages, install, "own", "gpu_types: {{h100: {{gpus_per_node: 8}}}}\n")
+def test_a_plugin_that_redefines_a_known_gpu_type_is_refused(
+    site_packages: Path, install: Install, load: Load
+) -> None:
+    source = with_types(
+        site_packages, install, "own", "gpu_types: {{h100: {{gpus_per_node: 8}}}}\n"
+    )
     plugins = load()
     assert skipped(plugins)[source].code == "gpu-type-conflict"
     assert "gpus.yaml:" in skipped(plugins)[source].reason
@@ -322,13 +401,24 @@ def test_a_plugin_that_redefines_a_known_gpu_type_is_refused(site_packages: Path
 def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     hook: str, install: Install, load: Load
 ) -> None:
-    arguments = {"llmb_setup": "site", "llmb_launch": "job, site", "llmb_parse": "run", "llmb_flops": "shape"}[hook]
-    code = METADATA_ONLY + f"\n@hookimpl\ndef {hook}(workload, {arguments}): raise KeyError('scratch')\n"
+    arguments = {
+        "llmb_setup": "site",
+        "llmb_launch": "job, site",
+        "llmb_parse": "run",
+        "llmb_flops": "shape",
+    }[hook]
+    code = (
+        METADATA_ONLY
+        + f"\n@hookimpl\ndef {hook}(workload, {arguments}): raise KeyError('scratch')\n"
+    )
     source = install("failing", code, key="pretrain_failing")
     plugins = load()
     workload = plugins.workloads()["pretrain_failing"]
     job = job_of(workload)
-    run = run_of(job, Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")))
+    run = run_of(
+        job,
+        Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")),
+    )
     ask: dict[str, Callable[[], object]] = {
         "llmb_setup": lambda: plugins.setup(workload, SITE),
         "llmb_launch": lambda: plugins.launch(workload, job, SITE),
@@ -337,22 +427,37 @@ def test_a_hook_that_raises_is_an_error_that_names_plugin_hook_and_reason(
     }
     with pytest.raises(LlmbError, match="KeyError: 'scratch'") as caught:
         ask[hook]()
-    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-failed", hook, source)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (
+        "plugin-failed",
+        hook,
+        source,
+    )
 
 
-@pytest.mark.parametrize(("hook", "kind"), [("setup", "Needs"), ("launch", "Launch"), ("parse", "ParseSpec or")])
+@pytest.mark.parametrize(
+    ("hook", "kind"), [("setup", "Needs"), ("launch", "Launch"), ("parse", "ParseSpec or")]
+)
 def test_a_hook_that_gives_another_thing_is_an_error_that_names_it(
     hook: str, kind: str, install: Install, load: Load
 ) -> None:
-    install("odd", METADATA_ONLY + f"\n@hookimpl\ndef llmb_{hook}(workload): return [3]\n", key="pretrain_odd")
+    install(
+        "odd",
+        METADATA_ONLY + f"\n@hookimpl\ndef llmb_{hook}(workload): return [3]\n",
+        key="pretrain_odd",
+    )
     plugins = load()
     workload = plugins.workloads()["pretrain_odd"]
-    arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
+    arguments: dict[str, tuple[object, ...]] = {
+        "setup": (SITE,),
+        "launch": (job_of(workload), SITE),
+        "parse": (run_of(job_of(workload), LAUNCHED),),
+    }
     with pytest.raises(LlmbError, match=rf"\[3\].* {kind}") as caught:
         getattr(plugins, hook)(workload, *arguments[hook])
     assert (caught.value.code, caught.value.key) == ("answer-type", f"llmb_{hook}")
 
 
+LAUNCHED = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
 LAUNCH = """
 @hookimpl
 def llmb_launch(job, site):
@@ -378,8 +483,16 @@ WRONG_LAUNCHES = [
     ('"program": Program()', "program-kind", ""),
     ('"program": Program(argv=("a",), shell="b")', "program-kind", ""),
     ('"program": Program(argv=["a"])', "value-type", "argv"),
-    ('"server": Server(program=Program(argv=("a",)), ready_seconds=0)', "value-invalid", "ready_seconds"),
-    ('"server": Server(program=Program(argv=("a",)), on_every_rank=True), "start": "once"', "value-invalid", "server"),
+    (
+        '"server": Server(program=Program(argv=("a",)), ready_seconds=0)',
+        "value-invalid",
+        "ready_seconds",
+    ),
+    (
+        '"server": Server(program=Program(argv=("a",)), on_every_rank=True), "start": "once"',
+        "value-invalid",
+        "server",
+    ),
     ('"wrappers": (Wrapper(name="w", argv=("a", None)),)', "value-type", "argv"),
     ('"files": (StagedFile(name="a", text=b"x"),)', "value-type", "text"),
     ('"files": (StagedFile(name="/etc/x", text=""),)', "file-outside", "name"),
@@ -387,8 +500,16 @@ WRONG_LAUNCHES = [
     ('"files": (StagedFile(name="log-x.out", text=""),)', "file-reserved", "name"),
     ('"files": (StagedFile(name="./state.json", text=""),)', "file-reserved", "name"),
     ('"files": (StagedFile(name="./reader.json", text=""),)', "file-reserved", "files"),
-    ('"files": (StagedFile(name="a", text=""), StagedFile(name="./a", text=""))', "file-duplicate", "files"),
-    ('"files": (StagedFile(name="a/b", text=""), StagedFile(name="a", text=""))', "file-duplicate", "files"),
+    (
+        '"files": (StagedFile(name="a", text=""), StagedFile(name="./a", text=""))',
+        "file-duplicate",
+        "files",
+    ),
+    (
+        '"files": (StagedFile(name="a/b", text=""), StagedFile(name="a", text=""))',
+        "file-duplicate",
+        "files",
+    ),
     ('"files": (StagedFile(name="launch_" + given["name"], text=""),)', "file-duplicate", "files"),
     ('"name": "other"', "name-differs", "name"),
     ('"args": ("a" + chr(0),)', "text-invalid", "args"),
@@ -416,12 +537,18 @@ def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
     wrong: str, code: str, field: str, install: Install, load: Load
 ) -> None:
     text = LAUNCH.replace("{wrong}", wrong).replace("{{", "{").replace("}}", "}")
-    source = install("wrong", METADATA_ONLY.replace("{module}", "fake_wrong") + text, key="pretrain_wrong")
+    source = install(
+        "wrong", METADATA_ONLY.replace("{module}", "fake_wrong") + text, key="pretrain_wrong"
+    )
     plugins = load()
     workload = plugins.workloads()["pretrain_wrong"]
     with pytest.raises(LlmbError) as caught:
         plugins.launch(workload, job_of(workload), SITE)
-    assert (caught.value.code, caught.value.key, caught.value.value) == (code, field or "llmb_launch", source)
+    assert (caught.value.code, caught.value.key, caught.value.value) == (
+        code,
+        field or "llmb_launch",
+        source,
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,7 +568,10 @@ def test_a_wrong_value_of_a_launch_names_plugin_hook_and_field(
 def test_a_wrong_need_names_plugin_hook_and_field(
     need: str, code: str, field: str, install: Install, load: Load
 ) -> None:
-    hook = f"\nfrom llmb.api import *\n@hookimpl\ndef llmb_setup():\n    return Needs(needs=({need},))\n"
+    hook = (
+        "\nfrom llmb.api import *\n@hookimpl\ndef llmb_setup():\n    return"
+        f" Needs(needs=({need},))\n"
+    )
     source = install("wrong", METADATA_ONLY + hook, key="pretrain_wrong")
     plugins = load()
     with pytest.raises(LlmbError) as caught:
@@ -454,17 +584,26 @@ def test_a_wrong_need_names_plugin_hook_and_field(
     [
         ("steps=[Step(iteration=0, step_time=1.0)]", "value-type", "steps"),
         ("steps=(Step(iteration=0, step_time='1'),)", "value-type", "step_time"),
-        ("steps=(Step(iteration=0, step_time=1.0, values=dict(busbw=1)),)", "metric-unknown", "values.busbw"),
+        (
+            "steps=(Step(iteration=0, step_time=1.0, values=dict(busbw=1)),)",
+            "metric-unknown",
+            "values.busbw",
+        ),
     ],
 )
 def test_wrong_samples_name_plugin_hook_and_field(
     samples: str, code: str, field: str, install: Install, load: Load
 ) -> None:
-    hook = f"\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n    return Samples({samples})\n"
+    hook = (
+        "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n    return"
+        f" Samples({samples})\n"
+    )
     source = install("wrong", METADATA_ONLY + hook, key="pretrain_wrong")
     plugins = load()
     workload = plugins.workloads()["pretrain_wrong"]
-    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
+    launch = Launch(
+        name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")
+    )
     with pytest.raises(LlmbError) as caught:
         plugins.parse(workload, run_of(job_of(workload), launch))
     assert (caught.value.code, caught.value.key, caught.value.value) == (code, field, source)
@@ -480,8 +619,13 @@ def test_wrong_samples_name_plugin_hook_and_field(
         "Flops(convention='', terms={{'all': 1e15}})",
     ],
 )
-def test_operations_that_cannot_be_name_plugin_and_hook(answer: str, install: Install, load: Load) -> None:
-    code = METADATA_ONLY + f"\nfrom llmb.api import Flops\n@hookimpl\ndef llmb_flops(): return {answer}\n"
+def test_operations_that_cannot_be_name_plugin_and_hook(
+    answer: str, install: Install, load: Load
+) -> None:
+    code = (
+        METADATA_ONLY
+        + f"\nfrom llmb.api import Flops\n@hookimpl\ndef llmb_flops(): return {answer}\n"
+    )
     source = install("odd", code, key="pretrain_odd")
     plugins = load()
     workload = plugins.workloads()["pretrain_odd"]
@@ -501,10 +645,16 @@ def test_without_an_answer_llmbs_formulas_are_used(install: Install, load: Load)
 
 def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> None:
     code = METADATA_ONLY + "\nfrom llmb.api import Samples, Step\n@hookimpl\ndef llmb_parse():\n"
-    install("own", code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n", key="pretrain_own")
+    install(
+        "own",
+        code + "    return Samples(steps=(Step(iteration=0, step_time=2.5),), last=0)\n",
+        key="pretrain_own",
+    )
     plugins = load()
     workload = plugins.workloads()["pretrain_own"]
-    launch = Launch(name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py"))
+    launch = Launch(
+        name="x", nodes=1, ranks_per_node=1, time_limit=1, program=Program(script="x.py")
+    )
     spec = plugins.parse(workload, run_of(job_of(workload), launch))
     assert spec is not None
     (step,) = read_log(Path("/no/such/log"), spec).steps
@@ -522,8 +672,12 @@ def test_a_plugin_that_reads_its_log_itself(install: Install, load: Load) -> Non
 def test_a_spec_that_cannot_be_right_names_plugin_hook_and_field(
     spec: str, key: str, code: str, install: Install, load: Load
 ) -> None:
-    hook = f"\nfrom llmb.api import ParseSpec\n@hookimpl\ndef llmb_parse(): return ParseSpec({spec})\n"
-    source = install("wrong", METADATA_ONLY.format(module="fake_wrong") + hook, key="pretrain_wrong")
+    hook = (
+        f"\nfrom llmb.api import ParseSpec\n@hookimpl\ndef llmb_parse(): return ParseSpec({spec})\n"
+    )
+    source = install(
+        "wrong", METADATA_ONLY.format(module="fake_wrong") + hook, key="pretrain_wrong"
+    )
     plugins = load()
     workload = plugins.workloads()["pretrain_wrong"]
     job = job_of(workload)
@@ -540,17 +694,26 @@ def test_a_plugin_that_raises_is_named_with_its_line(install: Install, load: Loa
     assert problems(load())[source].endswith("fake_late.py:3)")
 
 
-def test_a_table_that_cannot_be_read_is_reported_with_place_and_fix(install: Install, load: Load) -> None:
+def test_a_table_that_cannot_be_read_is_reported_with_place_and_fix(
+    install: Install, load: Load
+) -> None:
     source = install(
-        "typo", METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "), key="pretrain_t"
+        "typo",
+        METADATA_ONLY.replace("read_workload(", "read_workload('/no/w.yaml' or "),
+        key="pretrain_t",
     )
     reason = problems(load())[source]
     assert ("/no/w.yaml" in reason, os.strerror(errno.ENOENT) in reason) == (True, True)
 
 
-def test_an_error_for_the_user_passes_through_a_hook_unchanged(install: Install, load: Load) -> None:
+def test_an_error_for_the_user_passes_through_a_hook_unchanged(
+    install: Install, load: Load
+) -> None:
     code = METADATA_ONLY + "\nfrom llmb.errors import UsageError\n"
-    code += "@hookimpl\ndef llmb_launch(workload, job, site): raise UsageError('2 is odd', hint='take 1')\n"
+    code += (
+        "@hookimpl\ndef llmb_launch(workload, job, site): raise UsageError('2 is odd', hint='take"
+        " 1')\n"
+    )
     install("strict", code, key="pretrain_strict")
     plugins = load()
     workload = plugins.workloads()["pretrain_strict"]
@@ -566,7 +729,9 @@ def asks_workload(plugins: Plugins) -> bool:
 def asks_setup(plugins: Plugins) -> bool:
     workload = plugins.workloads()["pretrain_full"]
     needs = plugins.setup(workload, SITE)
-    return needs is not None and needs.needs[0] == Task(name="pretrain_full", argv=("true", "local"))
+    return needs is not None and needs.needs[0] == Task(
+        name="pretrain_full", argv=("true", "local")
+    )
 
 
 def asks_launch(plugins: Plugins) -> bool:
@@ -587,7 +752,10 @@ def asks_flops(plugins: Plugins) -> bool:
     workload = plugins.workloads()["pretrain_full"]
     shape = job_of(workload).trained.model
     flops = plugins.flops(workload, shape)
-    return flops is not None and (flops.convention, flops.total) == ("of pretrain_full", 2.0 * shape.layers)
+    return flops is not None and (flops.convention, flops.total) == (
+        "of pretrain_full",
+        2.0 * shape.layers,
+    )
 
 
 def asks_settings(plugins: Plugins) -> bool:
@@ -605,6 +773,27 @@ def asks_commands(plugins: Plugins) -> bool:
     return "greet" in build(plugins).commands
 
 
+def asks_failures(plugins: Plugins) -> bool:
+    return [failure.kind for failure in plugins.failures] == ["moon"]
+
+
+def asks_report(plugins: Plugins) -> bool:
+    return [section.title for section in plugins.report_sections([{}, {}])] == ["2 results"]
+
+
+def asks_nodes(plugins: Plugins) -> bool:
+    return plugins.nodes("suspects", []) == ["suspects"]
+
+
+def asks_hint(plugins: Plugins) -> bool:
+    return plugins.hint_for("llmb-run", "x", ["x", "y"]) == "llmb-run x x y"
+
+
+def asks_log_settings(plugins: Plugins) -> bool:
+    settings = plugins.log_settings(Path("a/b.log"))
+    return settings is not None and settings.workload == "b.log"
+
+
 ASKED = {
     "llmb_workload": asks_workload,
     "llmb_setup": asks_setup,
@@ -614,6 +803,11 @@ ASKED = {
     "llmb_clusters": asks_clusters,
     "llmb_settings": asks_settings,
     "llmb_commands": asks_commands,
+    "llmb_failures": asks_failures,
+    "llmb_report": asks_report,
+    "llmb_nodes": asks_nodes,
+    "llmb_hint": asks_hint,
+    "llmb_log_settings": asks_log_settings,
 }
 
 
@@ -653,7 +847,8 @@ def test_the_same_problem_is_reported_once(install: Install, load: Load) -> None
 
 
 @pytest.mark.parametrize("hook", ["llmb_setup", "llmb_launch", "llmb_parse"])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the limit may pass in a callback of gc
+# the limit may pass in a callback of gc
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_hook_that_does_not_end_is_interrupted_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -663,10 +858,20 @@ def test_a_hook_that_does_not_end_is_interrupted_and_named(
     source = install("endless", code, key="pretrain_endless")
     plugins = load()
     workload = plugins.workloads()["pretrain_endless"]
-    arguments: dict[str, tuple[object, ...]] = {"setup": (SITE,), "launch": (job_of(workload), SITE), "parse": (None,)}
+    arguments: dict[str, tuple[object, ...]] = {
+        "setup": (SITE,),
+        "launch": (job_of(workload), SITE),
+        "parse": (run_of(job_of(workload), LAUNCHED),),
+    }
     with pytest.raises(LlmbError) as caught:
-        getattr(plugins, hook.removeprefix("llmb_"))(workload, *arguments[hook.removeprefix("llmb_")])
-    assert (caught.value.code, caught.value.key, caught.value.value) == ("plugin-timeout", hook, source)
+        getattr(plugins, hook.removeprefix("llmb_"))(
+            workload, *arguments[hook.removeprefix("llmb_")]
+        )
+    assert (caught.value.code, caught.value.key, caught.value.value) == (
+        "plugin-timeout",
+        hook,
+        source,
+    )
 
 
 @pytest.mark.parametrize("hook", ["llmb_workload", "llmb_commands"])
@@ -674,9 +879,84 @@ def test_a_plugin_whose_workload_or_commands_do_not_end_is_skipped_and_named(
     hook: str, install: Install, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLMB_PLUGIN_TIMEOUT", "0.3")
-    code = f"import time\nfrom llmb.api import hookimpl\n\n@hookimpl\ndef {hook}():\n    while True: time.sleep(9)\n"
+    code = (
+        f"import time\nfrom llmb.api import hookimpl\n\n@hookimpl\ndef {hook}():\n    while True:"
+        " time.sleep(9)\n"
+    )
     source = install("endless", code, key="pretrain_endless")
     plugins = load()
     plugins.workloads()
     plugins.commands()
-    assert any(problem.source == source and "0.3 s" in problem.reason for problem in plugins.problems)
+    assert any(
+        problem.source == source and "0.3 s" in problem.reason for problem in plugins.problems
+    )
+
+
+SEVERAL = """
+from pathlib import Path
+from llmb.api import Command, ParseSpec, Program, hookimpl, read_workload
+from dataclasses import replace
+
+@hookimpl
+def llmb_workload():
+    only = read_workload(Path(__file__).with_name("{module}.yaml"))
+    return [only, replace(only, key="pretrain_other")]
+
+@hookimpl
+def llmb_launch(workload, job):
+    return Command(program=Program(argv=("true", workload.key)), environment={{"A": "1", "B": "1"}})
+
+@hookimpl
+def llmb_parse(size, log, run):
+    assert run is None
+    return ParseSpec(needle=f"{{size}} in {{log.name}}")
+"""
+
+
+def test_a_plugin_with_several_workloads(install: Install, load: Load) -> None:
+    source = install("several", SEVERAL, key="pretrain_one")
+    plugins = load()
+    keys = [key for key, offer in plugins.offers.items() if offer.source == source]
+    assert keys == ["pretrain_one", "pretrain_other"]
+
+
+def test_what_a_command_does_not_say_follows_from_the_job(install: Install, load: Load) -> None:
+    install("several", SEVERAL, key="pretrain_one")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_other"]
+    job = replace(job_of(workload), env={"B": "2"})
+    launch = plugins.launch(workload, job, SITE)
+    assert launch is not None
+    assert launch.program.argv == ("true", "pretrain_other")
+    assert launch.environment == {"A": "1", "B": "2"}
+    named = (launch.name, launch.nodes, launch.ranks_per_node, launch.time_limit, launch.image)
+    assert named == (
+        job.experiment_name,
+        job.nodes,
+        job.gpus_per_node,
+        job.time_limit,
+        job.image,
+    )
+
+
+def test_a_log_needs_no_run(
+    install: Install, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("several", SEVERAL, key="pretrain_one")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_one"]
+    monkeypatch.setattr(workload_trial, "jobs_of", None)  # no job is planned for it
+    reader = reader_for_log(workload, "tiny", tmp_path / "a.log", plugins)
+    assert reader.spec.needle == "tiny in a.log"
+
+
+def test_a_hook_of_the_first_contract_gets_a_run_of_a_log(
+    install: Install, load: Load, tmp_path: Path
+) -> None:
+    code = METADATA_ONLY + "\nfrom llmb.api import ParseSpec\n@hookimpl\ndef llmb_parse(run):\n"
+    code += "    return ParseSpec(needle=f'{{run.job.model_size}} in {{run.log.name}}')\n"
+    install("older", code, key="pretrain_older")
+    plugins = load()
+    workload = plugins.workloads()["pretrain_older"]
+    reader = reader_for_log(workload, None, tmp_path / "a.log", plugins)
+    assert reader.spec.needle == "tiny in a.log"

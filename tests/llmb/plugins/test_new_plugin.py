@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the steps of a plugin author: write a new plugin, install it, check it, run it; and what the check finds."""
+"""Tests the steps of a plugin author: write a new plugin, install it, check it, run it; and what
+the check finds.
+"""
 
 import json
 import subprocess
@@ -9,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from llmb.check.scaffold import KINDS, LONGEST, PARTS, Names, check_new, plain_name, scaffold
+from llmb.contract.spec import read_workload
+from llmb.core.files import write_folder
 from llmb.errors import UsageError
-from llmb.plugins.scaffold import KINDS, LONGEST, PARTS, Names, check_new, plain_name, scaffold
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
-from llmb.system.files import write_folder
-from llmb.workload.spec import read_workload
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
@@ -21,13 +23,17 @@ Cluster = Callable[..., Path]
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
-    """Makes the plugin in a folder importable with its metadata, as `pip install -e` does; returns its source."""
+    """Makes the plugin in a folder importable with its metadata, as `pip install -e` does; returns
+    its source.
+    """
 
     def install(folder: Path) -> str:
         project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
         info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n"
+        )
         ((name, module),) = project["entry-points"]["llmb"].items()
         (info / "entry_points.txt").write_text(f"[llmb]\n{name} = {module}\n")
         monkeypatch.setenv("PYTHONPATH", str(folder))
@@ -44,17 +50,33 @@ def test_a_new_plugin_is_installed_checked_and_planned(
     wording: Callable[..., None],
 ) -> None:
     done = llmb_run("plugins", "new", "Acme-2b")
-    paths = ["README.md", "llmb_acme_2b/__init__.py", "llmb_acme_2b/sample_log.txt", "llmb_acme_2b/workload.yaml"]
+    paths = [
+        "README.md",
+        "llmb_acme_2b/__init__.py",
+        "llmb_acme_2b/sample_log.txt",
+        "llmb_acme_2b/workload.yaml",
+    ]
     paths += ["pyproject.toml", "tests/test_acme_2b.py"]
     assert (done.returncode, done.stdout.split()) == (0, [f"acme-2b/{path}" for path in paths])
     wording("plugins new", done.stderr)
     source = installed(tmp_path / "acme-2b")
     assert llmb_run("plugins", "check").returncode == 0
     rows = json.loads(llmb_run("plugins", "--format", "json").stdout)
-    assert {"plugin": source, "status": "ok", "workload": "pretrain_acme-2b", "contract": "1.0", "reason": ""} in rows
-    for kind, gpu, words in (("local", "cpu", ("-s", "tiny", "--scale", "1")), ("slurm", "h100", ("--scale", "8"))):
+    assert {
+        "plugin": source,
+        "status": "ok",
+        "workload": "pretrain_acme-2b",
+        "contract": "1.0",
+        "reason": "",
+    } in rows
+    for kind, gpu, words in (
+        ("local", "cpu", ("-s", "tiny", "--scale", "1")),
+        ("slurm", "h100", ("--scale", "8")),
+    ):
         place = cluster(kind, gpu, name=kind)
-        done = llmb_run("single", "-w", "acme2b", *words, "-d", "--format", "json", "--install", place)
+        done = llmb_run(
+            "single", "-w", "acme2b", *words, "-d", "--format", "json", "--install", place
+        )
         (job,) = json.loads(done.stdout)["jobs"]
         assert (job["workload"], job["gpu_type"]) == ("pretrain_acme-2b", gpu)
         assert job["script"]
@@ -81,7 +103,9 @@ def test_invalid_or_used_names_of_a_new_plugin(
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["present"]
 
 
-@pytest.mark.parametrize(("kind", "name"), [("cluster", "slurm"), ("command", "jobs"), ("program", "microbench")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("cluster", "slurm"), ("command", "jobs"), ("program", "microbench")]
+)
 def test_names_that_llmb_has(
     kind: str, name: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
@@ -93,8 +117,13 @@ def test_names_that_llmb_has(
 
 def distributions_of_llmb() -> list[str]:
     root = Path(__file__).parents[3]
-    files = [*root.glob("pyproject.toml"), *root.glob("*/pyproject.toml"), *root.glob("plugins/*/pyproject.toml")]
-    return sorted(tomllib.loads(file.read_text("utf-8"))["project"]["name"] for file in files)
+    files = [
+        *root.glob("pyproject.toml"),
+        *root.glob("*/pyproject.toml"),
+        *root.glob("plugins/*/pyproject.toml"),
+    ]
+    names = (tomllib.loads(file.read_text("utf-8"))["project"]["name"] for file in files)
+    return sorted(name for name in names if name.startswith("llmb"))  # as each new plugin's does
 
 
 def test_the_names_of_llmbs_distributions_are_known() -> None:
@@ -103,7 +132,9 @@ def test_the_names_of_llmbs_distributions_are_known() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", [name.removeprefix("llmb-") for name in distributions_of_llmb() if name != "llmb"])
+@pytest.mark.parametrize(
+    "name", [name.removeprefix("llmb-") for name in distributions_of_llmb() if name != "llmb"]
+)
 def test_a_new_plugin_never_replaces_a_part_of_llmb(name: str, kind: str) -> None:
     for spelling in (name, name.replace("-", "_")):
         with pytest.raises(UsageError) as caught:
@@ -113,7 +144,11 @@ def test_a_new_plugin_never_replaces_a_part_of_llmb(name: str, kind: str) -> Non
 
 @pytest.mark.parametrize("taken", ["distribution", "module"])
 def test_a_new_plugin_never_replaces_what_is_installed(
-    taken: str, llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    taken: str,
+    llmb_here: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     site = tmp_path / "site"
     monkeypatch.syspath_prepend(str(site))
@@ -131,19 +166,28 @@ def test_a_new_plugin_never_replaces_what_is_installed(
     wording("plugins new", done.stderr)
 
 
-def test_the_longest_name_of_a_new_plugin(llmb_here: Command, tmp_path: Path, wording: Callable[..., None]) -> None:
+def test_the_longest_name_of_a_new_plugin(
+    llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     for kind in KINDS:
-        assert llmb_here("plugins", "new", "a" * LONGEST, tmp_path / kind, "--kind", kind).returncode == 0
+        assert (
+            llmb_here("plugins", "new", "a" * LONGEST, tmp_path / kind, "--kind", kind).returncode
+            == 0
+        )
     done = llmb_here("plugins", "new", "a" * 300, tmp_path / "long")
     assert (done.returncode, done.stdout) == (2, "")
     wording("plugins new", done.stderr)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_to_do_next(kind: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]) -> None:
+def test_what_to_do_next(
+    kind: str, llmb_here: Command, tmp_path: Path, wording: Callable[..., None]
+) -> None:
     done = llmb_here("plugins", "new", "acme.2", tmp_path / "new", "--kind", kind)
     assert done.returncode == 0
-    assert done.stdout.split() == [str(tmp_path / "new" / path) for path in scaffold("acme.2", kind)]
+    assert done.stdout.split() == [
+        str(tmp_path / "new" / path) for path in scaffold("acme.2", kind)
+    ]
     wording("plugins new", done.stderr)
 
 
@@ -202,7 +246,11 @@ def test_the_check_finds_faults_of_a_table(
 
 
 @pytest.mark.parametrize(
-    ("body", "error"), [("return {'name': 'x'}", "not a Launch"), ("raise KeyError('scratch')", "KeyError: 'scratch'")]
+    ("body", "error"),
+    [
+        ("return {'name': 'x'}", "not a Launch"),
+        ("raise KeyError('scratch')", "KeyError: 'scratch'"),
+    ],
 )
 def test_the_check_calls_the_plugins_own_launch(
     body: str,
@@ -214,7 +262,9 @@ def test_the_check_calls_the_plugins_own_launch(
 ) -> None:
     llmb_run("plugins", "new", "acme")
     module = tmp_path / "acme/llmb_acme/__init__.py"
-    module.write_text(module.read_text("utf-8") + f"\n\n@api.hookimpl\ndef llmb_launch(job):\n    {body}\n")
+    module.write_text(
+        module.read_text("utf-8") + f"\n\n@api.hookimpl\ndef llmb_launch(job):\n    {body}\n"
+    )
     source = installed(tmp_path / "acme")
     done = llmb_run("plugins", "check")
     assert done.returncode == 1

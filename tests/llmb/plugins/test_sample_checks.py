@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what a plugin reads of a log by itself: what no run can measure names plugin, hook, field and value."""
+"""Tests of what a plugin reads of a log by itself: what no run can measure names plugin, hook,
+field and value.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,14 +11,21 @@ from pathlib import Path
 import pytest
 
 from llmb import api
+from llmb.check.log_trial import sample_faults
 from llmb.errors import KeyFaultError
-from llmb.plugins.complete import check_complete, check_samples
+from llmb.plugins.answers import check_complete, check_samples
 from llmb.plugins.loader import Plugins
-from llmb.plugins.trial import sample_faults
 
-METRICS = (api.MetricSpec(name="latency", unit="ms", better="lower"), api.MetricSpec(name="gain", unit="%"))
+METRICS = (
+    api.MetricSpec(name="latency", unit="ms", better="lower"),
+    api.MetricSpec(name="gain", unit="%"),
+)
 GOOD = api.Samples(
-    steps=tuple(api.Step(iteration=i, step_time=nan, values={"latency": 2.0, "gain": -1.0}) for i in range(4)), last=3
+    steps=tuple(
+        api.Step(iteration=i, step_time=nan, values={"latency": 2.0, "gain": -1.0})
+        for i in range(4)
+    ),
+    last=3,
 )
 Check = Callable[[api.Samples, tuple[api.MetricSpec, ...]], None]
 
@@ -52,7 +61,9 @@ INCOMPLETE = [
     ("check", "samples", "path", "value"),
     [(check_samples, *one) for one in IMPOSSIBLE] + [(check_complete, *one) for one in INCOMPLETE],
 )
-def test_samples_that_cannot_be(check: Check, samples: api.Samples, path: tuple[object, ...], value: object) -> None:
+def test_samples_that_cannot_be(
+    check: Check, samples: api.Samples, path: tuple[object, ...], value: object
+) -> None:
     with pytest.raises(KeyFaultError) as caught:
         check(samples, METRICS)
     assert caught.value.path == path
@@ -106,6 +117,8 @@ def test_the_check_of_a_plugin_names_plugin_hook_field_and_value(
     table.write_text(table.read_text() + "sample_log: {file: sample.txt}\n")
     plugins = load()
     found = list(sample_faults(plugins.workloads()["pretrain_own"], plugins))
-    assert [(fault.code, fault.key) for fault in found] == ([(code, key)] if code is not None else [])
+    assert [(fault.code, fault.key) for fault in found] == (
+        [(code, key)] if code is not None else []
+    )
     for fault in found:
         assert (fault.place, "llmb_parse" in fault.message) == (source, True)

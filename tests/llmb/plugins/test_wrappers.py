@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of wrappers: llmb's answer plus one thing, for one workload or for a cluster; and of plugins' settings."""
+"""Tests of wrappers: llmb's answer plus one thing, for one workload or for a cluster; and of
+plugins' settings.
+"""
 
 import json
 import subprocess
@@ -11,18 +13,19 @@ from typing import Any
 import pytest
 
 from llmb.cli import app
-from llmb.config import ClusterConfig
+from llmb.contract import record
+from llmb.contract.job import JobRequest
+from llmb.contract.launch import Site
+from llmb.contract.schema import ClusterConfig
+from llmb.core import yamlfile
 from llmb.errors import InputFaults
-from llmb.planning.plan import make_plan
-from llmb.runs import record
-from llmb.runs.job import JobRequest
-from llmb.runs.launch import Site
-from llmb.text import yamlfile
+from llmb.plan.plan import make_plan
 from llmb_installer.answers.read import read_answers
 from llmb_installer.answers.schema import to_yaml
-from llmb_installer.detect.site import site_of
-from llmb_installer.gather import layers
-from llmb_installer.planning.config import own_part
+from llmb_installer.cluster_types import all_types
+from llmb_installer.detect.site import make_site
+from llmb_installer.gather import read_layers
+from llmb_installer.planning.config import compose_own_part
 from llmb_installer.planning.plan import load_offered
 
 Install = Callable[..., str]
@@ -70,14 +73,18 @@ def test_a_wrapper_adds_to_llmbs_launch_of_its_own_workload(
     (job,) = jobs_of(llmb_here(*PLANNED, "-w", "own", "--format", "json", "--install", folder))
     assert '"OWN": "fp32"' in str(job["script"])
     assert "llmb_workloads.torch_pretrain" in str(job["script"])  # llmb's own program
-    (other,) = jobs_of(llmb_here(*PLANNED, "-w", "nemotron4", "--format", "json", "--install", folder))
+    (other,) = jobs_of(
+        llmb_here(*PLANNED, "-w", "nemotron4", "--format", "json", "--install", folder)
+    )
     assert "OWN" not in str(other["script"])
 
 
 def test_a_plugin_named_in_the_configuration_changes_every_launch_and_is_shown(
     fabric: str, llmb_here: Command, cluster: Cluster
 ) -> None:
-    folder = cluster("local", "cpu", plugins={fabric: {"adapters": ["mlx5_0", "mlx5_1"], "log": True}})
+    folder = cluster(
+        "local", "cpu", plugins={fabric: {"adapters": ["mlx5_0", "mlx5_1"], "log": True}}
+    )
     done = llmb_here(*PLANNED, "-w", "nemotron4", "--format", "json", "--install", folder)
     (job,) = jobs_of(done)
     assert '"NCCL_IB_HCA": "mlx5_0,mlx5_1"' in str(job["script"])
@@ -88,15 +95,25 @@ def test_a_plugin_named_in_the_configuration_changes_every_launch_and_is_shown(
 def test_an_installed_plugin_changes_nothing_unless_the_configuration_names_it(
     fabric: str, llmb_here: Command, cluster: Cluster
 ) -> None:
-    (job,) = jobs_of(llmb_here(*PLANNED, "-w", "nemotron4", "--format", "json", "--install", cluster("local", "cpu")))
+    (job,) = jobs_of(
+        llmb_here(
+            *PLANNED, "-w", "nemotron4", "--format", "json", "--install", cluster("local", "cpu")
+        )
+    )
     assert ("changed_by" in job, "NCCL_DEBUG" in str(job["script"])) == (False, False)
 
 
 def test_a_plugin_of_the_configuration_that_fails_refuses_the_jobs_and_says_how_to_go_on(
-    tmp_path: Path, llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    tmp_path: Path,
+    llmb_here: Command,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     text = (EXAMPLES / "fabric.py").read_text()
-    (tmp_path / "fabric.py").write_text(text.replace("    own = site", "    raise KeyError('x')\n    own = site"))
+    (tmp_path / "fabric.py").write_text(
+        text.replace("    own = site", "    raise KeyError('x')\n    own = site")
+    )
     monkeypatch.setenv("LLMB_PLUGINS", str(tmp_path))
     folder = cluster("local", "cpu", plugins={FABRIC: None})
     done = llmb_here(*PLANNED, "-w", "nemotron4", "--install", folder)
@@ -156,10 +173,17 @@ def test_a_record_keeps_what_plugins_changed_and_explain_shows_it(
     assert f"{FABRIC} changed environment.NCCL_DEBUG" in done.stdout
 
 
-def test_settings_reach_the_hooks_of_their_own_plugin_alone(install: Install, site_packages: Path) -> None:
-    code = OWN.replace("@hookimpl(wrapper", "@hookimpl\ndef llmb_settings(): return Settings\n\n@hookimpl(wrapper")
+def test_settings_reach_the_hooks_of_their_own_plugin_alone(
+    install: Install, site_packages: Path
+) -> None:
+    code = OWN.replace(
+        "@hookimpl(wrapper", "@hookimpl\ndef llmb_settings(): return Settings\n\n@hookimpl(wrapper"
+    )
     code = code.replace("@hookimpl\ndef llmb_workload", "CLASS\n@hookimpl\ndef llmb_workload", 1)
-    code = code.replace("CLASS", "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    rails: int = 1\n")
+    code = code.replace(
+        "CLASS",
+        "from dataclasses import dataclass\n@dataclass\nclass Settings:\n    rails: int = 1\n",
+    )
     code = code.replace("def llmb_launch(job)", "def llmb_launch(site)").replace(
         "job.dtype", "str(site.own(Settings).rails)"
     )
@@ -167,13 +191,20 @@ def test_settings_reach_the_hooks_of_their_own_plugin_alone(install: Install, si
     install("other", code, key="pretrain_other")
     plugins = app.load()
     site = Site(
-        cluster_type="local", gpu_type="cpu", gpus_per_node=1, install=Path("/i"), plugins={"Own": {"rails": 4}}
+        cluster_type="local",
+        gpu_type="cpu",
+        gpus_per_node=1,
+        install=Path("/i"),
+        plugins={"Own": {"rails": 4}},
+        traits=all_types()["local"].traits_of(None),
     )
     rails = {}
     for key, workload in plugins.workloads().items():
         if key in ("pretrain_own", "pretrain_other"):
-            config = ClusterConfig(cluster_type="local", gpu_type="cpu")
-            (job,) = make_plan([JobRequest(workload=key, size="tiny", scales=(1,))], {key: workload}, config).jobs
+            config = ClusterConfig(cluster_type="local", gpu_type="cpu", kind=all_types()["local"])
+            (job,) = make_plan(
+                [JobRequest(workload=key, size="tiny", scales=(1,))], {key: workload}, config
+            ).jobs
             launch = plugins.launch(workload, job, site)
             assert launch is not None
             rails[key] = launch.environment["OWN"]
@@ -183,15 +214,20 @@ def test_settings_reach_the_hooks_of_their_own_plugin_alone(install: Install, si
 def test_the_settings_are_answers_of_the_installer_too(fabric: str, tmp_path: Path) -> None:
     """They are checked with file and line, and are in the configuration that it writes."""
     offered = load_offered()
-    text = f"cluster_type: local\ninstall: {tmp_path}\ngpu_type: cpu\nplugins:\n  {fabric}: {{log: %s}}\n"
+    text = (
+        f"cluster_type: local\ninstall: {tmp_path}\ngpu_type: cpu\nplugins:\n  {fabric}: {{log:"
+        " %s}\n"
+    )
     good, bad = (yamlfile.parse(text % value, name="a.yaml") for value in ("true", "loud"))
-    answers = read_answers(good, known=offered.workloads)
+    answers = read_answers(good, workloads=offered.workloads)
     offered.check_settings(good, answers)
-    own = own_part(answers, site_of(answers, "cpu"), (), ())
+    own = compose_own_part(answers, make_site(answers, "cpu"), (), ())
     assert own["plugins"] == {fabric: {"log": True}}
-    assert yamlfile.parse(to_yaml(answers), name="b.yaml").data["plugins"] == {fabric: {"log": True}}
+    assert yamlfile.parse(to_yaml(answers), name="b.yaml").data["plugins"] == {
+        fabric: {"log": True}
+    }
     with pytest.raises(InputFaults) as caught:
-        offered.check_settings(bad, read_answers(bad, known=offered.workloads))
+        offered.check_settings(bad, read_answers(bad, workloads=offered.workloads))
     assert (caught.value.faults[0].place, caught.value.key) == ("a.yaml:5", f"plugins.{fabric}.log")
 
 
@@ -246,7 +282,18 @@ def test_a_wrong_setting_costs_the_launches_of_its_plugin_alone(
     refused = llmb_here(*PLANNED, "-w", "own", "--install", made.folder)
     assert (refused.returncode, refused.stdout) == (2, "")
     wording("plugin settings", refused.stderr)
-    other = llmb_here("single", "-w", "nemotron4", "-s", "15b", "--scale", "16", "--dry-run", "--install", made.folder)
+    other = llmb_here(
+        "single",
+        "-w",
+        "nemotron4",
+        "-s",
+        "15b",
+        "--scale",
+        "16",
+        "--dry-run",
+        "--install",
+        made.folder,
+    )
     assert other.returncode == 0, other.stderr
 
 
@@ -259,7 +306,9 @@ def test_the_check_tries_the_plugins_for_a_whole_cluster_with_their_settings(
     monkeypatch: pytest.MonkeyPatch,
     wording: Callable[..., None],
 ) -> None:
-    """The example fails for a setting that only this configuration has, on the launch of another's workload."""
+    """The example fails for a setting that only this configuration has, on the launch of another's
+    workload.
+    """
     text = (EXAMPLES / "fabric.py").read_text()
     broken = "    assert not site.own(Settings).log, job.workload\n    own = site"
     (tmp_path / "fabric.py").write_text(
@@ -276,12 +325,16 @@ def test_the_check_tries_the_plugins_for_a_whole_cluster_with_their_settings(
     wording("plugins check", done.stderr)
 
 
-def test_the_check_reports_wrong_settings_at_file_and_line(fabric: str, llmb_here: Command, cluster: Cluster) -> None:
+def test_the_check_reports_wrong_settings_at_file_and_line(
+    fabric: str, llmb_here: Command, cluster: Cluster
+) -> None:
     folder = cluster("local", "cpu", plugins={fabric: {"adapter": []}, "llmb-nemotron5": {}})
     done = llmb_here("plugins", "check", "--install", folder)
     assert done.returncode == 1
     for key in ("plugins.file:fabric.py.adapter", "plugins.llmb-nemotron5"):
-        assert f"{folder / 'cluster_config.yaml'}:" in next(line for line in done.stderr.splitlines() if key in line)
+        assert f"{folder / 'cluster_config.yaml'}:" in next(
+            line for line in done.stderr.splitlines() if key in line
+        )
 
 
 def test_a_format_before_the_subcommand_is_refused_with_its_place(llmb_here: Command) -> None:
@@ -292,19 +345,28 @@ def test_a_format_before_the_subcommand_is_refused_with_its_place(llmb_here: Com
 
 
 @pytest.mark.parametrize(
-    "key", ["plugins.file:fabric.py.log", 'plugins."file:fabric.py".log', 'plugins."file:fabric.py"."log"']
+    "key",
+    [
+        "plugins.file:fabric.py.log",
+        'plugins."file:fabric.py".log',
+        'plugins."file:fabric.py"."log"',
+    ],
 )
 def test_a_setting_of_a_file_is_an_option_of_the_installer(key: str, fabric: str) -> None:
     offered = load_offered()
-    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
-    answers = read_answers(document, known=offered.workloads)
+    document = read_layers(
+        None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"]
+    )
+    answers = read_answers(document, workloads=offered.workloads)
     offered.check_settings(document, answers)
     assert answers.plugins == {fabric: {"log": True}}
 
 
 def test_the_place_of_a_wrong_setting_of_a_file_is_the_option(fabric: str) -> None:
     offered, key = load_offered(), f"plugins.{FABRIC}.lock"
-    document = layers(None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"])
+    document = read_layers(
+        None, None, ["cluster_type=local", "gpu_type=cpu", "install=/x", f"{key}=true"]
+    )
     with pytest.raises(InputFaults) as caught:
-        offered.check_settings(document, read_answers(document, known=offered.workloads))
+        offered.check_settings(document, read_answers(document, workloads=offered.workloads))
     assert (caught.value.faults[0].place, caught.value.key) == (f"--set {key}", key)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command of docs/write-a-plugin.md, in order and in an empty folder, and compares the outputs it shows."""
+"""Runs every command of docs/write-a-plugin.md, in order and in an empty folder, and compares the
+outputs it shows.
+"""
 
 import os
 import re
@@ -15,10 +17,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.local_install]
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/write-a-plugin.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# It downloads torch, a minute and 1 GB: the test gives the workload the environment that the suite has.
+# It downloads torch, a minute and 1 GB: the test gives the workload the environment that the suite
+# has.
 WITH_TORCH = "llmb-install add acme --yes"
 
-# An editable installation into a folder on PYTHONPATH, because all tests share the Python environment.
+# An editable installation into a folder on PYTHONPATH, because all tests share the Python
+# environment.
 PIP = """\
 #!/bin/bash
 [[ $1 == install && $2 == -e && -d $3 ]] || exit 2
@@ -45,7 +49,9 @@ def commands() -> list[tuple[str, list[str]]]:
 def give_torch(install: Path, torch: Path, key: str) -> None:
     """Add the workload ``key`` to an install directory, with the torch of another one."""
     path = install / "cluster_config.yaml"
-    config, other = (yaml.safe_load(file.read_text("utf-8")) for file in (path, torch / "cluster_config.yaml"))
+    config, other = (
+        yaml.safe_load(file.read_text("utf-8")) for file in (path, torch / "cluster_config.yaml")
+    )
     config["workloads"]["installed"].append(key)
     config["workloads"]["config"][key] = other["workloads"]["config"]["pretrain_nemotron4"]
     path.write_text(yaml.safe_dump(config), "utf-8")

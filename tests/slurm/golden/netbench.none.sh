@@ -45,6 +45,12 @@ export PYTHONPATH=/lustre/llmb/.llmb/programs/0
 srun --ntasks=16 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+read -r llmb_host < /proc/sys/kernel/hostname
+if [[ ! ${GLOO_SOCKET_IFNAME-} && $(getent hosts "$llmb_host" 2> /dev/null) == @(127.|::1)* ]]; then
+    while read -r llmb_name llmb_to _; do
+        if [[ $llmb_to == 00000000 ]]; then export GLOO_SOCKET_IFNAME=$llmb_name; fi
+    done < /proc/net/route
+fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 exec "$@"' _ \
     /lustre/llmb/venvs/torch/bin/python /plugins/netbench/program.py --case=all_reduce --steps=20 --message_size=256M --algorithm=auto >> "$llmb_log" 2>&1

@@ -36,8 +36,8 @@ printf %s '{
   "name": "pretrain_llama3.1_70b_fp8_cs_gpus64_tp4_pp8_cp1_vp5_mbs1_gbs256_bridge26.08",
   "release": "26.08",
   "libraries": {
-    "megatron-bridge": "0.6.2",
-    "megatron-core": "0.19.2"
+    "megatron-bridge": "0.6.0",
+    "megatron-core": "0.19.0"
   },
   "base": "megatron.bridge.perf_recipes.llama.h100.llama3:llama3_70b_pretrain_64gpu_h100_fp8cs_config",
   "set": {
@@ -108,6 +108,12 @@ export PYTHONPATH=/lustre/llmb/.llmb/programs/0
 srun --ntasks=64 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+read -r llmb_host < /proc/sys/kernel/hostname
+if [[ ! ${GLOO_SOCKET_IFNAME-} && $(getent hosts "$llmb_host" 2> /dev/null) == @(127.|::1)* ]]; then
+    while read -r llmb_name llmb_to _; do
+        if [[ $llmb_to == 00000000 ]]; then export GLOO_SOCKET_IFNAME=$llmb_name; fi
+    done < /proc/net/route
+fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
 exec "$@"' _ \
     bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))

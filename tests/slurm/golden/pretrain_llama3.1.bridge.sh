@@ -175,6 +175,12 @@ srun --ntasks=64 --ntasks-per-node=4 --kill-on-bad-exit=1 \
     --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TOKENIZERS_PARALLELISM,TRANSFORMERS_OFFLINE,HF_HUB_OFFLINE,TORCH_NCCL_HIGH_PRIORITY,TORCH_NCCL_AVOID_RECORD_STREAMS,NCCL_NVLS_ENABLE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,CUDA_DEVICE_MAX_CONNECTIONS,NVTE_NORM_FWD_USE_CUDNN,NVTE_NORM_BWD_USE_CUDNN,NCCL_DEBUG,NOTE,HF_TOKEN,SITE_PROXY \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+read -r llmb_host < /proc/sys/kernel/hostname
+if [[ ! ${GLOO_SOCKET_IFNAME-} && $(getent hosts "$llmb_host" 2> /dev/null) == @(127.|::1)* ]]; then
+    while read -r llmb_name llmb_to _; do
+        if [[ $llmb_to == 00000000 ]]; then export GLOO_SOCKET_IFNAME=$llmb_name; fi
+    done < /proc/net/route
+fi
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
 for llmb_local in "${TMPDIR:-/tmp}" /tmp '"'"''"'"'; do
     llmb_local=${llmb_local:-$PWD/.local}/llmb-$SLURM_JOB_ID.$SLURM_NODEID

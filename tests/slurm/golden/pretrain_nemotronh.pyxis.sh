@@ -113,6 +113,12 @@ srun --ntasks=32 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     --container-env=MASTER_ADDR,MASTER_PORT,WORLD_SIZE,LOCAL_WORLD_SIZE,LLMB_RUN_ID,PYTHONUNBUFFERED,TORCH_NCCL_AVOID_RECORD_STREAMS,TOKENIZERS_PARALLELISM,NCCL_NVLS_ENABLE,NVTE_FLASH_ATTN,NVTE_FUSED_ATTN,NEMO_LOG_MEMORY_USAGE,NVTE_FWD_LAYERNORM_SM_MARGIN,NVTE_BWD_LAYERNORM_SM_MARGIN,TRANSFORMERS_OFFLINE,CUDA_DEVICE_MAX_CONNECTIONS,NCCL_DEBUG,NOTE,SITE_PROXY \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID
 export LLMB_RANK=$SLURM_PROCID LLMB_NODE_RANK=$SLURM_NODEID LLMB_LOCAL_RANK=$SLURM_LOCALID
+read -r llmb_host < /proc/sys/kernel/hostname
+if [[ ! ${GLOO_SOCKET_IFNAME-} && $(getent hosts "$llmb_host" 2> /dev/null) == @(127.|::1)* ]]; then
+    while read -r llmb_name llmb_to _; do
+        if [[ $llmb_to == 00000000 ]]; then export GLOO_SOCKET_IFNAME=$llmb_name; fi
+    done < /proc/net/route
+fi
 export PYTHONPATH=/lustre/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
 for llmb_local in "${TMPDIR:-/tmp}" /tmp '"'"''"'"'; do
     llmb_local=${llmb_local:-$PWD/.local}/llmb-$SLURM_JOB_ID.$SLURM_NODEID

@@ -11,11 +11,23 @@ from typing import Any
 import pytest
 
 import llmb_workloads
+from llmb.judge.differences import where_it_ran
+from llmb.measure.facts import facts_of
+from llmb.measure.log_reader import read_log
 from llmb_workloads.bridge_pretrain.recipe import fill_cache, parse_recipe
 from llmb_workloads.bridge_pretrain.settings import put
 from llmb_workloads.fields import RefusedError
 
-LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "MARGIN", "CHOSEN")
+LAUNCHED = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "MARGIN",
+    "CHOSEN",
+)
 LIBRARY = {
     "megatron/bridge/config.py": """
 import os
@@ -64,10 +76,10 @@ def barrier():
 def destroy_process_group():
     print("destroyed")
 """,
-    "megatron_bridge-0.6.2+abc.dist-info/METADATA": """\
+    "megatron_bridge-0.6.0+abc.dist-info/METADATA": """\
 Metadata-Version: 2.1
 Name: megatron-bridge
-Version: 0.6.2+abc
+Version: 0.6.0+abc
 """,
 }
 
@@ -78,7 +90,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
         "schema": 1,
         "name": "tiny",
         "release": "26.08",
-        "libraries": {"megatron-bridge": "0.6.2"},
+        "libraries": {"megatron-bridge": "0.6.0"},
         "base": "megatron.bridge.config:tiny_pretrain_config",
         "set": {"model.num_layers": 4},
         "overrides": {},
@@ -99,25 +111,31 @@ def library(tmp_path: Path) -> Path:
     return tmp_path / "library"
 
 
-def start(library: Path, raw: dict[str, Any], *flags: str, **variables: str) -> tuple[int, str, str]:
+def start(
+    library: Path, raw: dict[str, Any], *flags: str, **variables: str
+) -> tuple[int, str, str]:
     folder = library.parent
     (folder / "recipe.json").write_text(json.dumps(raw), encoding="utf-8")
     own = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
     path = os.pathsep.join([str(library), str(Path(llmb_workloads.__file__).parent.parent)])
     argv = [sys.executable, "-m", "llmb_workloads.bridge_pretrain", "recipe.json", *flags]
     environment = {**own, "PYTHONPATH": path, **variables}
-    done = subprocess.run(argv, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        argv, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def test_a_run(library: Path) -> None:
-    """The variables come before the library; one that is set stays; then it trains and ends the process group."""
+    """The variables come before the library; one that is set stays; then it trains and ends the
+    process group.
+    """
     code, out, err = start(library, recipe(), CHOSEN="user")
     assert (code, err) == (0, "")
     first, opening, *rest = out.splitlines()
     assert first == "imported with 20 user"
     assert "tiny_pretrain_config" in opening
-    assert "megatron-bridge 0.6.2+abc" in opening
+    assert "megatron-bridge 0.6.0+abc" in opening
     assert [line for line in rest if not line.startswith("llmb node")] == [
         "trained 4 forward_step",
         "barrier",
@@ -128,16 +146,41 @@ def test_a_run(library: Path) -> None:
     assert written["environment"] == {"MARGIN": "20", "CHOSEN": "user"}
 
 
+def test_another_patch_level_is_a_warning(library: Path) -> None:
+    """It trains, and the log says it once, where llmb reads it as a condition of the run."""
+    ranks = {"WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    raw = recipe(libraries={"megatron-bridge": "0.6.2"}, gpus_per_node=2)
+    outputs = [start(library, raw, RANK=rank, **ranks) for rank in ("0", "1")]
+    assert [(code, err) for code, _, err in outputs] == [(0, "")] * 2
+    expected = "megatron-bridge 0.6.0+abc, the recipe is for 0.6.2 of image 26.08"
+    warnings = [
+        line for _, out, _ in outputs for line in out.splitlines() if "llmb warning" in line
+    ]
+    assert warnings == [f"llmb warning: {expected}"]
+    log = library.parent / "log.out"
+    log.write_text(outputs[0][1], encoding="utf-8")
+    assert read_log(log).environment.warnings == (expected,)
+    assert [*where_it_ran(facts_of(read_log(log)))] == [f"warning in the log: {expected}"]
+
+
 def test_print_is_json_alone(library: Path) -> None:
     values = {"model.overlap": {"call": "megatron.bridge.config:Overlap", "with": {"limit": 2}}}
-    code, out, _ = start(library, recipe(set=values, overrides={"model.overlap.rate": 1}), "--print")
+    code, out, _ = start(
+        library, recipe(set=values, overrides={"model.overlap.rate": 1}), "--print"
+    )
     model = json.loads(out)["configuration"]["model"]
-    assert (code, model["overlap"]["limit"], model["overlap"]["rate"], model["num_layers"]) == (0, 2, 1, 32)
+    assert (code, model["overlap"]["limit"], model["overlap"]["rate"], model["num_layers"]) == (
+        0,
+        2,
+        1,
+        32,
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another release": ({"libraries": {"megatron-bridge": "0.3.1"}}, "0.3.1"),
-    "no library": ({"libraries": {"megatron-core": "0.19.2"}}, "megatron-core"),
+    "another minor version": ({"libraries": {"megatron-bridge": "0.5.1"}}, "0.5.1"),
+    "no library": ({"libraries": {"megatron-core": "0.19.0"}}, "megatron-core"),
     "no function": ({"base": "megatron.bridge.config:tiny_pretain_config"}, "tiny_pretrain_config"),
     "no module": ({"base": "megatron.bridge.recipes:tiny"}, "megatron.bridge.recipes"),
     "no setting": ({"overrides": {"model.num_layer": 2}}, "num_layers"),
@@ -187,7 +230,11 @@ def test_values_by_kind(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "place"),
-    [({"base": "no colon"}, "recipe.base"), ({"nodes": 0}, "recipe.nodes"), ({"set": []}, "recipe.set")],
+    [
+        ({"base": "no colon"}, "recipe.base"),
+        ({"nodes": 0}, "recipe.nodes"),
+        ({"set": []}, "recipe.set"),
+    ],
 )
 def test_an_invalid_recipe_names_the_place(changes: dict[str, Any], place: str) -> None:
     with pytest.raises(RefusedError) as caught:

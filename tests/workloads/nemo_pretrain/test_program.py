@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NeMo program as it is started, where there is no NeMo: it refuses in one line, and in time."""
+"""The NeMo program as it is started, where there is no NeMo: it refuses in one line, and in
+time.
+"""
 
 import json
 import os
@@ -25,9 +27,15 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", 
 
 def start(*arguments: object, **variables: str) -> tuple[int, str, str]:
     own = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
-    environment = {**own, "PYTHONPATH": str(Path(llmb_workloads.__file__).parent.parent), **variables}
+    environment = {
+        **own,
+        "PYTHONPATH": str(Path(llmb_workloads.__file__).parent.parent),
+        **variables,
+    }
     argv = [sys.executable, "-m", "llmb_workloads.nemo_pretrain", *map(str, arguments)]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        argv, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -60,14 +68,18 @@ def test_a_fault_in_the_file_is_one_line(tmp_path: Path, wording: Callable[..., 
     wording("nemo_pretrain", err)
 
 
-def test_too_few_processes_are_refused_before_nemo_is_imported(recipe_file: Path, wording: Callable[..., None]) -> None:
+def test_too_few_processes_are_refused_before_nemo_is_imported(
+    recipe_file: Path, wording: Callable[..., None]
+) -> None:
     code, _, err = start(recipe_file)
     assert code == 2
     wording("nemo_pretrain", err)
 
 
 @pytest.mark.parametrize("names", [LAUNCHED[:3], LAUNCHED[3:]], ids=["torchrun", "srun"])
-def test_without_nemo_it_says_so(recipe_file: Path, names: tuple[str, ...], wording: Callable[..., None]) -> None:
+def test_without_nemo_it_says_so(
+    recipe_file: Path, names: tuple[str, ...], wording: Callable[..., None]
+) -> None:
     code, out, err = start(recipe_file, **dict(zip(names, ("1", "2", "1"), strict=True)))
     assert (code, out) == (2, "")
     wording("nemo_pretrain", err)
@@ -158,7 +170,11 @@ def test_a_configuration_is_shown_with_its_defaults() -> None:
     nested = Config(Thing, {"others": Config(Thing, {"size": 3})})
     assert plain({"a": [nested, Point(1), print, 1.5, None, {7}]}) == {
         "a": [
-            {"_target_": f"{__name__}.Thing", "size": 1, "others": {"_target_": f"{__name__}.Thing", "size": 3}},
+            {
+                "_target_": f"{__name__}.Thing",
+                "size": 1,
+                "others": {"_target_": f"{__name__}.Thing", "size": 3},
+            },
             {"_target_": f"{__name__}.Point", "x": 1},
             "builtins.print",
             1.5,

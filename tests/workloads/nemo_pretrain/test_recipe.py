@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from llmb_workloads.fields import RefusedError
-from llmb_workloads.nemo_pretrain.recipe import HubTokenizer, NullTokenizer, check_world, parse_recipe, read_recipe
+from llmb_workloads.nemo_pretrain.recipe import (
+    HubTokenizer,
+    NullTokenizer,
+    check_world,
+    parse_recipe,
+    read_recipe,
+)
 from llmb_workloads.world import Process
 
 Make = Callable[..., dict[str, Any]]
@@ -34,11 +40,18 @@ def test_a_mixture_of_experts_has_sizes_of_its_own(nemo_recipe: Make) -> None:
     assert (read.model.moe.num_moe_experts, read.parallelism.ep, read.parallelism.etp) == (8, 8, 1)
 
 
-def test_a_recipe_of_an_earlier_release_has_neither_experts_nor_overrides(nemo_recipe: Make) -> None:
+def test_a_recipe_of_an_earlier_release_has_neither_experts_nor_overrides(
+    nemo_recipe: Make,
+) -> None:
     raw = nemo_recipe()
     del raw["overrides"], raw["model"]["moe"], raw["model"]["mla"], raw["parallelism"]["etp"]
     read = parse_recipe(raw)
-    assert (read.overrides, read.model.moe, read.model.mla, read.parallelism.etp) == ({}, None, None, None)
+    assert (read.overrides, read.model.moe, read.model.mla, read.parallelism.etp) == (
+        {},
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_recipe_keeps_every_value(nemo_recipe: Make) -> None:
@@ -54,7 +67,9 @@ def test_the_kind_of_tokenizer_decides_its_keys(nemo_recipe: Make) -> None:
     assert hub.tokenizer == HubTokenizer(kind="hub", name="meta-llama/Llama-3.1-405B")
 
 
-@pytest.mark.parametrize("key", ["program", "schema", "model", "profile", "load_checkpoint", "model_flops"])
+@pytest.mark.parametrize(
+    "key", ["program", "schema", "model", "profile", "load_checkpoint", "model_flops"]
+)
 def test_every_key_is_required(nemo_recipe: Make, key: str) -> None:
     raw = nemo_recipe()
     del raw[key]
@@ -117,7 +132,10 @@ def test_every_key_is_required(nemo_recipe: Make, key: str) -> None:
         ),
         ({"parallelism": {"ep": 2}}, "recipe.parallelism.ep"),
         ({"model": {"moe": {**EXPERTS, "moe_router_topk": 0}}}, "recipe.model.moe.moe_router_topk"),
-        ({"model": {"moe": {**EXPERTS, "moe_layer_freq": [1, 0]}}}, "recipe.model.moe.moe_layer_freq"),
+        (
+            {"model": {"moe": {**EXPERTS, "moe_layer_freq": [1, 0]}}},
+            "recipe.model.moe.moe_layer_freq",
+        ),
         ({"model": {"moe": EXPERTS}, "parallelism": {"ep": 3}}, "recipe.parallelism.ep"),
         ({"model": {"moe": EXPERTS}, "parallelism": {"ep": 8, "etp": 16}}, "recipe.parallelism"),
         ({"model": {"moe": {"num_moe_experts": 8}}}, "recipe.model.moe"),

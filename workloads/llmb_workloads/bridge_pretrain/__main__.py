@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]: a Megatron-Bridge run from a frozen recipe."""
+"""python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]: a run from a frozen recipe."""
 
 import contextlib
 import json
@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmb_workloads.bridge_pretrain.recipe import Recipe, check_libraries, check_world, fill_cache, read_recipe
+from llmb_workloads.bridge_pretrain.recipe import (
+    BridgeRecipe,
+    check_libraries,
+    check_world,
+    fill_cache,
+    read_recipe,
+)
 from llmb_workloads.bridge_pretrain.settings import BRIDGE, build
 from llmb_workloads.command import begin_log, recipe_path
 from llmb_workloads.fields import RefusedError
@@ -20,20 +26,22 @@ CONFIGURATION = "configuration.json"  # written beside the log
 
 
 def main(arguments: list[str]) -> int:
-    """Run the recipe that the argument names, or print its configuration; the exit code is 2 when it is refused."""
+    """Run the recipe that the argument names, or print its configuration. 2 if it is refused."""
     path = recipe_path(arguments, USAGE)
     if path is None:
         return 2
     try:
         recipe = read_recipe(path)
-        check_libraries(recipe)
-        # Before anything imports torch, which reads some of them only then. What is set already, stays.
+        warnings = check_libraries(recipe)
+        # Before anything imports torch, which reads some of them only then. What is set already,
+        # stays.
         for name, value in recipe.environment.items():
             os.environ.setdefault(name, value)
         if recipe.hub:
             os.environ["HF_HUB_CACHE"] = str(fill_cache(recipe.hub))
         if "--print" in arguments:
-            with contextlib.redirect_stdout(sys.stderr):  # what the library prints while it is imported is no data
+            # what the library prints while it is imported is no data
+            with contextlib.redirect_stdout(sys.stderr):
                 text = to_text(recipe, build(recipe))
             print(text)
             return 0
@@ -46,6 +54,9 @@ def main(arguments: list[str]) -> int:
     if process.rank == 0:
         Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")
     begin_log(process, lambda: opening_line(recipe))
+    if process.rank == 0:
+        for text in warnings:
+            print(f"llmb warning: {text}", flush=True)
     train(config)
     return 0
 
@@ -63,7 +74,7 @@ def train(config: Any) -> None:
         torch.distributed.destroy_process_group()
 
 
-def opening_line(recipe: Recipe) -> str:
+def opening_line(recipe: BridgeRecipe) -> str:
     """The first line: base function, image release, ranks and versions."""
     libraries = ", ".join(f"{name} {version}" for name, version in BRIDGE.versions().items())
     function = recipe.base.partition(":")[2]
@@ -71,8 +82,8 @@ def opening_line(recipe: Recipe) -> str:
     return f"bridge_pretrain: {function} of release {recipe.release}, ranks: {world}, {libraries}"
 
 
-def to_text(recipe: Recipe, config: Any) -> str:
-    """The whole configuration as JSON, with the versions, and the variables as they are in this process."""
+def to_text(recipe: BridgeRecipe, config: Any) -> str:
+    """Return the configuration as JSON, with versions and this process's variables."""
     environment = {name: os.environ[name] for name in recipe.environment if name in os.environ}
     shown = {"base": recipe.base, "versions": BRIDGE.versions(), "environment": environment}
     return json.dumps({**shown, "configuration": plain(config)}, indent=2)

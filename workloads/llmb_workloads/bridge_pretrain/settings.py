@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds Megatron-Bridge's configuration: NVIDIA's function, overridden by dotted paths that must exist."""
+"""Builds Megatron-Bridge's configuration: NVIDIA's function, overridden by dotted paths."""
 
 import dataclasses
 import enum
@@ -7,7 +7,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
-from llmb_workloads.bridge_pretrain.recipe import Recipe
+from llmb_workloads.bridge_pretrain.recipe import BridgeRecipe
 from llmb_workloads.fields import RefusedError, shown
 from llmb_workloads.library import Library, nearest
 
@@ -20,8 +20,8 @@ BRIDGE = Library(
 PLAIN = (bool, int, float, str)
 
 
-def build(recipe: Recipe) -> Any:
-    """The configuration. Raises RefusedError for a function, path or value that the library does not have."""
+def build(recipe: BridgeRecipe) -> Any:
+    """Build the configuration. Raises RefusedError for names and values that the library lacks."""
     config = _find(recipe.base)()
     for part, values in (("set", recipe.set), ("overrides", recipe.overrides)):
         for path, raw in values.items():
@@ -37,16 +37,22 @@ def put(config: Any, path: str, raw: Any, place: str) -> None:
         _check_name(owner, name, place)
         owner = getattr(owner, name)
         if not dataclasses.is_dataclass(owner):
-            raise RefusedError(place, f"goes through '{name}', which is {shown(owner)}", "set that first")
+            raise RefusedError(
+                place, f"goes through '{name}', which is {shown(owner)}", "set that first"
+            )
     _check_name(owner, last, place)
     setattr(owner, last, _value(owner, last, raw, place))
 
 
 def _check_name(owner: Any, name: str, place: str) -> None:
-    known = {*(field.name for field in dataclasses.fields(owner)), *vars(owner)}
-    if name not in known:
-        fix = nearest(name, known) or f"{type(owner).__name__} has: {', '.join(sorted(known))}"
-        raise RefusedError(place, f"{BRIDGE.label} has no setting '{name}' in {type(owner).__name__}", fix)
+    settings = {*(field.name for field in dataclasses.fields(owner)), *vars(owner)}
+    if name not in settings:
+        fix = (
+            nearest(name, settings) or f"{type(owner).__name__} has: {', '.join(sorted(settings))}"
+        )
+        raise RefusedError(
+            place, f"{BRIDGE.label} has no setting '{name}' in {type(owner).__name__}", fix
+        )
 
 
 def _value(owner: Any, name: str, raw: Any, place: str) -> Any:
@@ -61,17 +67,25 @@ def _value(owner: Any, name: str, raw: Any, place: str) -> Any:
         types.add(int)
     if raw is None:
         if type(None) not in kinds and any(kinds) and getattr(owner, name, None) is not None:
-            raise RefusedError(place, "is null", f"it is {shown(getattr(owner, name))}; write a value of that kind")
+            raise RefusedError(
+                place, "is null", f"it is {shown(getattr(owner, name))}; write a value of that kind"
+            )
     elif choices and raw not in choices and type(raw) not in types:
         fix = nearest(str(raw), [choice for choice in choices if isinstance(choice, str)])
-        raise RefusedError(place, f"is {shown(raw)}", fix or f"choose one of {', '.join(map(str, choices))}")
+        raise RefusedError(
+            place, f"is {shown(raw)}", fix or f"choose one of {', '.join(map(str, choices))}"
+        )
     elif not choices and types and kinds <= {*PLAIN, type(None)} and type(raw) not in types:
-        raise RefusedError(place, f"is {shown(raw)}", f"write {' or '.join(sorted(kind.__name__ for kind in types))}")
+        raise RefusedError(
+            place,
+            f"is {shown(raw)}",
+            f"write {' or '.join(sorted(kind.__name__ for kind in types))}",
+        )
     return raw
 
 
 def _made(raw: dict[str, Any], place: str) -> Any:
-    """The object of a library that ``{"name": ...}`` or ``{"call": ..., "with": {...}}`` describes."""
+    """Return the object that ``{"name": ...}`` or ``{"call": ..., "with": {...}}`` describes."""
     if set(raw) == {"name"}:
         return _find(raw["name"])
     if set(raw) == {"call", "with"}:
@@ -81,13 +95,15 @@ def _made(raw: dict[str, Any], place: str) -> Any:
             raise RefusedError(
                 place, f"{raw['call']} refuses {shown(raw['with'])} ({error})", "correct them"
             ) from error
-    raise RefusedError(place, f"is {shown(raw)}", 'write {"name": ...} or {"call": ..., "with": {...}}')
+    raise RefusedError(
+        place, f"is {shown(raw)}", 'write {"name": ...} or {"call": ..., "with": {...}}'
+    )
 
 
 def _members(owner: Any, name: str) -> type[enum.Enum] | None:
-    """The enumeration of a setting: of its annotation, or of its present value."""
-    present = getattr(owner, name, None)
-    kinds = [kind for kind in (*_kinds(owner, name), type(present)) if isinstance(kind, type)]
+    """Return the enumeration of a setting, by its annotation or its present value."""
+    value = getattr(owner, name, None)
+    kinds = [kind for kind in (*_kinds(owner, name), type(value)) if isinstance(kind, type)]
     return next((kind for kind in kinds if issubclass(kind, enum.Enum)), None)
 
 
@@ -99,7 +115,7 @@ def _member(members: type[enum.Enum], raw: str, place: str) -> enum.Enum:
 
 
 def _kinds(owner: Any, name: str) -> Iterator[Any]:
-    """The types of a setting by its annotation; none if the library's annotations cannot be read here."""
+    """Yield the types of a setting by its annotation, nothing if it cannot be read here."""
     try:
         hints = typing.get_type_hints(type(owner))
     except (NameError, TypeError, AttributeError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds NeMo's configuration: pretrain_recipe in performance mode, overridden by the recipe; names what NeMo lacks."""
+"""Builds NeMo's configuration: pretrain_recipe in performance mode, overridden by the recipe."""
 
 import dataclasses
 import difflib
@@ -11,14 +11,14 @@ from typing import Any
 from llmb_workloads.fields import RefusedError, shown
 from llmb_workloads.library import Library
 from llmb_workloads.nemo_pretrain.recipe import (
-    Checkpoint,
     CommOverlap,
     HubTokenizer,
+    NemoCheckpoint,
+    NemoParallelism,
+    NemoProfile,
+    NemoRunRecipe,
     NullTokenizer,
-    Parallelism,
     Precision,
-    Profile,
-    Recipe,
 )
 
 NEMO = Library(
@@ -32,8 +32,8 @@ RECIPES = "nemo.collections.llm.recipes"
 USERBUFFERS = "nemo.collections.llm.recipes.tp_overlap_configs.userbuffers"
 
 
-def build(recipe: Recipe) -> Any:
-    """The configured nemo_run.Partial, not yet executed. Raises RefusedError for what NeMo lacks."""
+def build(recipe: NemoRunRecipe) -> Any:
+    """Return the configured nemo_run.Partial. Raises RefusedError for what NeMo lacks."""
     pretrain_recipe = find(f"{RECIPES}.{recipe.recipe}", "pretrain_recipe")
     sizes = {"num_nodes": recipe.nodes, "num_gpus_per_node": recipe.gpus_per_node}
     partial = call(pretrain_recipe, **sizes, performance_mode=True)
@@ -51,7 +51,7 @@ def build(recipe: Recipe) -> Any:
     return partial
 
 
-def _set_model(partial: Any, recipe: Recipe) -> None:
+def _set_model(partial: Any, recipe: NemoRunRecipe) -> None:
     model = recipe.model
     if recipe.model_recipe is not None:
         assign(partial, model=find(f"{RECIPES}.{recipe.model_recipe}", "model")())
@@ -72,7 +72,11 @@ def _set_model(partial: Any, recipe: Recipe) -> None:
     if model.hybrid_override_pattern is not None:
         assign(partial.model.config, hybrid_override_pattern=model.hybrid_override_pattern)
     if model.moe is not None:
-        experts = {name: value for name, value in dataclasses.asdict(model.moe).items() if value is not None}
+        experts = {
+            name: value
+            for name, value in dataclasses.asdict(model.moe).items()
+            if value is not None
+        }
         if "moe_layer_freq" in experts:
             experts["moe_layer_freq"] = list(experts["moe_layer_freq"])
         assign(partial.model.config, **experts)
@@ -80,7 +84,7 @@ def _set_model(partial: Any, recipe: Recipe) -> None:
         assign(partial.model.config, **dataclasses.asdict(model.mla))
 
 
-def _set_data(partial: Any, recipe: Recipe) -> None:
+def _set_data(partial: Any, recipe: NemoRunRecipe) -> None:
     tokenizer = _tokenizer(recipe.tokenizer)
     assign(
         partial.data,
@@ -97,11 +101,13 @@ def _set_data(partial: Any, recipe: Recipe) -> None:
 def _tokenizer(tokenizer: NullTokenizer | HubTokenizer) -> Any:
     make = find("nemo.collections.nlp.modules.common.tokenizer_utils", "get_nmt_tokenizer")
     if isinstance(tokenizer, NullTokenizer):
-        return _config(make, library="null", model_name="NullTokenizer", vocab_size=tokenizer.vocab_size)
+        return _config(
+            make, library="null", model_name="NullTokenizer", vocab_size=tokenizer.vocab_size
+        )
     return _config(make, library="huggingface", model_name=tokenizer.name, use_fast=True)
 
 
-def _set_trainer(partial: Any, recipe: Recipe) -> None:
+def _set_trainer(partial: Any, recipe: NemoRunRecipe) -> None:
     assign(
         partial.trainer,
         num_nodes=recipe.nodes,
@@ -116,7 +122,7 @@ def _set_trainer(partial: Any, recipe: Recipe) -> None:
     assign(partial.log, ckpt=None, tensorboard=None)
 
 
-def _set_strategy(strategy: Any, sizes: Parallelism, *, cuda_graphs: bool) -> None:
+def _set_strategy(strategy: Any, sizes: NemoParallelism, *, cuda_graphs: bool) -> None:
     assign(
         strategy,
         tensor_model_parallel_size=sizes.tp,
@@ -154,12 +160,14 @@ def _set_resume(partial: Any, path: str | None) -> None:
     assign(partial, resume=_config(find("nemo.lightning", "AutoResume"), restore_config=restore))
 
 
-def set_callbacks(partial: Any, recipe: Recipe) -> None:
-    """Give the trainer of `partial` its callbacks; raises RefusedError where NeMo lacks one."""
+def set_callbacks(partial: Any, recipe: NemoRunRecipe) -> None:
+    """Give the trainer of `partial` its callbacks. Raises RefusedError if NeMo lacks one."""
     saves = find("lightning.pytorch.callbacks", "ModelCheckpoint")
     timing = find("nemo.utils.exp_manager", "TimingCallback")
     # nemotronh's recipe saves five checkpoints by default.
-    callbacks = [callback for callback in partial.trainer.callbacks or [] if not _is(callback, saves)]
+    callbacks = [
+        callback for callback in partial.trainer.callbacks or [] if not _is(callback, saves)
+    ]
     _set_comm_overlap(callbacks, recipe.comm_overlap, recipe.recipe)
     if not any(_is(callback, timing) for callback in callbacks):
         callbacks.append(_config(timing))
@@ -173,20 +181,27 @@ def set_callbacks(partial: Any, recipe: Recipe) -> None:
 
 
 def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -> None:
-    kind = find("nemo.lightning.pytorch.callbacks.megatron_comm_overlap", "MegatronCommOverlapCallback")
-    found = [callback for callback in callbacks if _is(callback, kind)]
-    if len(found) != 1:
-        cause = f"has {len(found)} callbacks for communication overlap in performance mode, and should have one"
+    kind = find(
+        "nemo.lightning.pytorch.callbacks.megatron_comm_overlap", "MegatronCommOverlapCallback"
+    )
+    overlap_callbacks = [callback for callback in callbacks if _is(callback, kind)]
+    if len(overlap_callbacks) != 1:
+        cause = (
+            f"has {len(overlap_callbacks)} callbacks for communication overlap in performance mode,"
+            " and should have one"
+        )
         raise RefusedError(
             f"NeMo's recipe {recipe}",
             cause,
             "choose a recipe with one, such as llama3_8b, nemotronh_56b or mixtral_8x7b",
         )
     assign(
-        found[0],
+        overlap_callbacks[0],
         overlap_param_gather_with_optimizer_step=overlap.overlap_param_gather_with_optimizer_step,
         tp_comm_bootstrap_backend=overlap.tp_comm_bootstrap_backend,
-        tp_comm_overlap_cfg=None if overlap.userbuffers is None else find(USERBUFFERS, overlap.userbuffers),
+        tp_comm_overlap_cfg=(
+            None if overlap.userbuffers is None else find(USERBUFFERS, overlap.userbuffers)
+        ),
         # Null for both is what the callback takes where nobody sets them: no deferral.
         defer_embedding_wgrad_compute=None if overlap.wgrad_deferral_limit is None else True,
         wgrad_deferral_limit=overlap.wgrad_deferral_limit,
@@ -195,17 +210,22 @@ def _set_comm_overlap(callbacks: list[Any], overlap: CommOverlap, recipe: str) -
 
 def _flops(partial: Any, model_name: str) -> Any:
     kind = find("nemo.lightning.pytorch.callbacks.flops_callback", "FLOPsMeasurementCallback")
-    return _config(kind, model_config=partial.model.config, data_config=partial.data, model_name=model_name)
+    return _config(
+        kind, model_config=partial.model.config, data_config=partial.data, model_name=model_name
+    )
 
 
-def _nsys(profile: Profile) -> Any:
+def _nsys(profile: NemoProfile) -> Any:
     kind = find("nemo.lightning.pytorch.callbacks.nsys", "NsysCallback")
-    return _config(kind, start_step=profile.start_step, end_step=profile.stop_step, ranks=list(profile.ranks))
+    return _config(
+        kind, start_step=profile.start_step, end_step=profile.stop_step, ranks=list(profile.ranks)
+    )
 
 
-def _checkpoint(checkpoint: Checkpoint) -> Any:
-    # One copy of weights and optimizer, in the folder that the published pages show. No context beside it: NeMo 2.3
-    # cannot write that of its null tokenizer, and the run would fail at its last step.
+def _checkpoint(checkpoint: NemoCheckpoint) -> Any:
+    # One copy of weights and optimizer, in the folder that the published pages show. No context
+    # beside it: NeMo 2.3 cannot write that of its null tokenizer, and the run would fail at its
+    # last step.
     return _config(
         find("nemo.lightning.pytorch.callbacks", "ModelCheckpoint"),
         monitor=None,
@@ -230,28 +250,37 @@ def _is(callback: Any, kind: type) -> bool:
 
 
 def assign(config: Any, **values: Any) -> None:
-    """Set the arguments of a fiddle configuration. Raises RefusedError for one that its class does not have."""
-    # fiddle accepts any name where the class has **kwargs; the fault would show much later, in every rank.
+    """Set arguments of a fiddle configuration. Raises RefusedError for one that its class lacks."""
+    # fiddle accepts any name where the class has **kwargs; the fault would show much later, in
+    # every rank.
     _check(config.__fn_or_cls__, values)
     for name, value in values.items():
         setattr(config, name, value)
 
 
 def override(config: Any, path: str, value: Any) -> None:
-    """Set the setting of `config` at the dotted `path`. Raises RefusedError, with the nearest word, for an unknown one.
+    """Set the setting of `config` at the dotted `path`. Raises RefusedError, with the nearest word,
+    for an unknown one.
 
-    A text is the name of a member where the setting has an enumeration's, and of a type where it has one of torch.
+    A text is the name of a member where the setting has an enumeration's, and of a type where it
+    has one of torch.
     """
     place, node = f"overrides.{path}", config
     *parents, last = path.split(".")
     for number, name in enumerate([*parents, last]):
         so_far = ".".join(parents[:number]) or "the configuration"
         if not hasattr(node, "__fn_or_cls__"):
-            raise RefusedError(place, f"{so_far} is {shown(node)}, which has no settings", "choose another path")
+            raise RefusedError(
+                place, f"{so_far} is {shown(node)}, which has no settings", "choose another path"
+            )
         known = inspect.signature(node.__fn_or_cls__).parameters
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            fix = f"did you mean '{near[0]}'?" if near else f"{node.__fn_or_cls__.__qualname__} has other settings"
+            fix = (
+                f"did you mean '{near[0]}'?"
+                if near
+                else f"{node.__fn_or_cls__.__qualname__} has other settings"
+            )
             raise RefusedError(place, f"{so_far} has no setting '{name}' in {NEMO.label}", fix)
         if number < len(parents):
             node = getattr(node, name, None)
@@ -265,7 +294,11 @@ def _typed(before: Any, value: Any, place: str) -> Any:
         if value not in members:
             raise RefusedError(place, f"is {value}", f"choose one of {', '.join(members)}")
         return type(before)[value]
-    if type(before).__module__ == "torch" and type(before).__name__ == "dtype" and isinstance(value, str):
+    if (
+        type(before).__module__ == "torch"
+        and type(before).__name__ == "dtype"
+        and isinstance(value, str)
+    ):
         return find("torch", value.removeprefix("torch."))
     return value
 
@@ -277,7 +310,11 @@ def call(function: Any, **values: Any) -> Any:
 
 
 def _check(owner: Any, names: Iterable[str]) -> None:
-    known = inspect.signature(owner).parameters
+    parameters = inspect.signature(owner).parameters
     for name in names:
-        if name not in known:
-            raise RefusedError(NEMO.label, f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'", NEMO.fix)
+        if name not in parameters:
+            raise RefusedError(
+                NEMO.label,
+                f"{owner.__module__}.{owner.__qualname__} has no setting '{name}'",
+                NEMO.fix,
+            )

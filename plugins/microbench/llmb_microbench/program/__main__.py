@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m llmb_microbench.program --case=all_reduce --dtype=fp32 --steps=20 --message_size=16M: one case."""
+"""python -m llmb_microbench.program --case=all_reduce --dtype=fp32 --steps=20 ...: one case."""
 
 import os
 import sys
@@ -7,26 +7,34 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from llmb_microbench.program.settings import Process, RefusedError, Settings, read_process, read_settings
+from llmb_microbench.program.settings import (
+    MicrobenchError,
+    RankProcess,
+    Settings,
+    read_process,
+    read_settings,
+)
 
 
-def run(settings: Settings, process: Process) -> None:
-    """Run the case on this rank; rank 0 prints a line for each iteration."""
+def run(settings: Settings, process: RankProcess) -> None:
+    """Run the case on this rank. Rank 0 prints a line for each iteration."""
     # Imported here: torch takes seconds, a refusal should not.
-    from llmb_microbench.program.ranks import Ranks
+    from llmb_microbench.program.ranks import TorchRanks
     from llmb_microbench.program.timing import iterations, line, warm_up
 
-    known = _cases()
-    if settings.case not in known:
-        raise RefusedError(f"case {settings.case} is unknown: use {', '.join(known)}")
-    ranks = Ranks(process)
-    case = known[settings.case](settings, ranks)
+    cases = _cases()
+    if settings.case not in cases:
+        raise MicrobenchError(f"case {settings.case} is unknown: use {', '.join(cases)}")
+    ranks = TorchRanks(process)
+    case = cases[settings.case](settings, ranks)
     counts = warm_up(ranks, case)
     ranks.require(case.check(), settings.case)
     if process.rank == 0:
-        what = f"microbench: {settings.case} in {settings.dtype}, {case.about}, ranks: {process.world}"
+        headline = (
+            f"microbench: {settings.case} in {settings.dtype}, {case.about}, ranks: {process.world}"
+        )
         repeated = f"operations of an iteration: {', '.join(map(str, counts))}"
-        print(f"{what}, {ranks.description}, {repeated}", flush=True)
+        print(f"{headline}, {ranks.description}, {repeated}", flush=True)
     for step, values in enumerate(iterations(ranks, case, counts, settings.steps)):
         if process.rank == 0:
             print(line(step, settings.steps, values), flush=True)
@@ -38,15 +46,21 @@ def _cases() -> dict[str, Callable[[Settings, Any], Any]]:
     from llmb_microbench.program.formulas import BUS_FACTORS
     from llmb_microbench.program.storage import storage
 
-    alone = {"gemm": gemm, "memory": memory, "host_to_device": host_to_device, "launch": launch, "storage": storage}
+    alone = {
+        "gemm": gemm,
+        "memory": memory,
+        "host_to_device": host_to_device,
+        "launch": launch,
+        "storage": storage,
+    }
     return {**dict.fromkeys(BUS_FACTORS, collective), **alone}
 
 
 def main(arguments: list[str]) -> int:
-    """Run one case; the exit code is 2 when it is refused, 1 when it fails or its result is wrong."""
+    """Run one case. The exit code is 2 if it is refused, 1 if it fails or its result is wrong."""
     try:
         run(read_settings(arguments), read_process())
-    except RefusedError as error:
+    except MicrobenchError as error:
         print(f"error: {error}", file=sys.stderr)
         _leave(2)
     except BaseException:

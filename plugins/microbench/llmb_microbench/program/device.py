@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one device does alone, on every rank at once: matrix product, copies in memory and from the host, launches."""
+"""One device alone, on every rank at once: matrix product, copies, kernel launches."""
 
 import torch
 
 from llmb_microbench.program import formulas
-from llmb_microbench.program.ranks import Ranks, dtype_of
-from llmb_microbench.program.settings import RefusedError, Settings
+from llmb_microbench.program.ranks import TorchRanks, dtype_of
+from llmb_microbench.program.settings import MicrobenchError, Settings
 from llmb_microbench.program.timing import Case
 
 _PROBED = 8  # rows of a product that are computed again
 
 
-def gemm(settings: Settings, ranks: Ranks) -> Case:
-    """C = A B, all N x N. Random numbers: with zeros a GPU needs less power and is faster than with data."""
+def gemm(settings: Settings, ranks: TorchRanks) -> Case:
+    """C = A B, all N x N, with random numbers: zeros need less power and are faster than data."""
     size, dtype = settings.size("matrix_size"), dtype_of(settings.dtype)
     generator = torch.Generator(device=ranks.device).manual_seed(ranks.process.rank)
-    left, right = (torch.randn(size, size, generator=generator, device=ranks.device).to(dtype) for _ in range(2))
+    left, right = (
+        torch.randn(size, size, generator=generator, device=ranks.device).to(dtype)
+        for _ in range(2)
+    )
     result = torch.empty_like(left)
 
     def is_right() -> bool:
@@ -33,7 +36,7 @@ def gemm(settings: Settings, ranks: Ranks) -> Case:
     )
 
 
-def memory(settings: Settings, ranks: Ranks) -> Case:
+def memory(settings: Settings, ranks: TorchRanks) -> Case:
     """A copy from one buffer of the device's memory to another."""
     size = settings.size("buffer_size")
     source = torch.randint(256, (size,), dtype=torch.uint8, device=ranks.device)
@@ -46,22 +49,25 @@ def memory(settings: Settings, ranks: Ranks) -> Case:
     )
 
 
-def host_to_device(settings: Settings, ranks: Ranks) -> Case:
-    """Copies between pinned memory of the host and the device, each direction by itself. Raises RefusedError."""
+def host_to_device(settings: Settings, ranks: TorchRanks) -> Case:
+    """Copy between pinned memory and device, each direction by itself. Raises MicrobenchError."""
     if not ranks.is_gpu:
-        raise RefusedError("host_to_device needs a GPU, and torch finds none on this node")
+        raise MicrobenchError("host_to_device needs a GPU, and torch finds none on this node")
     size = settings.size("buffer_size")
     host = torch.randint(256, (size,), dtype=torch.uint8).pin_memory()
     back = torch.zeros(size, dtype=torch.uint8).pin_memory()
-    there = torch.zeros(size, dtype=torch.uint8, device=ranks.device)
+    on_device = torch.zeros(size, dtype=torch.uint8, device=ranks.device)
 
     def values(down: float, up: float) -> dict[str, float]:
-        return {"to_device": formulas.bandwidth(size, down), "to_host": formulas.bandwidth(size, up)}
+        return {
+            "to_device": formulas.bandwidth(size, down),
+            "to_host": formulas.bandwidth(size, up),
+        }
 
     return Case(
         operations=(
-            lambda: there.copy_(host, non_blocking=True),
-            lambda: back.copy_(there, non_blocking=True),
+            lambda: on_device.copy_(host, non_blocking=True),
+            lambda: back.copy_(on_device, non_blocking=True),
         ),
         values=values,
         check=lambda: torch.equal(host, back),
@@ -69,8 +75,8 @@ def host_to_device(settings: Settings, ranks: Ranks) -> Case:
     )
 
 
-def launch(settings: Settings, ranks: Ranks) -> Case:
-    """The smallest kernel, one after another: the time from one launch through torch to the next."""
+def launch(settings: Settings, ranks: TorchRanks) -> Case:
+    """The smallest kernel, again and again: the time from one launch through torch to the next."""
     number = torch.zeros(1, device=ranks.device)
 
     def is_right() -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From seconds to the metrics of workload.yaml. Pure.
 
-Source of the bandwidths: PERFORMANCE.md of NVIDIA's nccl-tests. Units: GB/s is 1e9 bytes a second, TFLOPS 1e12
-operations, us 1e-6 seconds.
+Source of the bandwidths: PERFORMANCE.md of NVIDIA's nccl-tests. Units: GB/s is 1e9 bytes a second,
+TFLOPS 1e12 operations, us 1e-6 seconds.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ BUS_FACTORS: dict[str, Callable[[int], float]] = {
     "send_recv": lambda ranks: 1.0,
 }
 
-WHOLE = ("all_reduce", "send_recv")  # the message of a rank is one part; of the other cases, a part for each rank
+# the message of a rank is one part; of the other cases, a part for each rank
+WHOLE = ("all_reduce", "send_recv")
 
 
 def smallest_message(case: str, item: int, ranks: int) -> int:
@@ -35,7 +36,7 @@ def microseconds(seconds: float) -> float:
 
 
 def of_collective(case: str, message: int, ranks: int, seconds: float) -> dict[str, float]:
-    """``message``: bytes of the larger buffer of one rank (all_gather's output, reduce_scatter's input)."""
+    """Return the metrics of ``message`` bytes: the larger buffer of one rank."""
     algorithm = bandwidth(message, seconds)
     return {
         "busbw": algorithm * BUS_FACTORS[case](ranks),

@@ -6,34 +6,36 @@ import time
 import torch
 import torch.distributed as dist
 
-from llmb_microbench.program.settings import Process, RefusedError
+from llmb_microbench.program.settings import MicrobenchError, RankProcess
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Ranks:
-    """All ranks, with NCCL where there are GPUs and gloo on CPUs. One rank alone has no process group."""
+class TorchRanks:
+    """All ranks: NCCL on GPUs, gloo on CPUs. One rank alone has no process group."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: RankProcess) -> None:
         self.process = process
         self.device = _device(process.local_rank)
         if self.is_several:
             bound = self.device if self.is_gpu else None
-            dist.init_process_group(self.backend, rank=process.rank, world_size=process.world, device_id=bound)
+            dist.init_process_group(
+                self.backend, rank=process.rank, world_size=process.world, device_id=bound
+            )
 
     @property
     def is_several(self) -> bool:
-        """Whether there is anybody to talk to."""
+        """Return True if there are other ranks."""
         return self.process.world > 1
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the ranks use GPUs."""
+        """Return True if the ranks use GPUs."""
         return bool(self.device.type == "cuda")
 
     @property
     def backend(self) -> str:
-        """What moves the bytes."""
+        """The library that moves the bytes."""
         return "nccl" if self.is_gpu else "gloo"
 
     @property
@@ -41,7 +43,9 @@ class Ranks:
         """Device and backend, for the first line of the log."""
         threads = f"CPU with {torch.get_num_threads()} threads a rank"
         name = torch.cuda.get_device_name(self.device) if self.is_gpu else threads
-        return f"{name}, torch {torch.__version__}" + (f", {self.backend}" if self.is_several else "")
+        return f"{name}, torch {torch.__version__}" + (
+            f", {self.backend}" if self.is_several else ""
+        )
 
     def clock(self) -> float:
         """Seconds, once the device has finished its work."""
@@ -63,12 +67,12 @@ class Ranks:
         dist.all_reduce(together, op=dist.ReduceOp.MAX)
         return [float(value) for value in together.tolist()]
 
-    def require(self, is_right: bool, what: str) -> None:
+    def require(self, is_right: bool, case: str) -> None:
         """Raise WrongResultError on every rank unless the result of each was right."""
-        wrong = self.max([0.0 if is_right else 1.0])[0] > 0
-        if wrong:
-            where = "here" if not is_right else "on another rank"
-            raise WrongResultError(f"rank {self.process.rank}: {what} gave a wrong result {where}")
+        is_wrong = self.max([0.0 if is_right else 1.0])[0] > 0
+        if is_wrong:
+            place = "here" if not is_right else "on another rank"
+            raise WrongResultError(f"rank {self.process.rank}: {case} gave a wrong result {place}")
 
 
 class WrongResultError(Exception):
@@ -76,9 +80,9 @@ class WrongResultError(Exception):
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """torch's dtype. Raises RefusedError."""
+    """torch's dtype. Raises MicrobenchError."""
     if name not in DTYPES:
-        raise RefusedError(f"dtype {name} is unknown: use {', '.join(DTYPES)}")
+        raise MicrobenchError(f"dtype {name} is unknown: use {', '.join(DTYPES)}")
     return DTYPES[name]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a file and reads it again, on every rank at once, past the page cache where the file system allows it."""
+"""Writes a file and reads it again, on every rank at once, past the page cache if possible."""
 
 import errno
 import mmap
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb_microbench.program import formulas
-from llmb_microbench.program.settings import RefusedError, Settings
+from llmb_microbench.program.settings import MicrobenchError, Settings
 from llmb_microbench.program.timing import Case
 
 if TYPE_CHECKING:
-    from llmb_microbench.program.ranks import Ranks
+    from llmb_microbench.program.ranks import TorchRanks
 
 FOLDER = "MICROBENCH_FOLDER"
 BLOCK = 4 * 1024**2  # bytes of one call; a multiple of every block size, as O_DIRECT requires
@@ -22,7 +22,7 @@ _DIRECT = getattr(os, "O_DIRECT", 0)  # not on every system
 
 
 class File:
-    """The file of one rank. Its name is removed at once, so that the file goes with the process, however that ends.
+    """The file of one rank. Its name is removed at once, so that the file ends with the process.
 
     The memory of its blocks is a map, which begins at a page, as O_DIRECT requires.
     """
@@ -36,7 +36,7 @@ class File:
             self._open(folder / name, 0)
 
     def _open(self, path: Path, flag: int) -> bool:
-        """Open it; whether the file system takes a write with this flag, which some refuse only at the write."""
+        """Open it. Return False if the file system refuses a write with this flag, as some do."""
         try:
             self.handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | flag, 0o600)
         except OSError as error:
@@ -70,31 +70,41 @@ class File:
                 raise OSError(errno.EIO, "less was read than was written")
 
     def is_right(self) -> bool:
-        """Whether the last block that was read is the one that was written, and the file has its size."""
+        """Return True if the last block was read as written, and the file has its size."""
         return self.data[:] == self.found[:] and os.fstat(self.handle).st_size == self.size
 
 
-def storage(settings: Settings, ranks: "Ranks") -> Case:
-    """A file for each rank in MICROBENCH_FOLDER, else in the run's folder. Raises RefusedError without space there."""
+def storage(settings: Settings, ranks: "TorchRanks") -> Case:
+    """A file for each rank in MICROBENCH_FOLDER, else in the run's folder.
+
+    Raises MicrobenchError if there is too little space.
+    """
     size, process = settings.size("file_size"), ranks.process
     folder = Path(os.environ.get(FOLDER) or ".")
     if not folder.is_dir():
-        raise RefusedError(f"{FOLDER} is {folder}, which is not a folder on this node")
+        raise MicrobenchError(f"{FOLDER} is {folder}, which is not a folder on this node")
     if shutil.disk_usage(folder).free < 2 * size * process.local_world:
         message = f"{folder.absolute()} has less free than twice the files of this node"
-        raise RefusedError(f"{message}: choose a smaller file_size")
+        raise MicrobenchError(f"{message}: choose a smaller file_size")
     # Several runs may share the folder, and nodes their process ids.
     file = File(folder, f".microbench-{socket.gethostname()}-{os.getpid()}", size)
     moved = size * process.world
 
     def values(writing: float, reading: float) -> dict[str, float]:
-        return {"write_bw": formulas.bandwidth(moved, writing), "read_bw": formulas.bandwidth(moved, reading)}
+        return {
+            "write_bw": formulas.bandwidth(moved, writing),
+            "read_bw": formulas.bandwidth(moved, reading),
+        }
 
-    how = "O_DIRECT" if file.is_direct else "no O_DIRECT here, so that reads may come from the page cache"
+    caching = (
+        "O_DIRECT"
+        if file.is_direct
+        else "no O_DIRECT here, so that reads may come from the page cache"
+    )
     return Case(
         operations=(file.write, file.read),
         values=values,
         check=file.is_right,
-        about=f"{size} bytes a rank in {folder.absolute()}, {how}",
+        about=f"{size} bytes a rank in {folder.absolute()}, {caching}",
         repeats=False,
     )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of results, compare, baseline, explain and report through the real command, on installs made by hand."""
+"""Tests of results, compare, baseline, explain and report through the real command, on installs
+made by hand.
+"""
 
 import csv
 import io
@@ -15,13 +17,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from llmb.contract.job import Job
+from llmb.contract.record import RunRecord
+from llmb.contract.spec import Workload
+from llmb.contract.state import RUNNING, JobState
 from llmb.errors import Fault, InputFaults
-from llmb.runs.job import Job
-from llmb.runs.record import RunRecord
-from llmb.runs.state import RUNNING, JobState
-from llmb.workload import published_tables
-from llmb.workload.published import Figure
-from llmb.workload.spec import Workload
+from llmb.plan import published_tables
+from llmb.plan.published import Figure
 
 Wording = Callable[..., None]
 
@@ -34,9 +36,17 @@ class HandMade(Protocol):
     folder: Path
 
     def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
-    def run(self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any) -> RunRecord: ...
+    def run(
+        self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any
+    ) -> RunRecord: ...
     def measured(
-        self, run_id: str, seconds: float, workload: str = ..., dtype: str = ..., scale: int = ..., **how: Any
+        self,
+        run_id: str,
+        seconds: float,
+        workload: str = ...,
+        dtype: str = ...,
+        scale: int = ...,
+        **how: Any,
     ) -> RunRecord: ...
 
 
@@ -51,7 +61,10 @@ def rows(run: Run) -> Callable[..., dict[str, dict[str, Any]]]:
     """The results by run id, as JSON."""
 
     def parsed(*words: object) -> dict[str, dict[str, Any]]:
-        return {row["run"]: row for row in json.loads(run("results", *words, "--format", "json").stdout)["results"]}
+        return {
+            row["run"]: row
+            for row in json.loads(run("results", *words, "--format", "json").stdout)["results"]
+        }
 
     return parsed
 
@@ -68,18 +81,29 @@ def test_results_have_reference_ratio_and_verdict(install: HandMade, run: Run, r
         **{"metric": "step_time", "value": 2.746, "unit": "s"},
     }
     assert row["ratio"] == pytest.approx(0.97, abs=1e-4)
-    assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == ("WARN", 1, None, True)
+    assert (row["verdict"], row["repeats"], row["ratio_interval"], row["same_window"]) == (
+        "WARN",
+        1,
+        None,
+        True,
+    )
     table = run("results")
     assert table.returncode == 0
     assert "ratio" in table.stdout.splitlines()[0]
     assert re.search(r"0\.970 +WARN \(n=1\)", table.stdout)
     assert table.stderr == ""
     (from_csv,) = csv.DictReader(io.StringIO(run("results", "--format", "csv").stdout))
-    assert (from_csv["verdict"], from_csv["run"], from_csv["gbs"], from_csv["gpu_type"]) == ("WARN", "a1", "64", "h100")
+    assert (from_csv["verdict"], from_csv["run"], from_csv["gbs"], from_csv["gpu_type"]) == (
+        "WARN",
+        "a1",
+        "64",
+        "h100",
+    )
 
 
 @pytest.mark.parametrize(
-    ("ratio", "verdict", "code"), [(1.0, "PASS", 0), (0.97, "WARN", 0), (0.9, "FAIL", 3), (1.1, "SUSPICIOUS", 0)]
+    ("ratio", "verdict", "code"),
+    [(1.0, "PASS", 0), (0.97, "WARN", 0), (0.9, "FAIL", 3), (1.1, "SUSPICIOUS", 0)],
 )
 def test_the_exit_code_follows_the_verdict(
     ratio: float, verdict: str, code: int, install: HandMade, run: Run, rows: Any
@@ -96,7 +120,9 @@ def test_the_exit_code_follows_the_verdict(
         assert run(*words).returncode == code
 
 
-def test_repeats_share_a_verdict_and_only_true_repeats_do(install: HandMade, rows: Any, wording: Wording) -> None:
+def test_repeats_share_a_verdict_and_only_true_repeats_do(
+    install: HandMade, rows: Any, wording: Wording
+) -> None:
     install.measured("a1", 2.8)
     install.measured("a2", 3.0)
     install.measured("b1", 3.2, params={"mbs": 1})
@@ -109,7 +135,9 @@ def test_repeats_share_a_verdict_and_only_true_repeats_do(install: HandMade, row
     assert found["b1"]["verdict"] == found["c1"]["verdict"] == "FAIL"
 
 
-def test_another_window_is_marked_and_explained(install: HandMade, run: Run, rows: Any, wording: Wording) -> None:
+def test_another_window_is_marked_and_explained(
+    install: HandMade, run: Run, rows: Any, wording: Wording
+) -> None:
     install.measured("c1", 4.5, "nemotron4_340b", scale=512)
     assert rows()["c1"]["same_window"] is False
     done = run("results")
@@ -118,9 +146,14 @@ def test_another_window_is_marked_and_explained(install: HandMade, run: Run, row
     assert rows("--window", "last")["c1"]["same_window"] is True
 
 
-def test_another_release_and_one_that_is_not_known(install: HandMade, run: Run, rows: Any, wording: Wording) -> None:
+def test_another_release_and_one_that_is_not_known(
+    install: HandMade, run: Run, rows: Any, wording: Wording
+) -> None:
     install.measured("c1", 4.6, "nemotron4_340b", scale=256)
-    times = {name: rows("--reference", name)["c1"]["reference"]["step_time_s"] for name in ("24.11", "25.04", "25.05")}
+    times = {
+        name: rows("--reference", name)["c1"]["reference"]["step_time_s"]
+        for name in ("24.11", "25.04", "25.05")
+    }
     assert times == {"24.11": 4.67, "25.04": 4.36, "25.05": 4.606}
     assert rows()["c1"]["reference"]["step_time_s"] == 4.606
     for command in ("results", "compare", "report"):
@@ -131,7 +164,8 @@ def test_another_release_and_one_that_is_not_known(install: HandMade, run: Run, 
 
 
 @pytest.mark.parametrize(
-    "how", [{"scale": 96}, {"gpu_type": "h200"}, {"params": {"gbs": 128}}, {"params": {"num_layers": 16}}]
+    "how",
+    [{"scale": 96}, {"gpu_type": "h200"}, {"params": {"gbs": 128}}, {"params": {"num_layers": 16}}],
 )
 def test_what_is_not_comparable_has_no_ratio(
     how: dict[str, Any], install: HandMade, rows: Any, wording: Wording
@@ -143,11 +177,17 @@ def test_what_is_not_comparable_has_no_ratio(
     assert row["reference"] is row["ratio"] is None
 
 
-def test_a_profiled_run_does_not_count(install: HandMade, run: Run, rows: Any, wording: Wording) -> None:
+def test_a_profiled_run_does_not_count(
+    install: HandMade, run: Run, rows: Any, wording: Wording
+) -> None:
     install.measured("a1", 2.7)
     install.measured("p1", 3.7, profile=True)
     found = rows()
-    assert (found["a1"]["verdict"], found["a1"]["repeats"], found["p1"]["verdict"]) == ("PASS", 1, "INVALID")
+    assert (found["a1"]["verdict"], found["a1"]["repeats"], found["p1"]["verdict"]) == (
+        "PASS",
+        1,
+        "INVALID",
+    )
     done = run("results")
     assert done.returncode == 3
     wording("compare", done.stdout)
@@ -179,7 +219,9 @@ def test_a_tiny_run_has_no_reference_and_its_table_no_empty_column(
     assert re.split(r"\s{2,}", head.strip()) == [
         *("run", "experiment", "status", "step (s)", "±", "tokens/s/GPU", "TFLOPS/GPU", "tokens/s")
     ]
-    (row,) = json.loads(llmb_here("results", "--install", install.folder, "--format", "json").stdout)["results"]
+    (row,) = json.loads(
+        llmb_here("results", "--install", install.folder, "--format", "json").stdout
+    )["results"]
     assert (row["verdict"], row["ratio"], row["reference"]) == ("NO_REFERENCE", None, None)
 
 
@@ -219,7 +261,9 @@ def test_junit_skips_what_has_nothing_to_compare_with(
 
 @pytest.mark.parametrize("words", [["results"], ["compare"], ["report"], ["explain", "f1"]])
 @pytest.mark.parametrize("fmt", ["table", "json", "csv", "md", "junit"])
-def test_a_terminals_escapes_in_a_log_never_come_out(words: list[str], fmt: str, install: HandMade, run: Run) -> None:
+def test_a_terminals_escapes_in_a_log_never_come_out(
+    words: list[str], fmt: str, install: HandMade, run: Run
+) -> None:
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), "\x1b]0;owned\x07" + OOM, "FAILED")
     done = run(*words, *(["--format", fmt] if words[0] in ("results", "compare") else []))
     assert "out of memory" in done.stdout
@@ -244,7 +288,12 @@ def test_compare_with_what_was_published(install: HandMade, run: Run, wording: W
     done = run("compare")
     wording("compare", done.stderr)
     (row,) = csv.DictReader(io.StringIO(run("compare", "b1", "--format", "csv").stdout))
-    assert (row["runs"], row["against"], row["ratio"], row["verdict"]) == ("b1", "25.05", "0.994", "PASS")
+    assert (row["runs"], row["against"], row["ratio"], row["verdict"]) == (
+        "b1",
+        "25.05",
+        "0.994",
+        "PASS",
+    )
 
 
 def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
@@ -262,7 +311,9 @@ def test_compare_runs_and_experiments(install: HandMade, run: Run) -> None:
     assert run("compare", "b1", "a1,a2").returncode == 3
 
 
-def test_compare_with_another_cluster(install: HandMade, run: Run, make_install: Any, llmb_here: Command) -> None:
+def test_compare_with_another_cluster(
+    install: HandMade, run: Run, make_install: Any, llmb_here: Command
+) -> None:
     there = make_install(name="there")
     there.measured("x1", 2.6)
     exported = there.folder / "results.json"
@@ -275,9 +326,13 @@ def test_compare_with_another_cluster(install: HandMade, run: Run, make_install:
     (row,) = compared(run, exported, "a1")["comparisons"]
     assert row["verdict"] == "SUSPICIOUS"
     assert row["differences"] == []
-    exported.write_text(exported.read_text().replace('"nccl_version": null', '"nccl_version": "2.0", "driver": 1'))
+    exported.write_text(
+        exported.read_text().replace('"nccl_version": null', '"nccl_version": "2.0", "driver": 1')
+    )
     ours = install.measured("a9", 2.75)
-    ours.log.write_text("node1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\n" + ours.log.read_text())
+    ours.log.write_text(
+        "node1:1:2 [0] NCCL INFO NCCL version 2.26.3+cuda12.9\n" + ours.log.read_text()
+    )
     (row,) = compared(run, "a9", exported)["comparisons"]
     (difference,) = row["differences"]
     assert re.findall(r"\S+\d", difference) == ["2.26.3+cuda12.9", "2.0"]
@@ -297,7 +352,9 @@ def test_compare_with_another_cluster(install: HandMade, run: Run, make_install:
         '{"results": [{"experiment": "e", "status": "Success", "configuration": {}}]}',
     ],
 )
-def test_a_file_that_is_no_export(text: str, install: HandMade, run: Run, tmp_path: Path, wording: Wording) -> None:
+def test_a_file_that_is_no_export(
+    text: str, install: HandMade, run: Run, tmp_path: Path, wording: Wording
+) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     done = run("compare", path)
@@ -323,7 +380,9 @@ def test_a_file_that_is_no_export(text: str, install: HandMade, run: Run, tmp_pa
         ["--window", "44-11"],
     ],
 )
-def test_compare_used_wrongly(words: list[str], install: HandMade, run: Run, wording: Wording) -> None:
+def test_compare_used_wrongly(
+    words: list[str], install: HandMade, run: Run, wording: Wording
+) -> None:
     install.measured("a1", 2.75)
     install.measured("a2", 2.75)
     done = run("compare", *words)
@@ -339,7 +398,9 @@ def test_compare_without_a_run(run: Run, wording: Wording) -> None:
     assert compared(run) == {"against": "published", "comparisons": [], "summary": {}}
 
 
-def test_a_baseline_is_accepted_listed_and_compared_with(install: HandMade, run: Run, wording: Wording) -> None:
+def test_a_baseline_is_accepted_listed_and_compared_with(
+    install: HandMade, run: Run, wording: Wording
+) -> None:
     install.measured("a1", 2.75)
     install.measured("p1", 9.0, profile=True)
     install.run("f1", install.job("llama3.1_8b", "bf16", 8), OOM, "FAILED")
@@ -367,7 +428,7 @@ def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, r
     assert run("baseline", "accept", "april").returncode == 0
     done = run("compare", "--baseline", "april")
     assert done.stdout.count("1.907") == 2
-    assert re.search(r"1\.000 \(0\.000\b", done.stdout)
+    assert re.search(r"1\.000 \(0\.0", done.stdout)
 
 
 def test_only_later_runs_are_compared_with_a_baseline(install: HandMade, run: Run) -> None:
@@ -378,7 +439,9 @@ def test_only_later_runs_are_compared_with_a_baseline(install: HandMade, run: Ru
     assert (row["runs"], row["repeats"], row["ratio"]) == (["b1"], 1, pytest.approx(0.5))
 
 
-def test_the_other_run_that_has_not_ended_is_named(install: HandMade, run: Run, wording: Wording) -> None:
+def test_the_other_run_that_has_not_ended_is_named(
+    install: HandMade, run: Run, wording: Wording
+) -> None:
     install.measured("a1", 2.75)
     install.run("b1", install.job("nemotron4_15b", "bf16", 16), "", JobState(state=RUNNING))
     (row,) = compared(run, "a1", "b1")["comparisons"]
@@ -434,8 +497,12 @@ def test_scaling_says_why_it_ends_3(install: HandMade, run: Run, wording: Wordin
 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "csv"])
-def test_parse_of_a_folder_without_a_log(fmt: str, tmp_path: Path, llmb_here: Command, wording: Wording) -> None:
-    (tmp_path / "other.out").write_text("Training epoch 0, iteration 0/49 | train_step_timing in s: 2.7\n")
+def test_parse_of_a_folder_without_a_log(
+    fmt: str, tmp_path: Path, llmb_here: Command, wording: Wording
+) -> None:
+    (tmp_path / "other.out").write_text(
+        "Training epoch 0, iteration 0/49 | train_step_timing in s: 2.7\n"
+    )
     done = llmb_here("parse", tmp_path, "--format", fmt)
     assert (done.returncode, done.stdout) == (2, "")
     wording("compare", done.stderr)
@@ -454,7 +521,11 @@ def test_a_report(install: HandMade, run: Run, tmp_path: Path, wording: Wording)
     assert run("report").stdout.splitlines()[4:] == text.splitlines()[4:]
     wording(
         "report",
-        "\n".join(re.findall(r"^(?:#|\d+ runs|Verdicts|    torch).*|[\d.]+ s, release.*?(?= +\|)", text, re.M)),
+        "\n".join(
+            re.findall(
+                r"^(?:#|\d+ runs|Verdicts|    torch).*|[\d.]+ s, release.*?(?= +\|)", text, re.M
+            )
+        ),
     )
     assert "f1 pretrain_llama3.1_8b" in text
     assert "| weak " in text
@@ -492,11 +563,15 @@ def test_parse_judges_logs_with_and_without_a_record(
     shown = llmb_here("parse", folder / "train.log", *words, "--gbs", 64).stderr
     wording("parse", shown)
     (folder / "train.log").rename(folder / ours.log.name)
-    (one,) = json.loads(llmb_here("parse", folder, "--gpu-type", "h100", "--format", "json").stdout)["results"]
+    (one,) = json.loads(
+        llmb_here("parse", folder, "--gpu-type", "h100", "--format", "json").stdout
+    )["results"]
     assert (one["verdict"], one["ratio"]) == ("PASS", pytest.approx(2.746 / 2.75))
 
 
-def test_a_dry_run_says_what_it_will_cost(cluster: Callable[..., Path], llmb_here: Command, wording: Wording) -> None:
+def test_a_dry_run_says_what_it_will_cost(
+    cluster: Callable[..., Path], llmb_here: Command, wording: Wording
+) -> None:
     folder = cluster("slurm")
     words = ["single", "-w", "nemotron4_15b", "--dtype", "bf16", "-d", "--install", folder]
     done = llmb_here(*words, "--scale", 64)
@@ -504,7 +579,9 @@ def test_a_dry_run_says_what_it_will_cost(cluster: Callable[..., Path], llmb_her
     wording("compare", llmb_here(*words, "--scale", 16, "--set", "gbs=32").stderr)
 
 
-def test_a_dry_run_counts_by_past_runs_here(make_install: Any, llmb_here: Command, wording: Wording) -> None:
+def test_a_dry_run_counts_by_past_runs_here(
+    make_install: Any, llmb_here: Command, wording: Wording
+) -> None:
     install = make_install(gpu_type="cpu")
     job = install.job("llama3.1_tiny", "fp32", 2)
     for name, seconds in (("a1", 1000.0), ("a2", 2600.0)):
@@ -524,19 +601,25 @@ def test_figures_are_not_read_before_they_are_needed(
     def refuse(workload: object) -> None:
         raise AssertionError(f"read the figures of {workload}")
 
-    monkeypatch.setattr("llmb.workload.published_tables.read_published", refuse)
+    monkeypatch.setattr("llmb.plan.published_tables.read_published", refuse)
     assert llmb_here(*words).returncode == 0
 
 
 def test_a_faulty_file_of_figures_is_reported_and_stops_nothing(
-    install: HandMade, run: Run, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Wording
+    install: HandMade,
+    run: Run,
+    llmb_here: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
     install.measured("a1", 2.75)
     install.measured("b1", 9.4, "llama3.1_8b", "fp8", 8)
 
     def refuse(workload: Workload) -> tuple[Figure, ...]:
         if workload.key == "pretrain_nemotron4":
-            raise InputFaults([Fault(place="published.yaml:7", message="'stepps' is not a key here")])
+            raise InputFaults(
+                [Fault(place="published.yaml:7", message="'stepps' is not a key here")]
+            )
         return whole(workload)
 
     whole = published_tables.read_published
@@ -563,3 +646,56 @@ def test_times_for_programs_are_iso_8601_with_their_offset(install: HandMade, ru
         assert when.utcoffset() is not None
         assert when.isoformat() == text
     assert "T" not in run("jobs", "list").stdout.split("a1")[1].split("COMPLETED")[1].split()[0]
+
+
+NODE_LINE = 'llmb node {}: {{"driver": "570.86.15"}}\n'
+
+
+@pytest.fixture
+def on_nodes(install: HandMade) -> Callable[..., None]:
+    """Writes a run of a Slurm cluster whose log names its nodes."""
+    config = install.folder / "cluster_config.yaml"
+    config.write_text(config.read_text().replace("cluster_type: local", "cluster_type: slurm"))
+
+    def measured(run_id: str, seconds: float, *hosts: str, dtype: str = "bf16") -> None:
+        run = install.measured(run_id, seconds, dtype=dtype)
+        lines = "".join(NODE_LINE.format(host) for host in hosts)
+        run.log.write_text(lines + run.log.read_text())
+
+    return measured
+
+
+def test_other_nodes_are_a_warning_with_the_nodelist_that_repeats_the_other_side(
+    on_nodes: Callable[..., None], run: Run, wording: Wording
+) -> None:
+    def compared(ours: str, theirs: str) -> str:
+        return run("compare", ours, theirs).stderr
+
+    on_nodes("a1", 2.8, "n1", "n2")
+    on_nodes("a2", 2.8, "n1", "n2", dtype="fp8")
+    on_nodes("b1", 2.9, "n2", "n3")
+    on_nodes("b2", 2.9, "n4", "n5", dtype="fp8")
+    wording("compare", compared("b1", "a1"))
+    wording("compare", compared("a1,a2", "b1,b2"))
+    assert "--nodelist" not in compared("a1", "a1")
+
+
+def test_without_a_scheduler_there_is_no_nodelist(install: HandMade, run: Run) -> None:
+    for run_id, host in (("a1", "n1"), ("b1", "n2")):
+        log = install.measured(run_id, 2.8).log
+        log.write_text(NODE_LINE.format(host) + log.read_text())
+    shown = run("compare", "b1", "a1").stderr
+    assert "ran on other nodes" in shown
+    assert "--nodelist" not in shown
+
+
+def test_nodes_of_another_cluster_are_not_asked_for(
+    on_nodes: Callable[..., None], run: Run, tmp_path: Path
+) -> None:
+    on_nodes("a1", 2.8, "n1", "n2")
+    on_nodes("b1", 2.9, "n2", "n3")
+    there = tmp_path / "there.json"
+    there.write_text(run("results", "a1", "--format", "json").stdout)
+    shown = run("compare", "b1", there).stderr
+    assert "ran on other nodes" in shown
+    assert "--nodelist" not in shown

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `llmb-run compare` with benchmarks that train nothing: two files of results, and their scaling."""
+"""Tests of `llmb-run compare` with benchmarks that train nothing: two files of results, and their
+scaling.
+"""
 
 import csv
 import io
@@ -45,7 +47,9 @@ LATENCY = {"name": "latency", "how": {"unit": "us", "better": "lower"}}
 
 @pytest.fixture
 def files(tmp_path: Path, install: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ours and theirs: busbw 0.9375 of theirs on 8 GPUs, as much on 16; latency 1.25 times as long."""
+    """Ours and theirs: busbw 0.9375 of theirs on 8 GPUs, as much on 16; latency 1.25 times as
+    long.
+    """
     ours = [("a1", BUSBW, 450.0, 8), ("a2", BUSBW, 432.0, 16), ("a3", LATENCY, 50.0, 16)]
     theirs = [("b1", BUSBW, 480.0, 8), ("b2", BUSBW, 432.0, 16), ("b3", LATENCY, 40.0, 16)]
     for name, side in (("ours", ours), ("theirs", theirs)):
@@ -62,7 +66,9 @@ def test_either_direction(files: Path, run: Run, wording: Wording) -> None:
     done = run("compare", "ours.json", "theirs.json")
     assert done.returncode == 3
     wording("compare", done.stdout)
-    found = json.loads(run("compare", "ours.json", "theirs.json", "--format", "json").stdout)["comparisons"]
+    found = json.loads(run("compare", "ours.json", "theirs.json", "--format", "json").stdout)[
+        "comparisons"
+    ]
     assert [(row["metric"], row["unit"], row["verdict"]) for row in found] == [
         ("busbw", "GB/s", "FAIL"),
         ("busbw", "GB/s", "PASS"),
@@ -70,17 +76,25 @@ def test_either_direction(files: Path, run: Run, wording: Wording) -> None:
     ]
     assert [row["ratio"] for row in found] == pytest.approx([450 / 480, 1.0, 40 / 50])
     assert [row["reference"]["value"] for row in found] == [480.0, 432.0, 40.0]
-    assert [(row["step_time_s"], row["reference"]["step_time_s"]) for row in found] == [(None, None)] * 3
+    assert [(row["step_time_s"], row["reference"]["step_time_s"]) for row in found] == [
+        (None, None)
+    ] * 3
 
 
 def test_for_programs(files: Path, run: Run) -> None:
-    rows = list(csv.DictReader(io.StringIO(run("compare", "ours.json", "theirs.json", "--format", "csv").stdout)))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(run("compare", "ours.json", "theirs.json", "--format", "csv").stdout)
+        )
+    )
     assert [(row["metric"], row["value"], row["unit"], row["reference_value"]) for row in rows] == [
         ("busbw", "450.0", "GB/s", "480.0"),
         ("busbw", "432.0", "GB/s", "432.0"),
         ("latency", "50.0", "us", "40.0"),
     ]
-    suite = ElementTree.fromstring(run("compare", "ours.json", "theirs.json", "--format", "junit").stdout)
+    suite = ElementTree.fromstring(
+        run("compare", "ours.json", "theirs.json", "--format", "junit").stdout
+    )
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from llmb.cli import app
 from llmb.cli.completion import engine, lookups, values
-from llmb.cli.context import Context
+from llmb.cli.context import CliContext
 from llmb.plugins.loader import Plugins
 from llmb_installer.cli import cli
 from llmb_installer.commands import completion
@@ -28,12 +28,16 @@ def plugins() -> Plugins:
 
 @pytest.fixture
 def complete(plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """The values that a line of llmb-run may continue with, in a folder without an install directory."""
+    """The values that a line of llmb-run may continue with, in a folder without an install
+    directory.
+    """
     monkeypatch.chdir(tmp_path)
     group = app.build(plugins)
 
     def ask(line: str) -> list[str]:
-        found = engine.candidates(group, "llmb-run", line, values.COMPLETERS, {"obj": Context(plugins)})
+        found = engine.candidates(
+            group, "llmb-run", line, values.COMPLETERS, {"obj": CliContext(plugins)}
+        )
         return [one.value or f"<{one.kind}>" for one in found]
 
     return ask
@@ -79,13 +83,17 @@ def complete(plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("llmb-run single --max-steps ", []),
     ],
 )
-def test_lines(line: str, wanted: list[str], complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines(
+    line: str, wanted: list[str], complete: Complete, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     found = complete(line)
     assert (wanted == ["15b"] and "15b" in found) or found == wanted
 
 
-def test_every_command_and_every_option_can_be_completed(complete: Complete, plugins: Plugins) -> None:
+def test_every_command_and_every_option_can_be_completed(
+    complete: Complete, plugins: Plugins
+) -> None:
     """The commands of --help, those of plugins included, and their options."""
     commands = app.build(plugins).commands
     assert complete("llmb-run ") == sorted(commands)
@@ -114,11 +122,34 @@ def test_baselines_and_archives(complete: Complete, cluster: Cluster, tmp_path: 
         path.write_text("{}")
     (tmp_path / "night.tar.zst").touch()
     for command in ("compare", "report"):
-        assert complete(f"llmb-run {command} --install {install} --baseline ") == ["april", "may", "<file>"]
-        assert complete(f"llmb-run {command} --install {install} --baseline=ap")[0] == "--baseline=april"
+        assert complete(f"llmb-run {command} --install {install} --baseline ") == [
+            "april",
+            "may",
+            "<file>",
+        ]
+        assert (
+            complete(f"llmb-run {command} --install {install} --baseline=ap")[0]
+            == "--baseline=april"
+        )
     for command in ("results", "report", "explain", "jobs show"):
         assert complete(f"llmb-run {command} --install {install} ") == ["night.tar.zst"]
     assert complete(f"llmb-run jobs cancel --install {install} ") == []
+
+
+def test_sessions_are_the_newest_first_by_their_names(complete: Complete, cluster: Cluster) -> None:
+    install = cluster("local", "cpu")
+    folder = install / "workloads/.sessions"
+    folder.mkdir(parents=True)
+    names = {"2026-11-22a": "before", "2026-11-23z": None, "2026-11-23aa": "after", "broken": None}
+    for session_id, name in names.items():
+        data = json.dumps({"id": session_id, "name": name, "command": "llmb-run submit jobs.txt"})
+        (folder / f"{session_id}.json").write_text(data if session_id != "broken" else "{")
+    for command in ("results", "compare", "report", "jobs", "submit"):
+        assert complete(f"llmb-run {command} --install {install} --session ") == [
+            "after",
+            "2026-11-23z",
+            "before",
+        ]
 
 
 def test_runs_are_the_newest_first(complete: Complete, cluster: Cluster) -> None:
@@ -130,18 +161,26 @@ def test_runs_are_the_newest_first(complete: Complete, cluster: Cluster) -> None
         (folder / "llmb-run.json").write_text(f'{head}  "id": "{name}",\n  "created": 1.0')
         (folder / "state.json").write_text('{\n  "state": "COMPLETED"}')
     for command in ("jobs show", "jobs cancel", "explain", "results"):
-        assert complete(f"llmb-run {command} --install {install} ") == ["abc33333", "bbb22222", "aaa11111"]
+        assert complete(f"llmb-run {command} --install {install} ") == [
+            "abc33333",
+            "bbb22222",
+            "aaa11111",
+        ]
     assert complete(f"llmb-run jobs cancel --install {install} abc33333 a") == ["aaa11111"]
     assert complete(f"llmb-run jobs cancel --install {install} ./") == ["<folder>"]
     assert complete(f"llmb-run jobs show --install {install} ./") == ["<file>"]  # an archive
-    config = Context(app.load())
+    config = CliContext(app.load())
     config.install_option = install
     assert list(lookups.runs(config.config, "aaa")) == [("aaa11111", "x COMPLETED")]
 
 
-def test_a_record_has_its_id_at_its_beginning(complete: Complete, cluster: Cluster, llmb_here: Command) -> None:
+def test_a_record_has_its_id_at_its_beginning(
+    complete: Complete, cluster: Cluster, llmb_here: Command
+) -> None:
     install = cluster("local", "cpu")
-    done = llmb_here("single", "-w", "nemotron4_tiny", "--scale", 1, "--install", install, "--no-preflight")
+    done = llmb_here(
+        "single", "-w", "nemotron4_tiny", "--scale", 1, "--install", install, "--no-preflight"
+    )
     assert done.returncode == 0, done.stderr
     assert llmb_here("jobs", "cancel", "--all", "--install", install).returncode == 0
     (row,) = json.loads(llmb_here("jobs", "--install", install, "--format", "json").stdout)
@@ -150,7 +189,9 @@ def test_a_record_has_its_id_at_its_beginning(complete: Complete, cluster: Clust
 
 @pytest.fixture
 def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An sinfo on PATH, as Slurm 22.05 prints nodes and partitions; the file has a line for each call."""
+    """An sinfo on PATH, as Slurm 22.05 prints nodes and partitions; the file has a line for each
+    call.
+    """
     calls, program = tmp_path / "calls", tmp_path / "bin" / "sinfo"
     program.parent.mkdir()
     lines = ("n1|batch*|gpu:h100:8(S:0-1)", "n1|debug|gpu:h100:8", "n2|batch*|gpu:8,nvme:1")
@@ -161,11 +202,18 @@ def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
-def test_nodes_are_asked_once_a_minute(complete: Complete, sinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_are_asked_once_a_minute(
+    complete: Complete, sinfo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert {"nodelist", "exclude", "partition"} <= values.COMPLETERS.keys()
     assert lookups.nodes() == ["n1", "n2"]
     assert lookups.partitions() == ["batch", "debug"]
-    assert [lookups.most_gpus(name) for name in (None, "batch", "debug", "gone")] == [16, 16, 8, None]
+    assert [lookups.most_gpus(name) for name in (None, "batch", "debug", "gone")] == [
+        16,
+        16,
+        8,
+        None,
+    ]
     assert len(sinfo.read_text().splitlines()) == 1
     monkeypatch.setenv("SLURM_CONF", "/other")  # another cluster
     lookups.nodes()
@@ -182,14 +230,19 @@ def test_nodes_are_asked_once_a_minute(complete: Complete, sinfo: Path, monkeypa
         ("llmb-install --dr", ["--dry-run"]),
         ("llmb-install --config ", ["<file>"]),
         ("llmb-install --set slurm.gpu.part", ["slurm.gpu.partition="]),
-        ("llmb-install --set venv_type=", [f"venv_type={word}" for word in ("auto", "uv", "venv", "conda")]),
+        (
+            "llmb-install --set venv_type=",
+            [f"venv_type={word}" for word in ("auto", "uv", "venv", "conda")],
+        ),
         ("llmb-install doctor --cluster-type lo", ["local"]),
         ("llmb-install add pretrain_nemotron4 pretrain_n", ["pretrain_nemotronh"]),
         ("llmb-install image --builder s", ["stream"]),
         ("llmb-install completion f", ["fish"]),
     ],
 )
-def test_lines_of_the_installer(line: str, wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_the_installer(
+    line: str, wanted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = engine.candidates(cli, "llmb-install", line, completion.COMPLETERS, {})
     assert [one.value or f"<{one.kind}>" for one in found] == wanted
@@ -207,7 +260,14 @@ def test_the_installer_adds_what_is_missing_and_removes_what_is_there(cluster: C
     assert "pretrain_llama3.1" in added
 
 
-ERRORS = ("llmb-run jobs show ", "llmb-run --nonsense=", "", "\x00", "llmb-run list -w '", "llmb-run single --set =")
+ERRORS = (
+    "llmb-run jobs show ",
+    "llmb-run --nonsense=",
+    "",
+    "\x00",
+    "llmb-run list -w '",
+    "llmb-run single --set =",
+)
 
 
 @pytest.mark.parametrize("line", ERRORS)
@@ -223,7 +283,9 @@ def test_nothing_but_candidates_is_printed_whatever_fails(
     assert app._complete() in (0, 1)
     printed = capfd.readouterr()
     assert printed.err == ""
-    assert all(one.split("\t")[0] in ("word", "open", "file", "folder") for one in printed.out.splitlines())
+    assert all(
+        one.split("\t")[0] in ("word", "open", "file", "folder") for one in printed.out.splitlines()
+    )
 
 
 def test_a_plugin_that_fails_is_not_seen(

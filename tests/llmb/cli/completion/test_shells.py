@@ -39,7 +39,9 @@ def environ(tmp_path: Path, home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def terminal(environ: dict[str, str], tmp_path: Path) -> Iterator[Spawn]:
-    """Starts a shell in a terminal of 200 columns, and gives it commands, each followed by its prompt."""
+    """Starts a shell in a terminal of 200 columns, and gives it commands, each followed by its
+    prompt.
+    """
     started: list[pexpect.spawn[str]] = []
 
     def start(name: str, *arguments: str, commands: tuple[str, ...]) -> "pexpect.spawn[str]":
@@ -64,7 +66,9 @@ def terminal(environ: dict[str, str], tmp_path: Path) -> Iterator[Spawn]:
 
 
 def types_words(child: "pexpect.spawn[str]") -> None:
-    """Tab completes words that are unique, continues an open one, and lists several in the order of llmb."""
+    """Tab completes words that are unique, continues an open one, and lists several in the order of
+    llmb.
+    """
     child.send("llmb-run sin\t")
     child.expect_exact("single ")
     child.send("-w nemotronh -s sm\t")
@@ -82,7 +86,9 @@ def types_words(child: "pexpect.spawn[str]") -> None:
 def test_bash_in_a_terminal(terminal: Spawn) -> None:
     plain = "bind 'set enable-bracketed-paste off'"
     loads = "source <(llmb-run completion bash); source <(llmb-install completion bash)"
-    types_words(terminal("bash", "--norc", "--noprofile", commands=(f"PS1='READY''> '; {plain}", loads)))
+    types_words(
+        terminal("bash", "--norc", "--noprofile", commands=(f"PS1='READY''> '; {plain}", loads))
+    )
 
 
 @pytest.mark.parametrize("way", ["sourced", "autoloaded"])
@@ -119,7 +125,9 @@ def test_fish(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "jobs.txt").touch()
     (tmp_path / "directory").mkdir()
     argv = [program("fish"), "--no-config", "-c", FISH, *COMPLETED]
-    done = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     found = {}
     for block in done.stdout.split("=== ")[1:]:
@@ -140,15 +148,28 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("llmb-run single -w nemotron4 --set tokenizer=", ["null", "hub"]),  # bash splits the word at =
+        # bash splits the word at =
+        ("llmb-run single -w nemotron4 --set tokenizer=", ["null", "hub"]),
         ("llmb-run single -w nemotron4 --set tok", ["compopt -o nospace", "tokenizer="]),
         ("llmb-run submit-all jo", ["compopt -o default -o bashdefault", ""]),
         ("llmb-run jobs show ", [""]),
     ],
 )
-def test_what_bash_gets(line: str, wanted: list[str], environ: dict[str, str], tmp_path: Path) -> None:
-    argv = [program("bash"), "--norc", "-c", IN_BASH, "bash", line, str(tmp_path / "bin" / "llmb-run")]
-    done = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True)
+def test_what_bash_gets(
+    line: str, wanted: list[str], environ: dict[str, str], tmp_path: Path
+) -> None:
+    argv = [
+        program("bash"),
+        "--norc",
+        "-c",
+        IN_BASH,
+        "bash",
+        line,
+        str(tmp_path / "bin" / "llmb-run"),
+    ]
+    done = subprocess.run(
+        argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert (done.stderr, done.stdout.splitlines()) == ("", wanted)
 
 
@@ -158,7 +179,9 @@ def test_a_program_that_is_gone_leaves_the_line_alone(environ: dict[str, str]) -
     assert (done.stderr, done.stdout) == ("", "\n")
 
 
-@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
+@pytest.mark.parametrize(
+    ("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")]
+)
 def test_the_scripts_are_valid_wherever_they_are_copied(
     shell: str, check: str, environ: dict[str, str], tmp_path: Path
 ) -> None:

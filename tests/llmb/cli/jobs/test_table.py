@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from llmb.cli.jobs.runs_table import OUTCOME, table_of
 from llmb.cli.output import fit
-from llmb.runs.state import ENDS, PENDING, RUNNING
+from llmb.contract.state import ENDS, PENDING, RUNNING
 
 WIDTH = 80
 NAMES = (
@@ -26,7 +26,10 @@ REASONS = (
     "",
     "Priority",
     "exit code 3",
-    "the loss is not a number — and the sentence is so long that it does not fit on one line of a terminal",
+    (
+        "the loss is not a number — and the sentence is so long that it does not fit on one line of"
+        " a terminal"
+    ),
     "no file /scratch/" + "x" * 120,
 )
 
@@ -59,7 +62,9 @@ runs = st.lists(
             "attempt": st.integers(1, 120),
             "experiment": st.sampled_from(NAMES),
             "repeat": st.integers(1, 200),
-            "state": st.sampled_from([PENDING, RUNNING, "CONFIGURING", "NOT_SUBMITTED", *sorted(ENDS)]),
+            "state": st.sampled_from(
+                [PENDING, RUNNING, "CONFIGURING", "NOT_SUBMITTED", *sorted(ENDS)]
+            ),
             "ran": st.sampled_from([None, "00:01:12", "123:00:59"]),
             "reason": st.sampled_from(REASONS),
         }
@@ -74,7 +79,8 @@ def test_no_row_folds_at_80_columns(found: list[dict[str, Any]]) -> None:
     rows = [row(number, **one) for number, one in enumerate(found)]
     lines, _ = drawn(rows)
     assert max(map(len, lines)) <= WIDTH
-    own = [line for line in lines[2:] if not line.startswith("    ")]  # else a reason, below its row
+    # else a reason, below its row
+    own = [line for line in lines[2:] if not line.startswith("    ")]
     assert [line.split()[0] for line in own] == [one["id"] for one in rows]
     assert all(one["state"] in line for line, one in zip(own, rows, strict=True))
     below = [line for line in lines[2:] if line.startswith("    ")]
@@ -84,7 +90,10 @@ def test_no_row_folds_at_80_columns(found: list[dict[str, Any]]) -> None:
 
 
 def test_a_narrow_list_names_the_columns_that_it_omits() -> None:
-    rows = [row(1, attempt=2, reason="Resources"), row(2, experiment=NAMES[2], repeat=2, ran="00:01:12")]
+    rows = [
+        row(1, attempt=2, reason="Resources"),
+        row(2, experiment=NAMES[2], repeat=2, ran="00:01:12"),
+    ]
     lines, omitted = drawn(rows)
     assert "PENDING #2" in lines[2]
     assert lines[3].strip() == "Resources"
@@ -110,7 +119,10 @@ def test_parameters_are_shown_where_runs_differ() -> None:
     )
     lines, _ = drawn([row(number, parameters=own) for number, own in enumerate(values)], 400)
     assert "Parameters" in lines[0]
-    assert [word for line in lines for word in line.split() if "=" in word] == ["message_size=1M", "message_size=16M"]
+    assert [word for line in lines for word in line.split() if "=" in word] == [
+        "message_size=1M",
+        "message_size=16M",
+    ]
     lines, _ = drawn([row(number, parameters=values[0]) for number in range(2)], 400)
     assert "Parameters" not in lines[0]
 

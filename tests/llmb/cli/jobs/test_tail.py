@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a log is printed as it is, but for what would move a terminal's cursor or colour it."""
+"""Tests that a log is printed as it is, but for what would move a terminal's cursor or colour
+it.
+"""
 
 import gzip
 import io
@@ -16,7 +18,10 @@ import pytest
 from llmb.cli.jobs.log_output import start_of_last_lines, tail
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-TRACEBACK = "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two  blanks\n\nValueError: bad\n"
+TRACEBACK = (
+    "Traceback (most recent call last):\n  File 'x', line 7\n\tmain()   # two "
+    " blanks\n\nValueError: bad\n"
+)
 
 
 def printed(path: Path, content: bytes) -> str:
@@ -49,7 +54,9 @@ def test_what_would_act_on_a_terminal(tmp_path: Path, content: bytes, shown: str
     assert printed(tmp_path / "log", content) == shown
 
 
-def test_a_log_that_grows_in_the_midst_of_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_grows_in_the_midst_of_a_sequence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, out = tmp_path / "log", io.StringIO()
     left = [b"  a\x1b[3", b"1mb\r", b"\n  c\xc3", b"\xa9"]
     seen: list[str] = []
@@ -68,17 +75,24 @@ def test_a_log_that_grows_in_the_midst_of_a_sequence(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("count", [1, 2, 3, 100, 5000])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_the_last_lines_are_those_of_tail(tmp_path: Path, count: int, end: str) -> None:
-    """tail(1) of coreutils is the judge; the lines are together longer than what is read at once."""
+    """tail(1) of coreutils is the judge; the lines are together longer than what is read at
+    once.
+    """
     path = tmp_path / "log"
-    path.write_text("\n".join(f"line {number} {'x' * (number % 200)}" for number in range(2000)) + end)
+    path.write_text(
+        "\n".join(f"line {number} {'x' * (number % 200)}" for number in range(2000)) + end
+    )
     program = shutil.which("tail")
     assert program is not None
-    wanted = subprocess.run([program, "-n", str(count), path], capture_output=True, check=True).stdout
+    wanted = subprocess.run(
+        [program, "-n", str(count), path], capture_output=True, check=True
+    ).stdout
     assert path.read_bytes()[start_of_last_lines(path, count) :] == wanted
 
 
 @pytest.mark.parametrize(
-    ("content", "count", "last"), [(b"", 3, b""), (b"a\r\nb\r\n", 1, b"b\r\n"), (b"1\r2\r3", 2, b"2\r3")]
+    ("content", "count", "last"),
+    [(b"", 3, b""), (b"a\r\nb\r\n", 1, b"b\r\n"), (b"1\r2\r3", 2, b"2\r3")],
 )
 def test_a_progress_bar_has_lines(tmp_path: Path, content: bytes, count: int, last: bytes) -> None:
     path = tmp_path / "log"
@@ -109,7 +123,10 @@ def test_the_log_of_a_run_is_the_one_that_results_reads(install: Any, run: Run) 
         assert run("jobs", "logs", "good1", *words).stdout == text
     assert run("jobs", "logs", "good1", "--path").stdout == f"{made.log}.gz\n"
     assert f"{made.log.name}.gz" in run("jobs", "show", "good1").stdout
-    assert json.loads(run("jobs", "show", "good1", "--format", "json").stdout)["log"] == f"{made.log}.gz"
+    assert (
+        json.loads(run("jobs", "show", "good1", "--format", "json").stdout)["log"]
+        == f"{made.log}.gz"
+    )
     requeued = made.directory / "attempt-2" / made.log.name
     requeued.parent.mkdir()
     requeued.write_text("the second\n")

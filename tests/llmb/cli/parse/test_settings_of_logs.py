@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what a log without a record is of: its parameters by name and by `--set`, and what nothing says."""
+"""Tests of what a log without a record is of: its parameters by name and by `--set`, and what
+nothing says.
+"""
 
 import json
 import shutil
@@ -18,7 +20,11 @@ LARGE = "microbench_all_reduce_fp32_gpus8_message_size8G"
 def log(tmp_path: Path) -> Path:
     path = tmp_path / LARGE / f"log-{LARGE}.out"
     path.parent.mkdir()
-    path.write_text("".join(f"llmb step {i}/19 busbw={478 + i % 2} algbw=273 latency=31000\n" for i in range(20)))
+    path.write_text(
+        "".join(
+            f"llmb step {i}/19 busbw={478 + i % 2} algbw=273 latency=31000\n" for i in range(20)
+        )
+    )
     return path
 
 
@@ -26,7 +32,9 @@ def rows(done: Any) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout)["results"])
 
 
-def test_a_microbenchmark_has_the_parameters_of_its_case_and_a_verdict(log: Path, llmb_here: Run) -> None:
+def test_a_microbenchmark_has_the_parameters_of_its_case_and_a_verdict(
+    log: Path, llmb_here: Run
+) -> None:
     """480 GB/s is published for 8 H100s and messages of 8G."""
     done = llmb_here("parse", log, "--gpu-type", "h100", "--format", "json")
     (row,) = rows(done)
@@ -43,18 +51,39 @@ def test_nothing_is_assumed(
     path = tmp_path.joinpath("away", *folders)
     path.parent.mkdir(parents=True)
     shutil.move(log, path)
-    words = ("parse", path, "-w", "microbench_all_reduce", "--dtype", "fp32", "--scale", 8, "--gpu-type", "h100")
+    words = (
+        "parse",
+        path,
+        "-w",
+        "microbench_all_reduce",
+        "--dtype",
+        "fp32",
+        "--scale",
+        8,
+        "--gpu-type",
+        "h100",
+    )
     (row,) = rows(llmb_here(*words, "--format", "json"))
-    assert (row["verdict"], row["configuration"], row["not_said"]) == ("NO_REFERENCE", None, ["message_size"])
+    assert (row["verdict"], row["configuration"], row["not_said"]) == (
+        "NO_REFERENCE",
+        None,
+        ["message_size"],
+    )
     wording("parse", llmb_here(*words).stderr)
     (row,) = rows(llmb_here(*words, "--set", "message_size=8G", "--format", "json"))
-    assert (row["verdict"], row["configuration"]["parameters"], row["not_said"]) == ("PASS", {"message_size": "8G"}, [])
+    assert (row["verdict"], row["configuration"]["parameters"], row["not_said"]) == (
+        "PASS",
+        {"message_size": "8G"},
+        [],
+    )
     (row,) = rows(llmb_here("parse", path, "-w", "microbench_launch", "--format", "json"))
     assert row["not_said"] == ["dtype", "scale", "gpu_type"]  # no parameter, and no global batch
 
 
 def test_set_overrides_a_name_and_says_so(log: Path, llmb_here: Run, wording: Wording) -> None:
-    done = llmb_here("parse", log, "--gpu-type", "h100", "--set", "message_size=1G", "--format", "json")
+    done = llmb_here(
+        "parse", log, "--gpu-type", "h100", "--set", "message_size=1G", "--format", "json"
+    )
     assert rows(done)[0]["configuration"]["parameters"] == {"message_size": "1G"}
     wording("parse", done.stderr)
 
@@ -81,8 +110,23 @@ def test_settings_that_the_case_does_not_have(
 def test_settings_of_training(tmp_path: Path, llmb_here: Run) -> None:
     path = tmp_path / "log-x.out"
     path.write_text("".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
-    words = ("parse", path, "-w", "nemotron4_15b", "--dtype", "bf16", "--scale", 16, "--gpu-type", "h100")
-    (row,) = rows(llmb_here(*words, "--set", "tp=4", "--set", "mbs=1", "--set", "num_layers=8", "--format", "json"))
+    words = (
+        "parse",
+        path,
+        "-w",
+        "nemotron4_15b",
+        "--dtype",
+        "bf16",
+        "--scale",
+        16,
+        "--gpu-type",
+        "h100",
+    )
+    (row,) = rows(
+        llmb_here(
+            *words, "--set", "tp=4", "--set", "mbs=1", "--set", "num_layers=8", "--format", "json"
+        )
+    )
     own = row["configuration"]
     assert {name: own[name] for name in ("tp", "mbs", "num_layers", "ep", "etp")} == {
         **{"tp": 4, "mbs": 1, "num_layers": 8},
@@ -96,7 +140,18 @@ def test_hints_name_only_what_the_case_takes(
 ) -> None:
     install = cluster("local", "cpu", workloads={"installed": ["microbench"]})
     for word in ("tp=2", "msg=1", "mesage_size=1M"):
-        words = ("single", "-w", "microbench", "-s", "all_reduce", "--scale", 2, "--install", install, "-d")
+        words = (
+            "single",
+            "-w",
+            "microbench",
+            "-s",
+            "all_reduce",
+            "--scale",
+            2,
+            "--install",
+            install,
+            "-d",
+        )
         done = llmb_here(*words, "--set", word)
         assert done.returncode == 2
         wording("single", done.stderr)

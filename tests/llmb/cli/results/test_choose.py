@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that every command that gathers runs takes the same choice of them, through the real commands."""
+"""Tests that every command that gathers runs takes the same choice of them, through the real
+commands.
+"""
 
 import json
 import re
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmb.runs.state import CANCELLED, JobState
+from llmb.contract.state import CANCELLED, JobState
 
 Wording = Callable[..., None]
 
@@ -60,7 +62,9 @@ def test_scaling_and_baselines_take_the_choice_too(mixed: Any, run: Run, wording
     assert "omitted: " not in done.stderr
 
 
-def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_path: Path, wording: Wording) -> None:
+def test_another_clusters_results_are_chosen_alike(
+    mixed: Any, run: Run, tmp_path: Path, wording: Wording
+) -> None:
     exported = tmp_path / "other.json"
     exported.write_text(run("results", "--format", "json").stdout)
     assert [row["state"] for row in json.loads(exported.read_text())["results"]] == [
@@ -68,7 +72,9 @@ def test_another_clusters_results_are_chosen_alike(mixed: Any, run: Run, tmp_pat
         "COMPLETED",
         "CANCELLED",
     ]
-    rows = json.loads(run("compare", exported, "-w", "nemotron4", "--format", "json").stdout)["comparisons"]
+    rows = json.loads(run("compare", exported, "-w", "nemotron4", "--format", "json").stdout)[
+        "comparisons"
+    ]
     assert [row["runs"] for row in rows] == [["a1"], ["x1"]]
     done = run("compare", exported, "-w", "nemotron4", "--exclude-cancelled", "--format", "json")
     assert done.returncode == 0
@@ -107,8 +113,15 @@ def test_many_runs_end_in_a_few_lines(mixed: Any, run: Run, wording: Wording) ->
 
 
 def test_a_result_names_its_state_and_cause(mixed: Any, run: Run, wording: Wording) -> None:
-    mixed.run("f1", mixed.job("nemotron4_15b", "fp8", 16), "7: torch.OutOfMemoryError: CUDA out of memory\n", "FAILED")
-    found = {row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]}
+    mixed.run(
+        "f1",
+        mixed.job("nemotron4_15b", "fp8", 16),
+        "7: torch.OutOfMemoryError: CUDA out of memory\n",
+        "FAILED",
+    )
+    found = {
+        row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]
+    }
     assert (found["a1"]["state"], found["a1"]["cause"]) == ("COMPLETED", None)
     assert (found["x1"]["state"], found["x1"]["cause"]["kind"]) == ("CANCELLED", "cancelled")
     cause = found["f1"]["cause"]
@@ -136,7 +149,9 @@ def test_narrow_tables_name_the_columns_that_they_omit(
 def test_many_comparisons_name_the_bad_ones_last(install: Any, run: Run, wording: Wording) -> None:
     for dtype in ("bf16", "fp8"):
         for scale in (16, 32, 64, 128, 256, 512):
-            install.measured(f"{dtype[0]}{scale}", 2.0 if dtype == "fp8" else 2.7, dtype=dtype, scale=scale)
+            install.measured(
+                f"{dtype[0]}{scale}", 2.0 if dtype == "fp8" else 2.7, dtype=dtype, scale=scale
+            )
     install.measured("p1", 2.7, profile=True)
     install.measured("s1", 3.5, scale=16, NCCL_ALGO="Ring")
     lines = run("compare").stderr.splitlines()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of results, verdicts, scaling and the report of a plugin's benchmark that trains nothing, from its log."""
+"""Tests of results, verdicts, scaling and the report of a plugin's benchmark that trains nothing,
+from its log.
+"""
 
 import csv
 import importlib
@@ -13,14 +15,14 @@ from typing import Any, Protocol
 
 import pytest
 
-from llmb.config import ClusterConfig
-from llmb.logs.formats import ParseSpec
-from llmb.results import summary
-from llmb.results.run_result import LogReader
-from llmb.runs import store
-from llmb.runs.job import Job
-from llmb.runs.record import RunRecord
-from llmb.workload.spec import read_workload
+from llmb.contract.formats import ParseSpec
+from llmb.contract.job import Job
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import read_workload
+from llmb.measure import summary
+from llmb.measure.run_result import LogReader
+from llmb.run import store
 from llmb_testing.plugin_writer import write_benchmark
 
 Wording = Callable[..., None]
@@ -42,12 +44,16 @@ class HandMade(Protocol):
     config: ClusterConfig
 
     def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
-    def run(self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any) -> RunRecord: ...
+    def run(
+        self, run_id: str, job: Job, log: str | None, state: Any = ..., **how: Any
+    ) -> RunRecord: ...
 
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The plugin with published figures, installed for this test; its module is forgotten afterwards."""
+    """The plugin with published figures, installed for this test; its module is forgotten
+    afterwards.
+    """
     write_benchmark(tmp_path / "plugins", "netbench")
     folder = tmp_path / "plugins" / "netbench"
     table = folder / "workload.yaml"
@@ -61,9 +67,13 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def filled(plugin: Path, install: Any) -> HandMade:
-    """Runs whose windows measured: busbw 481 on 8 GPUs, 480 on 16, 449 of another message size; latency 40 on 16."""
+    """Runs whose windows measured: busbw 481 on 8 GPUs, 480 on 16, 449 of another message size;
+    latency 40 on 16.
+    """
     key = "netbench"
-    own = replace(install, workloads={**install.workloads, key: read_workload(plugin / "workload.yaml")})
+    own = replace(
+        install, workloads={**install.workloads, key: read_workload(plugin / "workload.yaml")}
+    )
     for run_id, what, scale, params, busbw, latency in (
         ("a1", "netbench_all_reduce", 8, {}, 480.0, 30.0),
         ("a2", "netbench_all_reduce", 8, {}, 482.0, 30.0),
@@ -72,12 +82,15 @@ def filled(plugin: Path, install: Any) -> HandMade:
         ("d1", "netbench_send_receive", 16, {"algorithm": "ring"}, 20.0, 40.0),
     ):
         lines = [
-            f"llmb step {i}/19 busbw={busbw if i > 3 else busbw / 9} algbw={busbw / 2} latency={latency}\n"
+            f"llmb step {i}/19 busbw={busbw if i > 3 else busbw / 9} algbw={busbw / 2}"
+            f" latency={latency}\n"
             for i in range(20)
         ]
         job = own.job(what, "bf16", scale)
         job = replace(
-            job, parameters={**job.parameters, **params}, experiment_name=f"{what}_bf16_gpus{scale}_{run_id[0]}"
+            job,
+            parameters={**job.parameters, **params},
+            experiment_name=f"{what}_bf16_gpus{scale}_{run_id[0]}",
         )
         own.run(run_id, job, "".join(lines))
     made: HandMade = own
@@ -88,7 +101,9 @@ def test_results(filled: HandMade, run: Run, wording: Wording) -> None:
     done = run("results")
     assert done.returncode == 3  # one of them is FAIL
     wording("results", done.stdout + done.stderr)
-    found = {row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]}
+    found = {
+        row["run"]: row for row in json.loads(run("results", "--format", "json").stdout)["results"]
+    }
     assert {name: row["headline"] for name, row in found.items()} == {
         **dict.fromkeys(("a1", "a2", "b1", "c1"), "busbw"),
         "d1": "latency",
@@ -124,7 +139,9 @@ def test_compare(filled: HandMade, run: Run, wording: Wording) -> None:
 def test_scaling(filled: HandMade, run: Run, wording: Wording) -> None:
     wording("compare", run("compare", "--scaling").stdout)
     found = json.loads(run("compare", "--scaling", "--format", "json").stdout)
-    assert [(row["scale"], row["n"], row["metric"], round(row["relative"], 4)) for row in found] == [
+    assert [
+        (row["scale"], row["n"], row["metric"], round(row["relative"], 4)) for row in found
+    ] == [
         (8, 2, "busbw", 1.0),
         (16, 1, "busbw", round(480 / 481, 4)),
     ]
@@ -132,8 +149,13 @@ def test_scaling(filled: HandMade, run: Run, wording: Wording) -> None:
 
 def test_a_baseline(filled: HandMade, run: Run) -> None:
     assert run("baseline", "accept", "good", "a1", "a2", "d1").returncode == 0
-    found = json.loads(run("compare", "a1,a2,d1", "--baseline", "good", "--format", "json").stdout)["comparisons"]
-    assert [(row["metric"], row["ratio"]) for row in found if row["ratio"]] == [("busbw", 1.0), ("latency", 1.0)]
+    found = json.loads(run("compare", "a1,a2,d1", "--baseline", "good", "--format", "json").stdout)[
+        "comparisons"
+    ]
+    assert [(row["metric"], row["ratio"]) for row in found if row["ratio"]] == [
+        ("busbw", 1.0),
+        ("latency", 1.0),
+    ]
 
 
 def test_explain(filled: HandMade, run: Run, wording: Wording) -> None:
@@ -153,26 +175,50 @@ def test_a_report(filled: HandMade, run: Run) -> None:
 @pytest.mark.parametrize(
     ("kept", "pattern"), [(False, ""), (True, r"step (?:(?P<i>\d)x|\d/)"), (True, r"st(?P<i>\w+)")]
 )
-@pytest.mark.parametrize("command", [("results",), ("compare",), ("report",), ("jobs", "list"), ("explain", "c1")])
+@pytest.mark.parametrize(
+    "command", [("results",), ("compare",), ("report",), ("jobs", "list"), ("explain", "c1")]
+)
 def test_a_pattern_that_finds_no_number_costs_its_own_runs_alone(
     command: tuple[str, ...], kept: bool, pattern: str, filled: HandMade, plugin: Path, run: Run
 ) -> None:
     other = filled.job("nemotron4_15b", "bf16", 16)
-    filled.run("n1", other, "".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50)))
+    filled.run(
+        "n1", other, "".join(f"iteration {i}/49 | train_step_timing in s: 2 |\n" for i in range(50))
+    )
     (module,) = (path for path in plugin.rglob("*.py") if "llmb_workload" in path.read_text())
     module.write_text(
-        module.read_text() + "\nfrom llmb.api import ParseSpec, hookimpl\n\n@hookimpl\ndef llmb_parse(run):\n"
-        "    return ParseSpec(needle='busbw', iteration=r'step (?:(?P<i>\\d)x|\\d/)', keys={'busbw': 'busbw'})\n"
+        module.read_text()
+        + "\nfrom llmb.api import ParseSpec, hookimpl\n\n@hookimpl\ndef llmb_parse(run):\n   "
+        " return ParseSpec(needle='busbw', iteration=r'step (?:(?P<i>\\d)x|\\d/)', keys={'busbw':"
+        " 'busbw'})\n"
     )
-    if kept:  # when the runs were submitted, with the same pattern and with another one that matches no number
-        spec = ParseSpec(needle="busbw", iteration=pattern, keys={"busbw": "busbw"}, source="netbench:netbench")
+    sys.modules.pop("netbench", None)  # the install directory's cluster types loaded the one before
+    # when the runs were submitted, with the same pattern and with another one that matches no
+    # number
+    if kept:
+        spec = ParseSpec(
+            needle="busbw", iteration=pattern, keys={"busbw": "busbw"}, source="netbench:netbench"
+        )
         for record in store.all_runs(filled.config)[0]:
             summary.keep_reader(record, LogReader(spec=spec, metrics=(), headline="busbw"))
     done = run(*command, *(() if command[0] == "jobs" else ("--window", "4-18")))
-    ends = (1,) if command[0] in ("results", "compare", "report") else (0, 3)  # 1: results could not be read
+    # 1: results could not be read
+    ends = (1,) if command[0] in ("results", "compare", "report") else (0, 3)
     assert done.returncode in ends, done.stderr
     assert "Traceback" not in done.stderr
     if command == ("results",):
         assert "'iteration' of plugin" in done.stderr
         assert "llmb step 0/19" in done.stderr
         assert "n1" in done.stdout
+
+
+def test_one_metric_alone(filled: HandMade, run: Run) -> None:
+    rows = json.loads(run("results", "--metric", "latency", "--format", "json").stdout)["results"]
+    shown = {row["run"]: row for row in rows if "latency" in row["metrics"]}
+    assert shown
+    assert {row["headline"] for row in shown.values()} == {"latency"}
+    assert "latency (us)" in run("results", "--metric", "latency").stdout
+    for words in (("results",), ("compare",), ("report",)):
+        done = run(*words, "--metric", "latenzy")
+        assert done.returncode == 2
+        assert "did you mean 'latency'?" in done.stderr

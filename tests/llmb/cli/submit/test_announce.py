@@ -14,7 +14,10 @@ from llmb.cli.submit.announce import _announce_wait
     [(0.0, []), (0.4, []), (0.99, []), (1.0, ["1"]), (90.0, ["90"])],
 )
 def test_how_long_is_waited(
-    seconds: float, lasts: list[str], capsys: pytest.CaptureFixture[str], wording: Callable[..., None]
+    seconds: float,
+    lasts: list[str],
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
 ) -> None:
     _announce_wait(seconds)
     printed = capsys.readouterr().err

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the direct method: `llmb-run single` configured by the variables of the older launch scripts."""
+"""Tests of the direct method: `llmb-run single` configured by the variables of the older launch
+scripts.
+"""
 
 import json
 import re
@@ -18,10 +20,14 @@ SINGLE = ("single", "-d", "--format", "json")
 
 @pytest.fixture
 def direct(llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Direct:
-    """``llmb-run single -d`` on an H100 cluster, of ``workload`` and with further arguments; keywords are variables."""
+    """``llmb-run single -d`` on an H100 cluster, of ``workload`` and with further arguments;
+    keywords are variables.
+    """
     install = cluster(slurm={"gres": 8})
 
-    def run(workload: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        workload: str, *arguments: object, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         with monkeypatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
@@ -38,15 +44,24 @@ def job_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def test_as_the_pages_have_it(direct: Direct, wording: Callable[..., None]) -> None:
-    done = direct("pretrain_nemotron4", JOB_TOTAL_GPUS="256", GPU_TYPE="h100", DTYPE="bf16", MODEL_SIZE="340b")
+    done = direct(
+        "pretrain_nemotron4", JOB_TOTAL_GPUS="256", GPU_TYPE="h100", DTYPE="bf16", MODEL_SIZE="340b"
+    )
     job = job_of(done)
-    assert job["experiment_name"] == "pretrain_nemotron4_340b_bf16_gpus256_tp8_pp8_cp1_vp12_mbs1_gbs64"
+    assert (
+        job["experiment_name"] == "pretrain_nemotron4_340b_bf16_gpus256_tp8_pp8_cp1_vp12_mbs1_gbs64"
+    )
     wording("single", done.stderr)
 
 
 def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
     job = job_of(direct("nemotronh", JOB_TOTAL_GPUS="256"))
-    assert (job["model_size"], job["dtype"], job["gpu_type"], job["scale"]) == ("56b", "fp8", "h100", 256)
+    assert (job["model_size"], job["dtype"], job["gpu_type"], job["scale"]) == (
+        "56b",
+        "fp8",
+        "h100",
+        256,
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,10 +82,18 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
             },
             {
                 "max_steps": 60,
-                "switches": {"profile_start": 46, "profile_stop": 60, "profile_ranks": "0-7", "gpu_metrics": True},
+                "switches": {
+                    "profile_start": 46,
+                    "profile_stop": 60,
+                    "profile_ranks": "0-7",
+                    "gpu_metrics": True,
+                },
             },
         ),
-        ({"ENABLE_NCCLTRACE": "true"}, {"max_steps": 5, "time_limit": "00:15:00", "switches": {"nccl_trace": True}}),
+        (
+            {"ENABLE_NCCLTRACE": "true"},
+            {"max_steps": 5, "time_limit": "00:15:00", "switches": {"nccl_trace": True}},
+        ),
         ({"ENABLE_CHECKPOINT": "true"}, {"switches": {"save_checkpoint": True}}),
         ({"LOAD_CHECKPOINT_PATH": "/c"}, {"max_steps": 1, "switches": {"load_checkpoint": "/c"}}),
         ({"ENABLE_VBOOST": "false"}, {"switches": {"vboost": False}}),
@@ -78,7 +101,12 @@ def test_one_workload_needs_no_more_than_the_gpu_count(direct: Direct) -> None:
         ({"RUN_CONF_IMAGE": "/images/own.sqsh"}, {"image": "/images/own.sqsh"}),
         ({"RUN_CONF_MOUNTS": "/a:/b,/c"}, {"switches": {"mounts": ["/a:/b", "/c:/c"]}}),
         (
-            {"STRONG_SCALING": "false", "ENABLE_PROFILE": "false", "ENABLE_CHECKPOINT": "", "GBS": " "},
+            {
+                "STRONG_SCALING": "false",
+                "ENABLE_PROFILE": "false",
+                "ENABLE_CHECKPOINT": "",
+                "GBS": " ",
+            },
             {"gbs": 256, "profile": False},
         ),
         ({"CLUSTER_TYPE": "slurm"}, {"scale": 64}),
@@ -96,7 +124,8 @@ def test_each_variable(variables: dict[str, str], expected: dict[str, Any], dire
 @pytest.mark.parametrize(
     ("workload", "gpus", "expected"),
     [
-        ("llama3.1", "16", [(False, 50), (True, 25)]),  # release 25.04: its results have a folder each
+        # release 25.04: its results have a folder each
+        ("llama3.1", "16", [(False, 50), (True, 25)]),
         ("nemotron4", "16", [(True, 50)]),  # 25.07
         ("nemotronh", "32", [(True, 50)]),  # 25.05
     ],
@@ -108,17 +137,26 @@ def test_enable_profile_is_as_many_jobs_as_in_its_release(
     assert done.returncode == 0, done.stderr
     jobs = json.loads(done.stdout)["jobs"]
     assert [(job["profile"], job["max_steps"]) for job in jobs] == expected
-    assert [job["experiment_name"].endswith("_nsys") for job in jobs] == [profile for profile, _ in expected]
+    assert [job["experiment_name"].endswith("_nsys") for job in jobs] == [
+        profile for profile, _ in expected
+    ]
     notes = [line for line in done.stderr.splitlines() if "ENABLE_PROFILE gives" in line]
     assert len(notes) == len(expected) - 1
 
 
 def test_the_option_profiles_one_job(direct: Direct) -> None:
-    assert job_of(direct("llama3.1", "-p", JOB_TOTAL_GPUS="16", ENABLE_PROFILE="true"))["profile"] is True
+    assert (
+        job_of(direct("llama3.1", "-p", JOB_TOTAL_GPUS="16", ENABLE_PROFILE="true"))["profile"]
+        is True
+    )
 
 
-def test_the_nodes_of_release_24_11_are_a_scale(direct: Direct, wording: Callable[..., None]) -> None:
-    """Its page: DTYPE=... MODEL_SIZE=340b sbatch -N ${NUM_NODES}, of 8 GPUs each; the batch is twice the nodes."""
+def test_the_nodes_of_release_24_11_are_a_scale(
+    direct: Direct, wording: Callable[..., None]
+) -> None:
+    """Its page: DTYPE=... MODEL_SIZE=340b sbatch -N ${NUM_NODES}, of 8 GPUs each; the batch is
+    twice the nodes.
+    """
     done = direct("nemotron4", NUM_NODES="16", MODEL_SIZE="340b", DTYPE="bf16")
     job = job_of(done)
     assert (job["scale"], job["nodes"], job["gpus_per_node"], job["gbs"]) == (128, 16, 8, 32)
@@ -140,7 +178,18 @@ def test_nodes_and_gpus_that_do_not_agree(direct: Direct, wording: Callable[...,
 def test_the_option_of_sbatch_for_nodes_names_what_to_write(
     llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
 ) -> None:
-    words = ("single", "-w", "nemotron4", "-s", "340b", "--scale", 128, "-d", "--install", cluster())
+    words = (
+        "single",
+        "-w",
+        "nemotron4",
+        "-s",
+        "340b",
+        "--scale",
+        128,
+        "-d",
+        "--install",
+        cluster(),
+    )
     done = llmb_here(*words, "--slurm-arg", "nodes=16")
     assert done.returncode == 2
     wording("single", done.stderr)
@@ -158,9 +207,14 @@ UNREAD = (
 
 
 @pytest.mark.parametrize("name", UNREAD)
-def test_a_variable_without_effect_is_named(name: str, direct: Direct, wording: Callable[..., None]) -> None:
+def test_a_variable_without_effect_is_named(
+    name: str, direct: Direct, wording: Callable[..., None]
+) -> None:
     done = direct("nemotron4", JOB_TOTAL_GPUS="64", **{name: "3"})
-    assert job_of(done)["experiment_name"] == "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
+    assert (
+        job_of(done)["experiment_name"]
+        == "pretrain_nemotron4_15b_fp8_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256"
+    )
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("note: not used: "))
     assert f"{name} (" in line
     wording("single", line)
@@ -168,15 +222,29 @@ def test_a_variable_without_effect_is_named(name: str, direct: Direct, wording: 
 
 @pytest.mark.parametrize("command", ["single", "submit", "submit-all"])
 def test_additional_slurm_params(
-    command: str, llmb_here: Command, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    command: str,
+    llmb_here: Command,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
-    """Its pages: ADDITIONAL_SLURM_PARAMS="nodelist=node001;..." before any command; here options override it."""
-    monkeypatch.setenv("ADDITIONAL_SLURM_PARAMS", "nodelist=node001,node002; --exclude=bad ;contiguous;")
-    words = ("-w", "nemotron4", "-s", "15b") if command == "single" else ("--workloads", "nemotron4_15b")
+    """Its pages: ADDITIONAL_SLURM_PARAMS="nodelist=node001;..." before any command; here options
+    override it.
+    """
+    monkeypatch.setenv(
+        "ADDITIONAL_SLURM_PARAMS", "nodelist=node001,node002; --exclude=bad ;contiguous;"
+    )
+    words = (
+        ("-w", "nemotron4", "-s", "15b")
+        if command == "single"
+        else ("--workloads", "nemotron4_15b")
+    )
     given = (*words, "--scale", 64, "--dtype", "fp8", "--exclude", "n9", "-d", "--format", "json")
     done = llmb_here(command, *given, "--install", cluster())
     script = job_of(done)["script"]
-    assert [line for line in script.splitlines() if re.search("nodelist|exclude|contiguous", line)] == [
+    assert [
+        line for line in script.splitlines() if re.search("nodelist|exclude|contiguous", line)
+    ] == [
         "#SBATCH --nodelist=node001,node002",
         "#SBATCH --exclude=n9",
         "#SBATCH --contiguous",
@@ -186,12 +254,16 @@ def test_additional_slurm_params(
     wording("single", "\n".join(notes))
 
 
-@pytest.mark.parametrize(("text", "cluster_type"), [("array=1-4", "slurm"), ("nodelist=n1", "local")])
+@pytest.mark.parametrize(
+    ("text", "cluster_type"), [("array=1-4", "slurm"), ("nodelist=n1", "local")]
+)
 def test_slurm_params_that_cannot_be(
     text: str, cluster_type: str, direct: Direct, cluster: Cluster, wording: Callable[..., None]
 ) -> None:
     install = cluster(cluster_type, name=cluster_type)
-    done = direct("nemotron4", "--install", install, JOB_TOTAL_GPUS="64", ADDITIONAL_SLURM_PARAMS=text)
+    done = direct(
+        "nemotron4", "--install", install, JOB_TOTAL_GPUS="64", ADDITIONAL_SLURM_PARAMS=text
+    )
     assert (done.returncode, done.stdout) == (2, "")
     wording("single", done.stderr)
 
@@ -206,10 +278,14 @@ def test_slurm_params_that_cannot_be(
         ({"FP8_RECIPE": "mx", "DTYPE": "nvfp4"}, "nvfp4"),
     ],
 )
-def test_the_recipe_of_fp8(variables: dict[str, str], dtype: str, direct: Direct, cluster: Cluster) -> None:
+def test_the_recipe_of_fp8(
+    variables: dict[str, str], dtype: str, direct: Direct, cluster: Cluster
+) -> None:
     """As its launch.sh joins DTYPE and FP8_RECIPE, which matters for fp8 alone."""
     install = cluster(gpu_type="gb300", name="gb300")
-    job = job_of(direct("llama3.1", "-s", "70b", "--install", install, JOB_TOTAL_GPUS="64", **variables))
+    job = job_of(
+        direct("llama3.1", "-s", "70b", "--install", install, JOB_TOTAL_GPUS="64", **variables)
+    )
     assert job["dtype"] == dtype
 
 
@@ -223,8 +299,12 @@ def test_the_recipe_of_fp8_with_nemo(direct: Direct, wording: Callable[..., None
 
 
 @pytest.mark.parametrize("recipe", ["ds", "cs"])
-def test_a_scaling_of_fp8_on_the_command_line_overrides_the_recipe(recipe: str, direct: Direct) -> None:
-    done = direct("llama3.1", "-s", "70b", "--set", "fp8=current", JOB_TOTAL_GPUS="64", FP8_RECIPE=recipe)
+def test_a_scaling_of_fp8_on_the_command_line_overrides_the_recipe(
+    recipe: str, direct: Direct
+) -> None:
+    done = direct(
+        "llama3.1", "-s", "70b", "--set", "fp8=current", JOB_TOTAL_GPUS="64", FP8_RECIPE=recipe
+    )
     job = job_of(done)
     assert (job["dtype"], job["switches"]["fp8"]) == ("fp8", "current")
     assert "FP8_RECIPE (--set fp8 is given)" in done.stderr
@@ -247,11 +327,19 @@ def test_a_variable_of_the_scripts_in_the_configuration_is_named(
     llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
 ) -> None:
     """NVIDIA's cluster_config.yaml sets them there, for its launch scripts."""
-    own = {"config": {"pretrain_nemotron4": {"environment": {"ADDITIONAL_SLURM_PARAMS": "nodelist=n1,n2;exclusive"}}}}
+    own = {
+        "config": {
+            "pretrain_nemotron4": {
+                "environment": {"ADDITIONAL_SLURM_PARAMS": "nodelist=n1,n2;exclusive"}
+            }
+        }
+    }
     install = cluster(environment={"RUN_CONF_MOUNTS": "/a:/b", "NCCL_DEBUG": "WARN"}, workloads=own)
     done = llmb_here(*SINGLE, "-w", "nemotron4", "--scale", 16, "--install", install)
     job_of(done)
-    assert [line.split()[1] for line in done.stderr.splitlines() if line.startswith("warning: ")] == [
+    assert [
+        line.split()[1] for line in done.stderr.splitlines() if line.startswith("warning: ")
+    ] == [
         "environment",
         "workloads.config.pretrain_nemotron4.environment",
     ]
@@ -261,9 +349,14 @@ def test_a_variable_of_the_scripts_in_the_configuration_is_named(
 def test_a_lists_environment_steers_a_job_as_nvidias_scripts_do(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
-    env = "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: a/b:1, TIME_LIMIT: '01:00:00', TP: 4"
+    env = (
+        "MAX_STEPS: 100, GBS: 128, ENABLE_CHECKPOINT: 'true', RUN_CONF_IMAGE: a/b:1, TIME_LIMIT:"
+        " '01:00:00', TP: 4"
+    )
     path = tmp_path / "jobs.yaml"
-    path.write_text(f"nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  overrides: {{env: {{{env}, NOTE: x}}}}\n")
+    path.write_text(
+        f"nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  overrides: {{env: {{{env}, NOTE: x}}}}\n"
+    )
     done = llmb_here("submit-all", path, "--install", cluster(), "-d", "--format", "json")
     job = job_of(done)
     assert (job["max_steps"], job["gbs"], job["tp"]) == (100, 128, 4)
@@ -271,13 +364,17 @@ def test_a_lists_environment_steers_a_job_as_nvidias_scripts_do(
     assert job["switches"]["save_checkpoint"] is True
     assert not {"MAX_STEPS", "GBS", "TP", "RUN_CONF_IMAGE"} & job["env"].keys()
     wording("submit-all", done.stderr)
-    path.write_text("nemotron4_15b:\n  scales: [16]\n  overrides: {env: {HIDDEN_SIZE: 1, JOB_TOTAL_GPUS: 32}}\n")
+    path.write_text(
+        "nemotron4_15b:\n  scales: [16]\n  overrides: {env: {HIDDEN_SIZE: 1, JOB_TOTAL_GPUS: 32}}\n"
+    )
     done = llmb_here("submit-all", path, "--install", cluster(name="other"), "-d")
     assert done.returncode == 2
     wording("submit-all", done.stderr)
 
 
-def test_an_option_overrides_a_variable_and_that_is_printed(direct: Direct, wording: Callable[..., None]) -> None:
+def test_an_option_overrides_a_variable_and_that_is_printed(
+    direct: Direct, wording: Callable[..., None]
+) -> None:
     done = direct(
         "nemotron4",
         "--scale",
@@ -297,7 +394,9 @@ def test_an_option_overrides_a_variable_and_that_is_printed(direct: Direct, word
 
 
 def test_switches_of_a_profile_without_one(direct: Direct, wording: Callable[..., None]) -> None:
-    done = direct("nemotron4", JOB_TOTAL_GPUS="64", PROFILE_STOP_STEP="20", ENABLE_GPU_METRICS="false")
+    done = direct(
+        "nemotron4", JOB_TOTAL_GPUS="64", PROFILE_STOP_STEP="20", ENABLE_GPU_METRICS="false"
+    )
     assert job_of(done)["max_steps"] == 50
     wording("single", done.stderr)
 
@@ -349,12 +448,23 @@ def test_no_gpu_count_at_all(direct: Direct, wording: Callable[..., None]) -> No
 
 
 def test_the_variables_are_for_single_alone(
-    cluster: Cluster, llmb_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    cluster: Cluster,
+    llmb_here: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     (tmp_path / "jobs.txt").write_text("nemotron4_15b:\n('fp8', [16], 1)\n")
-    for name, value in (("MAX_STEPS", "7"), ("ENABLE_PROFILE", "true"), ("DTYPE", "bf16"), ("GBS", "x")):
+    for name, value in (
+        ("MAX_STEPS", "7"),
+        ("ENABLE_PROFILE", "true"),
+        ("DTYPE", "bf16"),
+        ("GBS", "x"),
+    ):
         monkeypatch.setenv(name, value)
-    done = llmb_here("submit-all", tmp_path / "jobs.txt", "--install", cluster(), "-d", "--format", "json")
+    done = llmb_here(
+        "submit-all", tmp_path / "jobs.txt", "--install", cluster(), "-d", "--format", "json"
+    )
     job = job_of(done)
     assert (job["max_steps"], job["profile"], job["dtype"]) == (50, False, "fp8")
     wording("submit-all", done.stderr)
@@ -369,7 +479,9 @@ def test_a_workload_of_one_of_the_clusters_gpu_types_needs_none(
     wording("single", done.stderr)
 
 
-@pytest.mark.parametrize("command", [("config",), ("jobs", "list"), ("single", "-w", "nemotron4", "--scale", 16, "-d")])
+@pytest.mark.parametrize(
+    "command", [("config",), ("jobs", "list"), ("single", "-w", "nemotron4", "--scale", 16, "-d")]
+)
 def test_stage_path_beside_llmb_install_is_an_error(
     command: tuple[object, ...],
     cluster: Cluster,
@@ -396,9 +508,14 @@ def test_stage_path_beside_llmb_install_is_an_error(
     ],
 )
 def test_a_fault_is_at_what_caused_it(
-    arguments: tuple[str, ...], variables: dict[str, str], direct: Direct, wording: Callable[..., None]
+    arguments: tuple[str, ...],
+    variables: dict[str, str],
+    direct: Direct,
+    wording: Callable[..., None],
 ) -> None:
-    done = direct("nemotron4", "-s", "340b", *arguments, JOB_TOTAL_GPUS="128", DTYPE="bf16", **variables)
+    done = direct(
+        "nemotron4", "-s", "340b", *arguments, JOB_TOTAL_GPUS="128", DTYPE="bf16", **variables
+    )
     assert done.returncode == 2
     wording("single", done.stderr)
 
@@ -407,11 +524,26 @@ def test_independent_faults_are_reported_at_once(direct: Direct) -> None:
     wrong = {"GPU_TYPE": "h1000", "DTYPE": "bf17", "ENABLE_PROFILE": "1", "ENABLE_NCCLTRACE": "1"}
     done = direct("nemotron4", JOB_TOTAL_GPUS="64", **wrong)
     assert (done.returncode, done.stdout) == (2, "")
-    errors = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.startswith("error: ")]
+    errors = [
+        line.removeprefix("error: ")
+        for line in done.stderr.splitlines()
+        if line.startswith("error: ")
+    ]
     assert [line.partition(": ")[0] for line in errors] == [
         "GPU_TYPE=h1000",
         "DTYPE=bf17",
         "ENABLE_PROFILE=1 ENABLE_NCCLTRACE=1",
     ]
-    done = direct("nemotron4", "--env", "RANK=1", "--set", "tp=0", "--set", "x=1", "--image", "3", JOB_TOTAL_GPUS="x")
+    done = direct(
+        "nemotron4",
+        "--env",
+        "RANK=1",
+        "--set",
+        "tp=0",
+        "--set",
+        "x=1",
+        "--image",
+        "3",
+        JOB_TOTAL_GPUS="x",
+    )
     assert done.stderr.count("error: ") == 5

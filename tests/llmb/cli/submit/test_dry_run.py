@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the dry run: the jobs with every number on any cluster type, and lists that are checked whole."""
+"""Tests of the dry run: the jobs with every number on any cluster type, and lists that are checked
+whole.
+"""
 
 import csv
 import io
@@ -48,7 +50,11 @@ FIELDS = [
 ]
 
 IMAGE = "nvcr.io/nvidia/nemo:25.04.01"
-RUNAI = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+RUNAI = {
+    "base_url": "https://host/api/v1",
+    "project": "p",
+    "pvc": {"name": "w", "path": "/w", "claim": "c"},
+}
 
 # For each workload: a size, dtype and scale, and what must come of it on H100s.
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -170,7 +176,9 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 def tree(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))
+    }
 
 
 @pytest.fixture
@@ -181,7 +189,7 @@ def dry(llmb_here: Command) -> Callable[..., list[dict[str, Any]]]:
         done = llmb_here(*arguments, "--dry-run", "--format", "json")
         assert done.returncode == 0, done.stderr
         data = json.loads(done.stdout)
-        assert list(data) == ["jobs"]
+        assert list(data) == ["jobs", "session"]
         jobs: list[dict[str, Any]] = data["jobs"]
         return jobs
 
@@ -194,14 +202,30 @@ Dry = Callable[..., list[dict[str, Any]]]
 @pytest.mark.parametrize("row", PUBLISHED)
 @pytest.mark.parametrize(
     ("cluster_type", "keys", "image"),
-    [("slurm", {}, IMAGE), ("slurm", {"slurm": {"container": "none"}}, None), ("runai", {"runai": RUNAI}, IMAGE)],
+    [
+        ("slurm", {}, IMAGE),
+        ("slurm", {"slurm": {"container": "none"}}, None),
+        ("runai", {"runai": RUNAI}, IMAGE),
+    ],
 )
 def test_a_job_of_each_workload_on_h100(
     row: str, cluster_type: str, keys: dict[str, Any], image: str | None, cluster: Cluster, dry: Dry
 ) -> None:
     workload, size, dtype, scale = row.split()
     install = cluster(cluster_type, "h100", **keys)
-    (job,) = dry("single", "-w", workload, "-s", size, "--dtype", dtype, "--scale", scale, "--install", install)
+    (job,) = dry(
+        "single",
+        "-w",
+        workload,
+        "-s",
+        size,
+        "--dtype",
+        dtype,
+        "--scale",
+        scale,
+        "--install",
+        install,
+    )
     assert list(job) == FIELDS
     assert job.pop("script") is None or isinstance(job, dict)
     assert set(job.pop("estimate")) == {"gpu_hours", "from", "release"}
@@ -219,12 +243,33 @@ def test_a_job_of_each_workload_on_h100(
     }
 
 
-@pytest.mark.parametrize("workload", ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"])
-def test_a_tiny_job_of_each_workload_on_this_machine(workload: str, cluster: Cluster, dry: Dry) -> None:
+@pytest.mark.parametrize(
+    "workload", ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
+)
+def test_a_tiny_job_of_each_workload_on_this_machine(
+    workload: str, cluster: Cluster, dry: Dry
+) -> None:
     install = cluster("local", "cpu")
-    (job,) = dry("single", "-w", workload, "-s", "tiny", "--dtype", "fp32", "--scale", 2, "--install", install)
+    (job,) = dry(
+        "single",
+        "-w",
+        workload,
+        "-s",
+        "tiny",
+        "--dtype",
+        "fp32",
+        "--scale",
+        2,
+        "--install",
+        install,
+    )
     assert list(job) == FIELDS
-    assert (job["gpu_type"], job["nodes"], job["gpus_per_node"], job["image"]) == ("cpu", 1, 2, None)
+    assert (job["gpu_type"], job["nodes"], job["gpus_per_node"], job["image"]) == (
+        "cpu",
+        1,
+        2,
+        None,
+    )
     assert (job["dp"], job["gbs"], job["ga"], job["vp"]) == (2, 8, 2, None)
     assert job["experiment_name"] == f"{workload}_tiny_fp32_gpus2_tp1_pp1_cp1_vpNone_mbs2_gbs8"
     script = job["script"]
@@ -239,7 +284,9 @@ def test_a_dry_run_writes_nothing_and_needs_nothing_installed(
 ) -> None:
     install = cluster("local", "cpu")
     before = tree(install), tree(home)
-    done = llmb_run("submit-all", "--max-scale", 4, "--install", install, "--dry-run", PATH="/nonexistent")
+    done = llmb_run(
+        "submit-all", "--max-scale", 4, "--install", install, "--dry-run", PATH="/nonexistent"
+    )
     assert done.returncode == 0
     assert (tree(install), tree(home)) == before
     wording("submit-all", done.stderr)
@@ -252,7 +299,18 @@ def test_nothing_but_data_on_stdout(
 ) -> None:
     install = cluster(slurm={"account": "a"})
     done = llmb_here(
-        "single", "-w", "nemotron4", "--scale", 4096, "--repeats", 3, "--install", install, "-d", "--format", fmt
+        "single",
+        "-w",
+        "nemotron4",
+        "--scale",
+        4096,
+        "--repeats",
+        3,
+        "--install",
+        install,
+        "-d",
+        "--format",
+        fmt,
     )
     wording("single", done.stderr)
     if fmt == "json":
@@ -263,8 +321,12 @@ def test_nothing_but_data_on_stdout(
         assert [row["repeat"] for row in rows] == ["1", "2", "3"]
 
 
-def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command, wording: Callable[..., None]) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d")
+def test_a_table_for_people_with_totals(
+    cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+) -> None:
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d"
+    )
     assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
         ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
     ]
@@ -272,12 +334,16 @@ def test_a_table_for_people_with_totals(cluster: Cluster, llmb_here: Command, wo
 
 
 def test_a_table_in_markdown(cluster: Cluster, llmb_here: Command) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", "--format", "md")
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", "--format", "md"
+    )
     assert done.stdout.startswith("| Workload")
     assert len(done.stdout.splitlines()) == 3
 
 
-def test_a_single_job_of_defaults_takes_size_and_dtype_of_the_workload(cluster: Cluster, dry: Dry) -> None:
+def test_a_single_job_of_defaults_takes_size_and_dtype_of_the_workload(
+    cluster: Cluster, dry: Dry
+) -> None:
     install = cluster()
     (job,) = dry("single", "-w", "nemotron-h", "--scale", 32, "--install", install)
     assert (job["model_size"], job["dtype"]) == ("56b", "fp8")
@@ -287,21 +353,32 @@ def test_a_single_job_of_defaults_takes_size_and_dtype_of_the_workload(cluster: 
 
 def test_the_layers_of_the_environment(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
-    jobs.write_text(
-        """
+    jobs.write_text("""
 pretrain_nemotron4_15b:
   scales: [16]
   dtypes: fp8
   defaults: {env: {C: list, D: list, E: list}}
   tasks:
     - overrides: {env: {D: task, E: task}}
-"""
-    )
+""")
     install = cluster(
         environment=dict.fromkeys("ABCDE", "cluster"),
-        workloads={"config": {"pretrain_nemotron4": {"environment": dict.fromkeys("BCDE", "workload")}}},
+        workloads={
+            "config": {"pretrain_nemotron4": {"environment": dict.fromkeys("BCDE", "workload")}}
+        },
     )
-    (job,) = dry("submit-all", jobs, "--env", "E=command line", "--env", "F=a=b", "--env", "G=", "--install", install)
+    (job,) = dry(
+        "submit-all",
+        jobs,
+        "--env",
+        "E=command line",
+        "--env",
+        "F=a=b",
+        "--env",
+        "G=",
+        "--install",
+        install,
+    )
     assert job["env"] == {
         "A": "cluster",
         "B": "workload",
@@ -330,7 +407,10 @@ def test_set_changes_the_job_and_its_name(cluster: Cluster, dry: Dry) -> None:
         cluster(),
     )
     assert (job["tp"], job["dp"], job["gbs"], job["ga"], job["max_steps"]) == (4, 4, 128, 16, 10)
-    assert job["experiment_name"] == "pretrain_nemotron4_15b_fp8_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs128_steps10"
+    assert (
+        job["experiment_name"]
+        == "pretrain_nemotron4_15b_fp8_gpus16_tp4_pp1_cp1_vpNone_mbs2_gbs128_steps10"
+    )
 
 
 @pytest.mark.parametrize(
@@ -361,7 +441,9 @@ def test_a_wrong_value_ends_2_with_the_fix(
     arguments: tuple[str, ...], cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
     install = cluster(slurm={"gres": 8})
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", *arguments)
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", *arguments
+    )
     assert done.returncode == 2
     wording("single", done.stderr)
     assert "hint: " in done.stderr
@@ -373,7 +455,17 @@ def test_a_wrong_value_ends_2_with_the_fix(
 def test_force_lifts_the_limits_of_scale(
     force: bool, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    words = ["single", "-w", "nemotron4", "--scale", 24, "--install", cluster(), "-d", *["--force"] * force]
+    words = [
+        "single",
+        "-w",
+        "nemotron4",
+        "--scale",
+        24,
+        "--install",
+        cluster(),
+        "-d",
+        *["--force"] * force,
+    ]
     done = llmb_here(*words)
     assert done.returncode == (0 if force else 2)
     wording("single", done.stderr)
@@ -381,16 +473,23 @@ def test_force_lifts_the_limits_of_scale(
 
 def test_another_gpu_type_of_the_cluster(cluster: Cluster, dry: Dry) -> None:
     install = cluster(gpu_types={"h200": {"like": "h100", "gpus_per_node": 4}})
-    (job,) = dry("single", "-w", "nemotron4", "--scale", 16, "--gpu-type", "h200", "--install", install)
+    (job,) = dry(
+        "single", "-w", "nemotron4", "--scale", 16, "--gpu-type", "h200", "--install", install
+    )
     assert (job["gpu_type"], job["tp"], job["nodes"], job["gpus_per_node"]) == ("h200", 2, 4, 4)
 
 
 def test_the_shells_partition_is_reported(
-    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    cluster: Cluster,
+    llmb_here: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     monkeypatch.setenv("SLURM_GPUS_PER_NODE", "4")
     install = cluster(slurm={"gpu": {"gres": 8}})
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json")
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", install, "-d", "--format", "json"
+    )
     wording("single", done.stderr)
     assert json.loads(done.stdout)["jobs"][0]["nodes"] == 4
 
@@ -443,9 +542,12 @@ IN_YAML = [
 ]
 
 
-@pytest.mark.parametrize("extra", [("--dry-run",), (), ("--force",), ("--dtype", "fp8", "--max-scale", "16")])
 @pytest.mark.parametrize(
-    ("name", "text", "faults"), [("jobs.txt", FIVE_IN_TEXT, IN_TEXT), ("jobs.yaml", FIVE_IN_YAML, IN_YAML)]
+    "extra", [("--dry-run",), (), ("--force",), ("--dtype", "fp8", "--max-scale", "16")]
+)
+@pytest.mark.parametrize(
+    ("name", "text", "faults"),
+    [("jobs.txt", FIVE_IN_TEXT, IN_TEXT), ("jobs.yaml", FIVE_IN_YAML, IN_YAML)],
 )
 @pytest.mark.parametrize("command", ["submit-all", "bulk"])
 def test_five_faults_are_five_located_errors_and_nothing_is_submitted(
@@ -483,10 +585,14 @@ def test_five_faults_are_five_located_errors_and_nothing_is_submitted(
     assert ("nothing was submitted" in done.stderr) is ("--dry-run" not in extra)
 
 
-def test_keep_going_shows_what_is_right_and_ends_1(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_keep_going_shows_what_is_right_and_ends_1(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
     jobs = tmp_path / "jobs.txt"
     jobs.write_text(FIVE_IN_TEXT)
-    done = llmb_here("submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json")
+    done = llmb_here(
+        "submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json"
+    )
     assert done.returncode == 1
     assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [
         ("fp8", 16),
@@ -496,12 +602,19 @@ def test_keep_going_shows_what_is_right_and_ends_1(cluster: Cluster, llmb_here: 
     assert done.stderr.count("error: ") == 5
 
 
-def test_keep_going_leaves_a_faulty_line_out(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_keep_going_leaves_a_faulty_line_out(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(FIVE_IN_YAML)
-    done = llmb_here("submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json")
+    done = llmb_here(
+        "submit-all", jobs, "--install", cluster(), "-d", "--keep-going", "--format", "json"
+    )
     assert done.returncode == 1
-    assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [("fp8", 16), ("bf16", 16)]
+    assert [(job["dtype"], job["scale"]) for job in json.loads(done.stdout)["jobs"]] == [
+        ("fp8", 16),
+        ("bf16", 16),
+    ]
 
 
 def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
@@ -514,23 +627,35 @@ def test_what_this_machine_cannot_run_is_a_fault_of_its_line(
     wording("submit-all", done.stderr)
 
 
-def test_a_list_of_both_formats_gives_the_same_jobs(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
+def test_a_list_of_both_formats_gives_the_same_jobs(
+    cluster: Cluster, dry: Dry, tmp_path: Path
+) -> None:
     (tmp_path / "jobs.txt").write_text("nemotron-h_56b:\n('fp8', [32, 64], 2)\n")
-    (tmp_path / "jobs.yml").write_text("nemotronh_56b: {dtypes: fp8, scales: [32, 64], repeats: 2}\n")
+    (tmp_path / "jobs.yml").write_text(
+        "nemotronh_56b: {dtypes: fp8, scales: [32, 64], repeats: 2}\n"
+    )
     install = cluster()
-    text, yaml = (dry("submit-all", tmp_path / name, "--install", install) for name in ("jobs.txt", "jobs.yml"))
+    text, yaml = (
+        dry("submit-all", tmp_path / name, "--install", install)
+        for name in ("jobs.txt", "jobs.yml")
+    )
     assert text == yaml
     assert [(job["scale"], job["repeat"]) for job in text] == [(32, 1), (32, 2), (64, 1), (64, 2)]
 
 
 def test_filters_and_changes_given_with_a_list(cluster: Cluster, dry: Dry, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.txt"
-    jobs.write_text("nemotron4_15b:\n(['fp8', 'bf16'], [16, 32], 1)\nllama3.1_8b:\n('bf16', [8], 3)\n")
+    jobs.write_text(
+        "nemotron4_15b:\n(['fp8', 'bf16'], [16, 32], 1)\nllama3.1_8b:\n('bf16', [8], 3)\n"
+    )
     install = cluster()
 
     def kept(*filters: object) -> list[tuple[object, ...]]:
         found = dry("submit-all", jobs, *filters, "--install", install)
-        return [(job["model_size"], job["dtype"], job["scale"], job["repeat"], job["profile"]) for job in found]
+        return [
+            (job["model_size"], job["dtype"], job["scale"], job["repeat"], job["profile"])
+            for job in found
+        ]
 
     assert kept("--dtype", "fp8", "--max-scale", 16) == [("15b", "fp8", 16, 1, False)]
     assert kept("--workloads", "llama-3.1", "--repeats", 1, "-p") == [("8b", "bf16", 8, 1, True)]
@@ -586,7 +711,9 @@ def test_every_job_that_needs_an_image_is_named_with_its_line(
     done = llmb_here("submit-all", jobs, "--install", install, "-d")
     assert done.returncode == 2
     wording("submit-all", done.stderr)
-    done = llmb_here("submit-all", jobs, "--image", "nvcr.io/nvidia/pytorch:26.01", "--install", install, "-d")
+    done = llmb_here(
+        "submit-all", jobs, "--image", "nvcr.io/nvidia/pytorch:26.01", "--install", install, "-d"
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -601,7 +728,9 @@ def test_list_says_which_sizes_cannot_run_and_what_makes_them_run(
     assert "torch" not in llmb_here("list", "-w", "nemotron4_15b", "--install", install).stderr
 
 
-def test_bulk_takes_what_submit_all_takes_with_a_list(cluster: Cluster, llmb_here: Command, tmp_path: Path) -> None:
+def test_bulk_takes_what_submit_all_takes_with_a_list(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
     path = tmp_path / "jobs.txt"
     path.write_text("nemotron4_15b:\n(['fp8', 'bf16'], [16, 32, 64], 1)\n")
     words = (
@@ -626,7 +755,9 @@ def test_bulk_takes_what_submit_all_takes_with_a_list(cluster: Cluster, llmb_her
 def test_a_cluster_type_of_a_plugin_that_is_not_built_yet_has_no_script(
     cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d")
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", cluster("slrum"), "-d"
+    )
     assert done.returncode == 2
     wording("single", done.stderr)
 
@@ -670,7 +801,9 @@ def test_every_refusal_says_that_nothing_was_submitted(
 def test_a_gpu_type_that_is_not_there_is_added_not_guessed(
     name: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--gpu-type", name, "--install", cluster(), "-d")
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--gpu-type", name, "--install", cluster(), "-d"
+    )
     wording("single", done.stderr)
 
 
@@ -679,7 +812,8 @@ def test_a_table_shows_the_variables(
 ) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
-        "pretrain_nemotron4_15b:\n  {scales: [16], dtypes: fp8, tasks: [{}, {overrides: {env: {B: x y}}}]}\n"
+        "pretrain_nemotron4_15b:\n  {scales: [16], dtypes: fp8, tasks: [{}, {overrides: {env: {B: x"
+        " y}}}]}\n"
     )
     done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
     plain, changed = done.stdout.splitlines()[2:]
@@ -693,9 +827,9 @@ def test_what_all_jobs_of_a_size_share_is_printed_once(
 ) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
-        "pretrain_nemotron4_15b:\n"
-        "  {scales: [16], tasks: [{}, {overrides: {env: {C: 3}}}], defaults: {env: {B: x y}}}\n"
-        "pretrain_llama3.1_8b:\n  {scales: [16], dtypes: fp8, tasks: [{overrides: {env: {D: 4}}}]}\n"
+        "pretrain_nemotron4_15b:\n  {scales: [16], tasks: [{}, {overrides: {env: {C: 3}}}],"
+        " defaults: {env: {B: x y}}}\npretrain_llama3.1_8b:\n  {scales: [16], dtypes: fp8, tasks:"
+        " [{overrides: {env: {D: 4}}}]}\n"
     )
     done = llmb_here("submit-all", jobs, "--env", "A=1", "--install", cluster(), "-d")
     wording("submit-all", done.stderr)
@@ -704,23 +838,40 @@ def test_what_all_jobs_of_a_size_share_is_printed_once(
     assert [line.split()[-1] for line in rows if "=" in line] == ["C=3", "D=4"]
 
 
-def test_a_table_fits_a_narrow_terminal(cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_a_narrow_terminal(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    done = llmb_here("single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d")
+    done = llmb_here(
+        "single", "-w", "llama3.1", "-s", "405b", "--scale", 512, "-p", "--install", cluster(), "-d"
+    )
     head, _, line = done.stdout.splitlines()
     assert max(map(len, (head, line))) <= 80
     assert line.split()[:3] == ["pretrain_llama3.1", "405b", "fp8"]
 
 
 def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
-    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    llmb_here: Command,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
     """What Debian's Slurm answers, with pyxis: an image's ranks then start without MPI."""
-    words = ("single", "-w", "llama3.1_70b", "--scale", 64, "--install", cluster(slurm={"gres": 8}), "-d")
+    words = (
+        "single",
+        "-w",
+        "llama3.1_70b",
+        "--scale",
+        64,
+        "--install",
+        cluster(slurm={"gres": 8}),
+        "-d",
+    )
     (tmp_path / "srun").write_text(
-        "#!/bin/sh\ncase $* in *--mpi=list*) echo 'MPI plugin types are...'; echo none; echo pmi2 ;;\n"
-        "*) echo '--container-image --container-workdir --container-mount-home --container-writable --container-env' ;;"
-        "\nesac\n"
+        "#!/bin/sh\ncase $* in *--mpi=list*) echo 'MPI plugin types are...'; echo none; echo pmi2"
+        " ;;\n*) echo '--container-image --container-workdir --container-mount-home"
+        " --container-writable --container-env' ;;\nesac\n"
     )
     (tmp_path / "srun").chmod(0o755)
     with monkeypatch.context() as patch:
@@ -736,30 +887,49 @@ def test_a_slurm_without_pmix_is_named_and_overlap_is_set_up_without_it(
 
 
 def test_a_dry_run_says_what_is_missing_without_asking_the_controller(
-    llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Callable[..., None]
+    llmb_here: Command,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Callable[..., None],
 ) -> None:
-    """Debian's srun has neither pyxis nor the plugin pmix; its image and another job's mount are not there either."""
+    """Debian's srun has neither pyxis nor the plugin pmix; its image and another job's mount are
+    not there either.
+    """
     asked = tmp_path / "asked"
     for name in ("srun", "sbatch", "sinfo", "scontrol", "squeue", "sacct"):
         (tmp_path / name).write_text(
-            f'#!/bin/sh\necho "{name} $*" >> {asked}\n'
-            "case $* in *--mpi=list*) echo none; echo pmi2 ;; *--help*) echo '--partition --segment' ;; *) exit 1 ;;\n"
-            "esac\n"
+            f'#!/bin/sh\necho "{name} $*" >> {asked}\ncase $* in *--mpi=list*) echo none; echo'
+            " pmi2 ;; *--help*) echo '--partition --segment' ;; *) exit 1 ;;\nesac\n"
         )
         (tmp_path / name).chmod(0o755)
     slurm = {"gpu": {"partition": "batch", "gres": 8}, "mpi": "pmix"}
     install = cluster(slurm=slurm, workloads={"installed": ["pretrain_llama3.1"]})
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        words = ("single", "-w", "llama3.1_8b", "--dtype", "bf16", "--scale", 8, "--install", install, "-d")
+        words = (
+            "single",
+            "-w",
+            "llama3.1_8b",
+            "--dtype",
+            "bf16",
+            "--scale",
+            8,
+            "--install",
+            install,
+            "-d",
+        )
         done = llmb_here(*words, "--format", "json")
         wording("single", done.stderr)
         assert done.returncode == 0
         assert len(json.loads(done.stdout)["jobs"]) == 1
-        assert {line for line in asked.read_text().splitlines() if "--help" not in line} == {"srun --mpi=list"}
+        assert {line for line in asked.read_text().splitlines() if "--help" not in line} == {
+            "srun --mpi=list"
+        }
         refused = llmb_here(*words[:-1])
     assert refused.returncode == 1
-    for text in (f"{install}/images/nvidia+nemo+25.04.01.sqsh", "pyxis", "'pmix'"):  # what the checks refuse
+    # what the checks refuse
+    for text in (f"{install}/images/nvidia+nemo+25.04.01.sqsh", "pyxis", "'pmix'"):
         assert text in refused.stderr
         assert text in done.stderr
 
@@ -774,7 +944,8 @@ def test_f_is_the_list_and_never_a_force(
     for words in (("submit-all", "-f", path), ("bulk", "--file", path)):
         done = llmb_here(*words, "--install", install, "-d", "--format", "json")
         assert [job["scale"] for job in json.loads(done.stdout)["jobs"]] == [16], done.stderr
-    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [48]}\n")  # only a force takes this scale
+    # only a force takes this scale
+    path.write_text("nemotron4_15b: {dtypes: [bf16], scales: [48]}\n")
     assert llmb_here("submit-all", "-f", path, "--install", install, "-d").returncode == 2
     assert llmb_here("submit-all", path, "--force", "--install", install, "-d").returncode == 0
     two = llmb_here("submit-all", path, "-f", path, "--install", install, "-d")
@@ -796,9 +967,24 @@ def test_f_is_the_list_and_never_a_force(
     ],
 )
 def test_a_launch_variable_given_for_a_job_is_used_as_the_setting(
-    given: str, expected: dict[str, Any], cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
+    given: str,
+    expected: dict[str, Any],
+    cluster: Cluster,
+    llmb_here: Command,
+    wording: Callable[..., None],
 ) -> None:
-    words = ("single", "-w", "nemotron4_15b", "--scale", "16", "-d", "--install", cluster(), "--format", "json")
+    words = (
+        "single",
+        "-w",
+        "nemotron4_15b",
+        "--scale",
+        "16",
+        "-d",
+        "--install",
+        cluster(),
+        "--format",
+        "json",
+    )
     done = llmb_here(*words, "--env", given)
     (job,) = json.loads(done.stdout)["jobs"]
     assert {name: job[name] for name in expected} == expected
@@ -812,18 +998,35 @@ def test_a_launch_variable_and_an_option_that_differ(cluster: Cluster, llmb_here
     assert llmb_here(*words, "--env", "MAX_STEPS=50", "--max-steps", 50).returncode == 0
 
 
-@pytest.mark.parametrize("given", ["SBATCH_QOS=x", "HIDDEN_SIZE=1", "ENABLE_PROFILE=true", "MAX_STEPS=many"])
+@pytest.mark.parametrize(
+    "given", ["SBATCH_QOS=x", "HIDDEN_SIZE=1", "ENABLE_PROFILE=true", "MAX_STEPS=many"]
+)
 def test_a_launch_variable_given_for_a_job_is_refused_with_the_right_option(
     given: str, cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
-    done = llmb_here("single", "-w", "nemotron4_15b", "--scale", "16", "--env", given, "-d", "--install", cluster())
+    done = llmb_here(
+        "single",
+        "-w",
+        "nemotron4_15b",
+        "--scale",
+        "16",
+        "--env",
+        given,
+        "-d",
+        "--install",
+        cluster(),
+    )
     assert done.returncode == 2
     wording("single", done.stderr)
 
 
-def test_overrides_that_are_not_in_the_name_are_in_the_table(cluster: Cluster, llmb_here: Command) -> None:
+def test_overrides_that_are_not_in_the_name_are_in_the_table(
+    cluster: Cluster, llmb_here: Command
+) -> None:
     words = ("--image", "own/image:1", "--mount", "/data", "--no-vboost", "--container-writable")
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", *words)
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--install", cluster(), "-d", *words
+    )
     assert done.returncode == 0, done.stderr
     for word in ("image=own/image:1", "mount=/data:/data", "no-vboost", "writable"):
         assert word in done.stdout
@@ -845,6 +1048,8 @@ def test_gpus_per_node_that_do_not_divide_name_those_that_do(
     cluster: Cluster, llmb_here: Command, wording: Callable[..., None]
 ) -> None:
     install = cluster(slurm={"gres": 8})
-    done = llmb_here("single", "-w", "nemotron4", "--scale", 16, "--gpus-per-node", 3, "--install", install, "-d")
+    done = llmb_here(
+        "single", "-w", "nemotron4", "--scale", 16, "--gpus-per-node", 3, "--install", install, "-d"
+    )
     assert done.returncode == 2
     wording("single", done.stderr)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of docs/exemplar.yaml: what commands, launches and lists of NVIDIA's documents do here, as dry runs."""
+"""Tests of docs/exemplar.yaml: what commands, launches and lists of NVIDIA's documents do here, as
+dry runs.
+"""
 
 import importlib.util
 import json
@@ -16,17 +18,25 @@ import pytest
 import yaml
 
 from llmb.cli import app, foreign
-from llmb.cli.context import Context
-from llmb.workload import launch_variables
+from llmb.cli.context import CliContext
+from llmb.plan import launch_variables
 from llmb_installer.cli import cli as install_group
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
 Example = dict[str, Any]
 
-ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").is_file())
-EXAMPLES: dict[str, list[Example]] = yaml.safe_load((ROOT / "docs/exemplar.yaml").read_text(encoding="utf-8"))
-RUNAI = {"base_url": "https://x/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+ROOT = next(
+    folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").is_file()
+)
+EXAMPLES: dict[str, list[Example]] = yaml.safe_load(
+    (ROOT / "docs/exemplar.yaml").read_text(encoding="utf-8")
+)
+RUNAI = {
+    "base_url": "https://x/api/v1",
+    "project": "p",
+    "pvc": {"name": "w", "path": "/w", "claim": "c"},
+}
 ONE = "pretrain_nemotron4_15b:\n('fp8', [16], 1)\n"
 
 
@@ -34,11 +44,15 @@ ONE = "pretrain_nemotron4_15b:\n('fp8', [16], 1)\n"
 def dry(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Example, str], "subprocess.CompletedProcess[str]"]:
-    """Runs a command line of an example as a dry run on its cluster; words ``A=b`` before it are variables."""
+    """Runs a command line of an example as a dry run on its cluster; words ``A=b`` before it are
+    variables.
+    """
 
     def run(example: Example, line: str) -> "subprocess.CompletedProcess[str]":
         kind = example.get("cluster", "slurm")
-        install = cluster(kind, example.get("gpu", "h100"), **({"runai": RUNAI} if kind == "runai" else {}))
+        install = cluster(
+            kind, example.get("gpu", "h100"), **({"runai": RUNAI} if kind == "runai" else {})
+        )
         words = shlex.split(line)
         while re.match(r"[A-Z_]+=", words[0]):
             name, _, value = words.pop(0).partition("=")
@@ -71,7 +85,9 @@ def test_launches(example: Example, dry: Callable[..., "subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("example", EXAMPLES["commands"], ids=name_of)
-def test_commands(example: Example, dry: Callable[..., "subprocess.CompletedProcess[str]"], codes: list[str]) -> None:
+def test_commands(
+    example: Example, dry: Callable[..., "subprocess.CompletedProcess[str]"], codes: list[str]
+) -> None:
     done = dry(example, example["theirs"])
     if "refused" not in example:
         assert_jobs(example, done)
@@ -89,7 +105,7 @@ def accepts(words: list[str]) -> None:
     """Fail where ``words`` would be wrong usage; nothing is run."""
     plugins = app.load()
     command: click.Command | None = app.build(plugins)
-    context, rest = click.Context(app.build(plugins), obj=Context(plugins)), words[1:]
+    context, rest = click.Context(app.build(plugins), obj=CliContext(plugins)), words[1:]
     while isinstance(command, click.Group):
         command = command.get_command(context, rest.pop(0))
     assert command is not None, words
@@ -97,7 +113,9 @@ def accepts(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES["lists"], ids=lambda example: example["text"][:60])
-def test_lists(example: Example, dry: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> None:
+def test_lists(
+    example: Example, dry: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
+) -> None:
     path = tmp_path / f"own-{example['name']}"
     path.write_text(example["text"])
     done = dry(example, f"llmb-run submit {path}")
@@ -125,7 +143,7 @@ def test_the_page_is_the_tables(page: ModuleType) -> None:
     assert page.main(["--check"]) == 0, "python docs/exemplar.py writes it"
 
 
-def rows() -> list[tuple[str, str, foreign.Row]]:
+def rows() -> list[tuple[str, str, foreign.Replacement]]:
     return [
         (program, name, row)
         for program, own in foreign.programs().items()
@@ -133,18 +151,32 @@ def rows() -> list[tuple[str, str, foreign.Row]]:
     ]
 
 
-@pytest.mark.parametrize(("program", "name", "row"), rows(), ids=lambda value: value if isinstance(value, str) else "")
-def test_each_row_is_of_theirs_alone_and_ours_exists(program: str, name: str, row: foreign.Row) -> None:
+@pytest.mark.parametrize(
+    ("program", "name", "row"), rows(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_each_row_is_of_theirs_alone_and_ours_exists(
+    program: str, name: str, row: foreign.Replacement
+) -> None:
     group = app.build(app.load()) if program == "llmb-run" else install_group
     context = click.Context(group)
-    commands = [found for known in group.commands if (found := group.get_command(context, known)) is not None]
-    commands += [sub for one in commands if isinstance(one, click.Group) for sub in one.commands.values()]
+    commands = [
+        found
+        for known in group.commands
+        if (found := group.get_command(context, known)) is not None
+    ]
+    commands += [
+        sub for one in commands if isinstance(one, click.Group) for sub in one.commands.values()
+    ]
     params = [own for one in (group, *commands) for own in one.params]
     options = {option for own in params for option in (*own.opts, *own.secondary_opts)}
     for text in (row.write, row.more, *(own.write for own in row.options.values())):
         flags = [word for word in text.split() if word.startswith("-")]
         assert set(flags) <= options, text
-        words = [word for word in text.split() if not word.startswith("-") and re.fullmatch("[a-z-]+", word)]
+        words = [
+            word
+            for word in text.split()
+            if not word.startswith("-") and re.fullmatch("[a-z-]+", word)
+        ]
         if words and not text.startswith("-"):
             assert words[0] in group.commands
     if not name.startswith("-"):
@@ -152,12 +184,18 @@ def test_each_row_is_of_theirs_alone_and_ours_exists(program: str, name: str, ro
 
 
 def test_every_option_of_theirs_is_known() -> None:
-    """The options of NVIDIA's llmb-run 26.08 and llmb-install 26.06, and those that only older releases had."""
+    """The options of NVIDIA's llmb-run 26.08 and llmb-install 26.06, and those that only older
+    releases had.
+    """
     theirs: Mapping[str, str] = {
-        "submit": "-w --workload -s --model-size --dtype --scale --max-scale --min-scale --exact-scales -f --file -r "
-        "--repeats -p --profile --dump-env --proxy --dry-run --force --nice --nodelist --exclude --reservation "
-        "--segment --slurm-arg --env --mbridge-arg",
-        "single": "-w --workload -s --model_size --dtype --scale -p --profile -d --dryrun -v --verbose",
+        "submit": (
+            "-w --workload -s --model-size --dtype --scale --max-scale --min-scale --exact-scales"
+            " -f --file -r --repeats -p --profile --dump-env --proxy --dry-run --force --nice"
+            " --nodelist --exclude --reservation --segment --slurm-arg --env --mbridge-arg"
+        ),
+        "single": (
+            "-w --workload -s --model_size --dtype --scale -p --profile -d --dryrun -v --verbose"
+        ),
         "submit-all": "--max-scale --repeats -p --profile -d --dryrun -v --verbose",
         "list": "-w --workload",
     }
@@ -173,18 +211,25 @@ def test_every_option_of_theirs_is_known() -> None:
     known = foreign.programs()["llmb-install"]
     assert [flag for flag in install.split() if flag not in own and flag not in known.options] == []
     express = known.commands["express"].options
-    assert {"--install-path", "-w", "--workloads", "--exemplar", "--list-workloads"} <= express.keys()
+    assert {
+        "--install-path",
+        "-w",
+        "--workloads",
+        "--exemplar",
+        "--list-workloads",
+    } <= express.keys()
 
 
 def test_every_variable_of_the_scripts_is_known() -> None:
     """Those of the seeds' pages and of the launch scripts of releases 25.04 to 26.06."""
     names = (
-        "JOB_TOTAL_GPUS GPU_TYPE DTYPE MODEL_SIZE GBS MAX_STEPS TIME_LIMIT STRONG_SCALING GPUS_PER_NODE CLUSTER_TYPE "
-        "ENABLE_PROFILE PROFILE_START_STEP PROFILE_STOP_STEP PROFILE_RANKS ENABLE_GPU_METRICS ENABLE_NCCLTRACE "
-        "ENABLE_CHECKPOINT LOAD_CHECKPOINT_PATH ENABLE_VBOOST RUN_CONF_IMAGE RUN_CONF_MOUNTS RUN_CONF_MAX_STEPS TP PP "
-        "CP VP MBS NUM_LAYERS HIDDEN_SIZE FSDP CPU_PER_TASK_PINNING ADDITIONAL_SLURM_PARAMS FP8_RECIPE NUM_NODES "
-        "CHECKPOINT_INTERVAL CONFIG_VARIANT OPTIMIZATION_NAME SBATCH_RESERVATION SBATCH_QOS SBATCH_ACCOUNT "
-        "SBATCH_PARTITION"
+        "JOB_TOTAL_GPUS GPU_TYPE DTYPE MODEL_SIZE GBS MAX_STEPS TIME_LIMIT STRONG_SCALING"
+        " GPUS_PER_NODE CLUSTER_TYPE ENABLE_PROFILE PROFILE_START_STEP PROFILE_STOP_STEP"
+        " PROFILE_RANKS ENABLE_GPU_METRICS ENABLE_NCCLTRACE ENABLE_CHECKPOINT LOAD_CHECKPOINT_PATH"
+        " ENABLE_VBOOST RUN_CONF_IMAGE RUN_CONF_MOUNTS RUN_CONF_MAX_STEPS TP PP CP VP MBS"
+        " NUM_LAYERS HIDDEN_SIZE FSDP CPU_PER_TASK_PINNING ADDITIONAL_SLURM_PARAMS FP8_RECIPE"
+        " NUM_NODES CHECKPOINT_INTERVAL CONFIG_VARIANT OPTIMIZATION_NAME SBATCH_RESERVATION"
+        " SBATCH_QOS SBATCH_ACCOUNT SBATCH_PARTITION"
     )
     assert set(names.split()) == set(launch_variables.table())
     for variable in launch_variables.table().values():

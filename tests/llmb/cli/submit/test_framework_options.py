@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--framework, --release and dotted settings: what a dry run and `list` print, and what is refused."""
+"""--framework, --release and dotted settings: what a dry run and `list` print, and what is
+refused.
+"""
 
 import json
 import subprocess
@@ -10,7 +12,19 @@ from typing import Any
 import pytest
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
-SINGLE = ("single", "-w", "llama3.1", "-s", "70b", "--scale", "64", "--dry-run", "--format", "json", "--install")
+SINGLE = (
+    "single",
+    "-w",
+    "llama3.1",
+    "-s",
+    "70b",
+    "--scale",
+    "64",
+    "--dry-run",
+    "--format",
+    "json",
+    "--install",
+)
 
 
 def job(llmb: Command, install: Path, *more: str) -> dict[str, Any]:
@@ -20,7 +34,9 @@ def job(llmb: Command, install: Path, *more: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_dry_run_has_the_framework_where_it_is_not_nemo(llmb_here: Command, cluster: Callable[..., Path]) -> None:
+def test_a_dry_run_has_the_framework_where_it_is_not_nemo(
+    llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
     install = cluster()
     assert not {"framework", "release", "rows_of", "dotted"} & {*job(llmb_here, install)}
     words = ("--framework", "bridge", "--set", "optimizer.lr=1e-4", "--set", "model.recompute=null")
@@ -35,16 +51,20 @@ def test_like_is_in_the_job(llmb_here: Command, cluster: Callable[..., Path]) ->
     assert job(llmb_here, install, "--release", "26.02.01")["rows_of"] == "h100"
 
 
-def test_a_list_selects_frameworks(llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_list_selects_frameworks(
+    llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path
+) -> None:
     listed = tmp_path / "jobs.yaml"
     listed.write_text(
-        "pretrain_llama3.1_70b:\n  scales: [64]\n  tasks:\n    - {framework: nemo, dtypes: fp8}\n"
-        "    - {framework: bridge, dtypes: [fp8_cs, bf16], overrides: {params: {optimizer.lr: 1.0e-4}}}\n"
-        "    - {release: '26.02.01'}\n"
+        "pretrain_llama3.1_70b:\n  scales: [64]\n  tasks:\n    - {framework: nemo, dtypes: fp8}\n  "
+        "  - {framework: bridge, dtypes: [fp8_cs, bf16], overrides: {params: {optimizer.lr:"
+        " 1.0e-4}}}\n    - {release: '26.02.01'}\n"
     )
     done = llmb_here("submit-all", listed, "--dry-run", "--format", "json", "--install", cluster())
     jobs = json.loads(done.stdout)["jobs"]
-    assert [(one["dtype"], one.get("framework"), one.get("release"), one.get("dotted")) for one in jobs] == [
+    assert [
+        (one["dtype"], one.get("framework"), one.get("release"), one.get("dotted")) for one in jobs
+    ] == [
         ("fp8", None, None, None),
         ("fp8_cs", "bridge", "26.08", {"optimizer.lr": 1e-4}),
         ("bf16", "bridge", "26.08", {"optimizer.lr": 1e-4}),
@@ -63,7 +83,10 @@ def test_a_list_selects_frameworks(llmb_here: Command, cluster: Callable[..., Pa
     ids=lambda words: " ".join(words),
 )
 def test_what_is_refused(
-    words: tuple[str, ...], llmb_here: Command, cluster: Callable[..., Path], wording: Callable[..., None]
+    words: tuple[str, ...],
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Callable[..., None],
 ) -> None:
     done = llmb_here(*SINGLE, cluster(), *words)
     assert done.returncode == 2
@@ -72,11 +95,21 @@ def test_what_is_refused(
 
 def test_list_shows_the_rows_of_a_framework(llmb_here: Command) -> None:
     done = llmb_here(
-        "list", "-w", "nemotronh_56b", "--framework", "bridge", "--release", "26.02.01", "--format", "json"
+        "list",
+        "-w",
+        "nemotronh_56b",
+        "--framework",
+        "bridge",
+        "--release",
+        "26.02.01",
+        "--format",
+        "json",
     )
     rows = json.loads(done.stdout)
     assert {gpu for row in rows for gpu in row["gpu"]} == {"h100", "b200", "b300", "gb200", "gb300"}
-    assert {(row["framework"], row["release"], *row["dtype"]) for row in rows} == {("bridge", "26.02.01", "fp8_cs")}
+    assert {(row["framework"], row["release"], *row["dtype"]) for row in rows} == {
+        ("bridge", "26.02.01", "fp8_cs")
+    }
     assert llmb_here("list", "--framework", "megatron").returncode == 2
     assert llmb_here("list", "--gpu-type", "h10").returncode == 2
     assert llmb_here("list", "--release", "26.2").returncode == 2

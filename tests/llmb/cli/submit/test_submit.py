@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `llmb-run submit`: lists, targets and discovery in one command, as NVIDIA's llmb-run has it."""
+"""Tests of `llmb-run submit`: lists, targets and discovery in one command, as NVIDIA's llmb-run has
+it.
+"""
 
 import json
 import subprocess
@@ -51,12 +53,16 @@ def test_scales_and_dtypes_of_one_workload_multiply(command: str, dry: Dry) -> N
     [
         ("-w llama3.1 -s 8b --dtype fp8 --scale 8", [("8b", "fp8", 8)]),
         ("-w llama3.1 -s 8b --scale 8", [("8b", "fp8", 8)]),  # as `single`: the workload's dtype
-        ("-w llama3.1_70b,nemotron-h --dtype fp8 --scale 128", [("70b", "fp8", 128), ("56b", "fp8", 128)]),
+        (
+            "-w llama3.1_70b,nemotron-h --dtype fp8 --scale 128",
+            [("70b", "fp8", 128), ("56b", "fp8", 128)],
+        ),
         ("-w llama3.1_70b --scale 64", [("70b", "bf16", 64), ("70b", "fp8", 64)]),
         ("-w nemotron4 --dtype fp8 --min-scale", [("340b", "fp8", 128), ("15b", "fp8", 16)]),
         ("-w nemotron4_15b,nemotron-h --dtype fp8 --max-scale 32 --scale 32", None),
         ("-w nemotron4_15b --dtype fp8 --max-scale 32", [("15b", "fp8", 32), ("15b", "fp8", 16)]),
-        ("-w nemotron4 --dtype fp8 --scale 32", [("15b", "fp8", 32)]),  # 340b has no such scale: skipped, with a note
+        # 340b has no such scale: skipped, with a note
+        ("-w nemotron4 --dtype fp8 --scale 32", [("15b", "fp8", 32)]),
         ("-w nemotron4_340b --dtype fp8 --scale 32", None),  # named, so an error
     ],
 )
@@ -72,10 +78,17 @@ def test_exact_scales_adds_none_above_the_tested(dry: Dry) -> None:
     words = ("--dtype", "fp8", "--max-scale", 512)
     beyond = [scale for _, _, scale in names_of(dry("submit", "-w", "llama3.1_8b", *words))]
     assert beyond == [512, 256, 128, 64, 32, 16, 8]
-    exact = [scale for _, _, scale in names_of(dry("submit", "-w", "llama3.1_8b", *words, "--exact-scales"))]
+    exact = [
+        scale
+        for _, _, scale in names_of(dry("submit", "-w", "llama3.1_8b", *words, "--exact-scales"))
+    ]
     assert exact == [128, 64, 32, 16, 8]  # seed 002
     for command in ("submit-all", "submit"):
-        scales = {scale for size, _, scale in names_of(dry(command, *words, "--exact-scales")) if size == "8b"}
+        scales = {
+            scale
+            for size, _, scale in names_of(dry(command, *words, "--exact-scales"))
+            if size == "8b"
+        }
         assert scales == {8, 16, 32, 64, 128}
 
 
@@ -88,8 +101,13 @@ def joblist(tmp_path: Path) -> Path:
 
 def test_a_list_is_an_argument_or_an_option(joblist: Path, dry: Dry) -> None:
     assert names_of(dry("submit", joblist)) == names_of(dry("submit", "-f", joblist)) == PRODUCT
-    assert names_of(dry("submit", joblist, "--dtype", "bf16", "--scale", 16)) == [("15b", "bf16", 16)]
-    assert names_of(dry("submit", "-f", joblist, "-w", "nemotron4_15b", "--min-scale")) == [PRODUCT[0], PRODUCT[2]]
+    assert names_of(dry("submit", joblist, "--dtype", "bf16", "--scale", 16)) == [
+        ("15b", "bf16", 16)
+    ]
+    assert names_of(dry("submit", "-f", joblist, "-w", "nemotron4_15b", "--min-scale")) == [
+        PRODUCT[0],
+        PRODUCT[2],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -126,12 +144,18 @@ def test_what_contradicts_is_refused(
     wording("submit", done.stderr)
 
 
-def test_one_target_by_the_variables_of_the_scripts(dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_target_by_the_variables_of_the_scripts(
+    dry: Dry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JOB_TOTAL_GPUS", "256")
     monkeypatch.setenv("MODEL_SIZE", "340b")
     monkeypatch.setenv("DTYPE", "bf16")
     assert names_of(dry("submit", "-w", "pretrain_nemotron4")) == [("340b", "bf16", 256)]
-    assert names_of(dry("submit", "-w", "nemotron4", "--dtype", "fp8", "--min-scale"))[-1] == ("15b", "fp8", 16)
+    assert names_of(dry("submit", "-w", "nemotron4", "--dtype", "fp8", "--min-scale"))[-1] == (
+        "15b",
+        "fp8",
+        16,
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +179,10 @@ def test_405b_at_few_gpus_is_its_proxy(words: str, dry: Dry) -> None:
 
 def test_only_what_the_proxy_alone_was_tested_at_is_the_proxy(dry: Dry) -> None:
     words = ("single", "-w", "llama3.1", "-s", "405b", "--dtype", "fp8")
-    assert names_of(dry(*words, "--scale", "64,512")) == [("405b-proxy", "fp8", 64), ("405b", "fp8", 512)]
+    assert names_of(dry(*words, "--scale", "64,512")) == [
+        ("405b-proxy", "fp8", 64),
+        ("405b", "fp8", 512),
+    ]
     assert names_of(dry(*words, "--scale", 64, "--proxy")) == [("405b-proxy", "fp8", 64)]
     whole = dry(*words, "--scale", 128, "--force")
     assert names_of(whole) == [("405b", "fp8", 128)]
@@ -166,13 +193,17 @@ def test_only_what_the_proxy_alone_was_tested_at_is_the_proxy(dry: Dry) -> None:
 def test_405b_on_blackwell_at_128_is_itself(llmb_here: Command, cluster: Cluster) -> None:
     install = cluster("slurm", "gb200")
     words = ("--dtype", "fp8", "--scale", 128, "-d", "--format", "json", "--install", install)
-    assert names_of(llmb_here("single", "-w", "llama3.1", "-s", "405b", *words)) == [("405b", "fp8", 128)]
+    assert names_of(llmb_here("single", "-w", "llama3.1", "-s", "405b", *words)) == [
+        ("405b", "fp8", 128)
+    ]
 
 
 def test_proxies_alone(dry: Dry, tmp_path: Path) -> None:
     found = names_of(dry("submit", "--max-scale", 2048, "--dtype", "fp8", "--proxy"))
     assert found == [("405b-proxy", "fp8", scale) for scale in (128, 64, 32)]
-    assert names_of(dry("submit", "-w", "llama3.1_405b", "--min-scale", "--dtype", "fp8", "--proxy")) == [found[-1]]
+    assert names_of(
+        dry("submit", "-w", "llama3.1_405b", "--min-scale", "--dtype", "fp8", "--proxy")
+    ) == [found[-1]]
     path = tmp_path / "jobs.txt"
     path.write_text("pretrain_llama3.1_405b:\n('fp8', [64], 1)\n")
     assert names_of(dry("submit", path, "--proxy")) == [("405b-proxy", "fp8", 64)]
@@ -193,17 +224,26 @@ SLURM = {
 
 @pytest.mark.parametrize("command", ["single", "submit", "submit-all"])
 def test_options_of_slurm_are_in_the_script(command: str, dry: Dry, joblist: Path) -> None:
-    target = (joblist, "--scale", 16) if command == "submit-all" else ("-w", "nemotron4", "-s", "15b", "--scale", 16)
+    target = (
+        (joblist, "--scale", 16)
+        if command == "submit-all"
+        else ("-w", "nemotron4", "-s", "15b", "--scale", 16)
+    )
     flags = [word for name, value in SLURM.items() for word in (f"--{name}", value)]
     script = jobs_of(dry(command, *target, *flags))[0]["script"]
-    found = (line[10:].partition("=") for line in script.splitlines() if line.startswith("#SBATCH --"))
+    found = (
+        line[10:].partition("=") for line in script.splitlines() if line.startswith("#SBATCH --")
+    )
     directives = {name: value for name, _, value in found}
     assert {name: directives[name] for name in SLURM} == SLURM
 
 
 def test_keys_of_a_list_and_what_overrides_them(dry: Dry, tmp_path: Path) -> None:
     path = tmp_path / "jobs.yaml"
-    path.write_text("nemotron4_15b:\n  scales: [16]\n  qos: low\n  tasks: [{nodelist: 'n[1-2]'}, {reservation: r}]\n")
+    path.write_text(
+        "nemotron4_15b:\n  scales: [16]\n  qos: low\n  tasks: [{nodelist: 'n[1-2]'}, {reservation:"
+        " r}]\n"
+    )
     first, second = (job["script"] for job in jobs_of(dry("submit", path, "--qos", "high")))
     assert "--qos=high\n" in first
     assert "--nodelist=n[1-2]\n" in first
@@ -213,7 +253,18 @@ def test_keys_of_a_list_and_what_overrides_them(dry: Dry, tmp_path: Path) -> Non
 
 
 def test_a_table_shows_them(llmb_here: Command, cluster: Cluster) -> None:
-    words = ("submit", "-w", "nemotron4", "-s", "15b", "--install", cluster(), "-d", "--qos", "high")
+    words = (
+        "submit",
+        "-w",
+        "nemotron4",
+        "-s",
+        "15b",
+        "--install",
+        cluster(),
+        "-d",
+        "--qos",
+        "high",
+    )
     assert "--qos high" in llmb_here(*words, "--scale", 16).stdout
     assert "changed in every job: --qos high" in llmb_here(*words, "--scale", "16,32").stderr
 
@@ -223,7 +274,11 @@ def test_a_table_shows_them(llmb_here: Command, cluster: Cluster) -> None:
 def test_other_clusters_have_none_of_them(
     kind: str, name: str, llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
 ) -> None:
-    runai = {"base_url": "https://x/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+    runai = {
+        "base_url": "https://x/api/v1",
+        "project": "p",
+        "pvc": {"name": "w", "path": "/w", "claim": "c"},
+    }
     install = cluster(kind, **({"runai": runai} if kind == "runai" else {}))
     words = ("submit", "-w", "nemotron4", "-s", "15b", "--scale", 16, "--install", install, "-d")
     done = llmb_here(*words, f"--{name}", SLURM[name])
@@ -235,10 +290,17 @@ def test_keys_of_a_list_on_another_cluster_are_faults_at_their_lines(
     llmb_here: Command, cluster: Cluster, tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     path = tmp_path / "jobs.yaml"
-    path.write_text("nemotron4_tiny:\n  scales: [1]\n  dtypes: bf16\n  qos: low\n  tasks:\n    - {nodelist: n1}\n")
+    path.write_text(
+        "nemotron4_tiny:\n  scales: [1]\n  dtypes: bf16\n  qos: low\n  tasks:\n    - {nodelist:"
+        " n1}\n"
+    )
     done = llmb_here("submit", path, "--install", cluster("local", "cpu"), "-d")
     assert done.returncode == 2
-    assert [line.partition(": ")[2].partition(": ")[0] for line in done.stderr.splitlines() if "error" in line] == [
+    assert [
+        line.partition(": ")[2].partition(": ")[0]
+        for line in done.stderr.splitlines()
+        if "error" in line
+    ] == [
         f"{path}:4",
         f"{path}:6",
     ]
@@ -246,7 +308,18 @@ def test_keys_of_a_list_on_another_cluster_are_faults_at_their_lines(
 
 
 def test_verbose_prints_the_scripts(llmb_here: Command, cluster: Cluster) -> None:
-    words = ("submit", "-w", "nemotron4", "-s", "15b", "--scale", "16,32", "--install", cluster(), "-d")
+    words = (
+        "submit",
+        "-w",
+        "nemotron4",
+        "-s",
+        "15b",
+        "--scale",
+        "16,32",
+        "--install",
+        cluster(),
+        "-d",
+    )
     for argv in ((*words, "-v"), ("-v", *words)):  # NVIDIA's comes first
         done = llmb_here(*argv)
         assert done.stderr.count("#!/bin/bash") == 2

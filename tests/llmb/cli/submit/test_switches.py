@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the switches as options and as a list's keys, and of what a dry run and a submission say of them."""
+"""Tests of the switches as options and as a list's keys, and of what a dry run and a submission say
+of them.
+"""
 
 import json
 import subprocess
@@ -61,7 +63,12 @@ def test_all_of_them_at_once(jobs: Jobs, cluster: Cluster) -> None:
         "tokenizer=hub",
     )
     name = "pretrain_llama3.1_405b_bf16_gpus1024_tp8_pp8_cp2_vp8_mbs1_gbs1024_steps30_hub_nsys"
-    assert (job["experiment_name"], job["max_steps"], job["gbs"], job["time_limit"]) == (name, 30, 1024, "02:00:00")
+    assert (job["experiment_name"], job["max_steps"], job["gbs"], job["time_limit"]) == (
+        name,
+        30,
+        1024,
+        "02:00:00",
+    )
     assert job["image"] == "nvcr.io/nvidia/nemo:25.09"
     assert list(job)[-3:] == ["script", "estimate", "switches"]
     assert job["switches"] == {
@@ -103,7 +110,10 @@ def test_an_older_image_is_not_written_to(jobs: Jobs, cluster: Cluster) -> None:
     ],
 )
 def test_an_invalid_switch_ends_2(
-    arguments: tuple[object, ...], llmb_here: Command, cluster: Cluster, wording: Callable[..., None]
+    arguments: tuple[object, ...],
+    llmb_here: Command,
+    cluster: Cluster,
+    wording: Callable[..., None],
 ) -> None:
     done = llmb_here(*LLAMA, "--install", cluster(), "-d", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -116,7 +126,16 @@ def test_a_dry_run_says_what_a_submission_would_miss(
     tmp_path: Path,
     wording: Callable[..., None],
 ) -> None:
-    words = (*LLAMA, "--install", cluster(), "-d", "--set", "tokenizer=hub", "--load-checkpoint", tmp_path / "saved")
+    words = (
+        *LLAMA,
+        "--install",
+        cluster(),
+        "-d",
+        "--set",
+        "tokenizer=hub",
+        "--load-checkpoint",
+        tmp_path / "saved",
+    )
     done = llmb_here(*words)
     assert done.returncode == 0
     wording("single", done.stderr)
@@ -125,11 +144,15 @@ def test_a_dry_run_says_what_a_submission_would_miss(
     assert "distcp" not in llmb_here(*words).stderr
 
 
-def test_a_token_in_the_secrets_file_is_enough(llmb_here: Command, cluster: Cluster, home: Path) -> None:
+def test_a_token_in_the_secrets_file_is_enough(
+    llmb_here: Command, cluster: Cluster, home: Path
+) -> None:
     (home / ".config/llmb").mkdir(parents=True)
     (home / ".config/llmb/secrets").write_text("HF_TOKEN=hf_kept\n")
     (home / ".config/llmb/secrets").chmod(0o600)
-    done = llmb_here(*LLAMA, "--install", cluster(), "-d", "--set", "tokenizer=hub", "--format", "json")
+    done = llmb_here(
+        *LLAMA, "--install", cluster(), "-d", "--set", "tokenizer=hub", "--format", "json"
+    )
     assert "HF_TOKEN" not in done.stderr
     assert "hf_kept" not in done.stdout
     assert ",HF_TOKEN " in json.loads(done.stdout)["jobs"][0]["script"]
@@ -154,7 +177,9 @@ def test_a_table_says_what_was_changed(
     install = cluster()
     plain = llmb_here(*LLAMA, "--install", install, "-d", "-p").stdout.splitlines()
     assert plain[0].split()[-2:] == ["Limit", "Profile"]
-    changed = llmb_here(*LLAMA, "--install", install, "-d", "--save-checkpoint", "--max-steps", 20).stdout.splitlines()
+    changed = llmb_here(
+        *LLAMA, "--install", install, "-d", "--save-checkpoint", "--max-steps", 20
+    ).stdout.splitlines()
     assert changed[0].split()[-2:] == ["Limit", "Changed"]
     assert changed[2].split()[-1] == "steps20"
     done = llmb_here(*LLAMA, "--install", install, "-d", "--max-steps", 20, "--repeats", 2)
@@ -187,7 +212,12 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
     assert [(job["max_steps"], job["gbs"], job["image"], job["switches"]) for job in found] == [
         (20, 512, "common:1", common),
         (20, 512, "common:1", {**common, "tokenizer": "null", "nccl_trace": True}),
-        (10, 512, "own:2", {**common, "profile_start": 5, "profile_stop": 10, "profile_ranks": "all"}),
+        (
+            10,
+            512,
+            "own:2",
+            {**common, "profile_start": 5, "profile_stop": 10, "profile_ranks": "all"},
+        ),
         (1, 512, "common:1", {**common, "load_checkpoint": "/c"}),
         (20, 512, "common:1", {**common, "save_checkpoint": True}),
         (20, 2048, "common:1", {**common, "save_checkpoint": True}),
@@ -198,29 +228,64 @@ def test_keys_of_section_task_and_overrides(jobs: Jobs, cluster: Cluster, tmp_pa
 @pytest.mark.parametrize(
     ("kind", "gpu", "words", "profiler"),
     [
-        ("slurm", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
-        ("runai", "h100", ("--scale", 16), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
-        ("local", "h100", ("--scale", 8), "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/"),
-        ("local", "cpu", ("-s", "tiny", "--scale", 2), "by torch: steps 45-50, every rank, into <name>/torch_profile/"),
+        (
+            "slurm",
+            "h100",
+            ("--scale", 16),
+            "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/",
+        ),
+        (
+            "runai",
+            "h100",
+            ("--scale", 16),
+            "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/",
+        ),
+        (
+            "local",
+            "h100",
+            ("--scale", 8),
+            "by Nsight Systems: steps 46-50, ranks 0-7, into <name>/nsys_profile/",
+        ),
+        (
+            "local",
+            "cpu",
+            ("-s", "tiny", "--scale", 2),
+            "by torch: steps 45-50, every rank, into <name>/torch_profile/",
+        ),
     ],
 )
 def test_a_dry_run_says_what_profiles(
-    kind: str, gpu: str, words: tuple[str | int, ...], profiler: str, llmb_here: Command, cluster: Cluster
+    kind: str,
+    gpu: str,
+    words: tuple[str | int, ...],
+    profiler: str,
+    llmb_here: Command,
+    cluster: Cluster,
 ) -> None:
-    runai = {"base_url": "https://host/api/v1", "project": "p", "pvc": {"name": "w", "path": "/w", "claim": "c"}}
+    runai = {
+        "base_url": "https://host/api/v1",
+        "project": "p",
+        "pvc": {"name": "w", "path": "/w", "claim": "c"},
+    }
     place = cluster(kind, gpu, **({"runai": runai} if kind == "runai" else {}))
     single = ("single", "-w", "nemotronh", "--install", place, "-d")
     assert f"\nprofiled {profiler}\n" in llmb_here(*single, *words, "-p", "--force").stderr
     assert "profiled by" not in llmb_here(*single, *words, "--force").stderr
 
 
-def test_a_section_says_how_to_profile_and_profiles_some_tasks(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_section_says_how_to_profile_and_profiles_some_tasks(
+    jobs: Jobs, cluster: Cluster, tmp_path: Path
+) -> None:
     path = tmp_path / "jobs.yaml"
-    path.write_text("nemotron4_15b: {scales: [16], profile_stop: 20, tasks: [{}, {profile: true}]}\n")
+    path.write_text(
+        "nemotron4_15b: {scales: [16], profile_stop: 20, tasks: [{}, {profile: true}]}\n"
+    )
     found = jobs("submit-all", path, "--install", cluster())
     assert [(job["profile"], job["max_steps"]) for job in found] == [(False, 50), (True, 20)]
     path.write_text("nemotron4_15b: {scales: [16], profile_stop: 20}\n")
-    assert [job["max_steps"] for job in jobs("bulk", path, "-p", "--install", cluster(name="other"))] == [20]
+    assert [
+        job["max_steps"] for job in jobs("bulk", path, "-p", "--install", cluster(name="other"))
+    ] == [20]
 
 
 def test_options_override_a_list(jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
@@ -232,7 +297,9 @@ def test_options_override_a_list(jobs: Jobs, cluster: Cluster, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", ["submit-all", "bulk"])
-def test_a_whole_list_is_profiled(command: str, jobs: Jobs, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_whole_list_is_profiled(
+    command: str, jobs: Jobs, cluster: Cluster, tmp_path: Path
+) -> None:
     (tmp_path / "jobs.txt").write_text("nemotron4_15b:\n('fp8', [16, 32], 1)\n")
     found = jobs(command, tmp_path / "jobs.txt", "--install", cluster(), "-p", "--profile-stop", 20)
     assert [(job["profile"], job["max_steps"]) for job in found] == [(True, 20), (True, 20)]
@@ -244,10 +311,19 @@ def test_discovery_with_strong_scaling_takes_what_has_it(
     llmb_here: Command,
     wording: Callable[..., None],
 ) -> None:
-    found = jobs("submit-all", "--scale", "128,256", "--strong-scaling", "--install", cluster("slurm", "gb200"))
+    found = jobs(
+        "submit-all",
+        "--scale",
+        "128,256",
+        "--strong-scaling",
+        "--install",
+        cluster("slurm", "gb200"),
+    )
     assert {(job["model_size"], job["gbs"]) for job in found} == {("340b", 512)}
     assert len(found) == 4
-    done = llmb_here("submit-all", "--max-scale", 512, "--strong-scaling", "--install", cluster(name="h"), "-d")
+    done = llmb_here(
+        "submit-all", "--max-scale", 512, "--strong-scaling", "--install", cluster(name="h"), "-d"
+    )
     assert done.returncode == 2
     wording("submit-all", done.stderr)
 
@@ -290,12 +366,22 @@ def test_what_a_submission_misses_is_reported_with_its_fix(
     wording: Callable[..., None],
 ) -> None:
     """On a node of 8 B200s whose reported memory is less; nothing is submitted."""
-    from llmb.clusters.local import local_cluster
+    from llmb.builtin.local import local_cluster
 
     monkeypatch.setattr(local_cluster, "count_gpus", lambda: 8)
     install = cluster("local", "h100", gpu_types={"h100": {"memory_gb": 40}})
     done = llmb_here(
-        "single", "-w", "llama3.1", "-s", "8b", "--scale", 8, "--set", "tokenizer=hub", "--install", install
+        "single",
+        "-w",
+        "llama3.1",
+        "-s",
+        "8b",
+        "--scale",
+        8,
+        "--set",
+        "tokenizer=hub",
+        "--install",
+        install,
     )
     assert done.returncode == 1
     wording("single", done.stderr)
@@ -316,7 +402,9 @@ def test_a_relative_image_file_is_that_of_this_folder_and_refused_in_a_list(
     done = llmb_here("single", "-w", "nemotron4_15b", "--scale", 16, "--image", "own.sqsh", *words)
     (job,) = json.loads(done.stdout)["jobs"]
     assert f"--container-image={tmp_path}/own.sqsh" in job["script"]
-    (tmp_path / "jobs.yaml").write_text("nemotron4_15b: {dtypes: [fp8], scales: [16], image: ./own.sqsh}\n")
+    (tmp_path / "jobs.yaml").write_text(
+        "nemotron4_15b: {dtypes: [fp8], scales: [16], image: ./own.sqsh}\n"
+    )
     done = llmb_here("submit-all", "jobs.yaml", *words)
     assert done.returncode == 2
     wording("submit-all", done.stderr)

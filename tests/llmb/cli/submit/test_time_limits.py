@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which time limit a job has, where several places say one, and that the place that counts is noted."""
+"""Tests of which time limit a job has, where several places say one, and that the place that counts
+is noted.
+"""
 
 import json
 import re
@@ -13,17 +15,34 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Cluster = Callable[..., Path]
 
 OPTION, ARG = ("--time-limit", "00:30:00"), ("--slurm-arg", "time=01:00:00")
-LIST = "pretrain_nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  repeats: 1\n  time_limit: 00:11:00\n"
+LIST = (
+    "pretrain_nemotron4_15b:\n  dtypes: fp8\n  scales: [16]\n  repeats: 1\n  time_limit: 00:11:00\n"
+)
 
 
-def limits(llmb: Command, install: Path, *arguments: str, listed: str = LIST) -> tuple[str, str | None, list[str]]:
+def limits(
+    llmb: Command, install: Path, *arguments: str, listed: str = LIST
+) -> tuple[str, str | None, list[str]]:
     """The limit as the job has it and as its script asks for it, and the notes about it."""
     (install / "jobs.yaml").write_text(listed)
-    done = llmb("submit-all", install / "jobs.yaml", "--dry-run", "--format", "json", *arguments, "--install", install)
+    done = llmb(
+        "submit-all",
+        install / "jobs.yaml",
+        "--dry-run",
+        "--format",
+        "json",
+        *arguments,
+        "--install",
+        install,
+    )
     assert done.returncode == 0, done.stderr
     (job,) = json.loads(done.stdout)["jobs"]
     asked = re.search(r"^#SBATCH --time=(\S+)$", job["script"], re.MULTILINE)
-    return job["time_limit"], asked and asked[1], re.findall(r"^note: (.* overrides .*)$", done.stderr, re.MULTILINE)
+    return (
+        job["time_limit"],
+        asked and asked[1],
+        re.findall(r"^note: (.* overrides .*)$", done.stderr, re.MULTILINE),
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +57,16 @@ def limits(llmb: Command, install: Path, *arguments: str, listed: str = LIST) ->
         ("04:00:00", True, ARG, "01:00:00", True),
         (None, False, ("--slurm-arg", "--time=90"), "01:30:00", False),
     ],
-    ids=["seed", "config", "list config", "option list", "option config", "argument option", "argument all", "minutes"],
+    ids=[
+        "seed",
+        "config",
+        "list config",
+        "option list",
+        "option config",
+        "argument option",
+        "argument all",
+        "minutes",
+    ],
 )
 def test_the_nearest_limit_applies_and_is_reported(
     own: str | None,

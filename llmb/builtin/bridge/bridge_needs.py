@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The needs of Megatron-Bridge: an image or an environment, and the config.json of gated models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llmb.contract.launch import Site
+from llmb.contract.needs import HubAsset, Image, Need, Needs, Venv
+from llmb.core.names import suggest
+from llmb.core.secrets import SECRETS_FILE
+from llmb.errors import UsageError
+from llmb.plan.bridge_rows import BridgeSize, BridgeTable, Release, releases
+
+RELEASE = "bridge_release"  # the setting that selects an image release
+VENV = "bridge"
+CONFIG = "config.json"
+HF_TOKEN = "HF_TOKEN"
+_PYTHON = "3.12"
+_BUILD = ("setuptools", "wheel", "ninja", "packaging", "pybind11")
+_SOURCES = ("mamba-ssm", "causal-conv1d")  # the package index has no wheels of these
+
+
+def chosen_release(settings: Mapping[str, str]) -> str:
+    """Return the image release that the settings select, else the newest. Raises UsageError."""
+    name = settings.get(RELEASE) or next(iter(releases()))
+    if name not in releases():
+        hint = suggest(name, list(releases()))
+        raise UsageError(
+            f"no release '{name}' with Megatron-Bridge",
+            hint=hint,
+            code="release-unknown",
+            key=RELEASE,
+            value=name,
+        )
+    return name
+
+
+def needs(table: BridgeTable, site: Site) -> Needs:
+    """Return the image or the environment, and the gated files that the sizes need."""
+    release = releases()[chosen_release(site.settings)]
+    has_image = site.container or site.runs.pulls_images
+    runtime: list[Need] = [Image(reference=release.image) if has_image else venv(release)]
+    hubs = [size.hub for size in table.sizes.values() if size.hub is not None]
+    assets = (
+        HubAsset(repository=hub, files=(CONFIG,), secret=HF_TOKEN) for hub in dict.fromkeys(hubs)
+    )
+    return Needs(needs=(*runtime, *assets))
+
+
+def venv(release: Release) -> Venv:
+    """Return the environment of a release. The library's requirements select the other packages."""
+    libraries = (f"megatron-bridge=={release.bridge}", f"megatron-core=={release.core}")
+    return Venv(
+        name=f"{VENV}-{release.bridge}",
+        requirements=(*libraries, "transformer-engine[core_cu13,pytorch]", *_BUILD),
+        python=_PYTHON,
+        from_source=_SOURCES,
+    )
+
+
+def venv_at(site: Site, release: Release) -> Path | None:
+    """Return the environment of ``release`` at ``site``, else one that a user named.
+
+    None if only another minor version's is there: its ranks would refuse the library, but only
+    after the job has waited for its nodes.
+    """
+    minor = f"{VENV}-{release.bridge.rpartition('.')[0]}."
+    patches = (path for name, path in site.venvs.items() if name.startswith(minor))
+    venv = site.venvs.get(f"{VENV}-{release.bridge}") or next(patches, site.venv)
+    is_other = venv is not None and venv.name.startswith(f"{VENV}-")
+    return venv if venv is None or not is_other or venv.name.startswith(minor) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The config.json of a gated model, from its installed folder or else from the hub.
+
+    Other fields are as in the launch.
+    """
+
+    #: Folders by repository, for the program.
+    hub: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    secrets: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    fixes: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def config_of(size: BridgeSize, site: Site) -> ModelConfig:
+    """Return the config.json of ``size``, empty if NVIDIA's recipe builds the model without it."""
+    if size.hub is None:
+        return ModelConfig()
+    if size.hub in site.assets:
+        folder = str(site.assets[size.hub])
+        path = f"{folder}/{CONFIG}"
+        fix = (
+            "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml,"
+            " ranks use the hub"
+        )
+        return ModelConfig(
+            hub={size.hub: folder},
+            folder=folder,
+            inputs=(path,),
+            fixes={path: fix},
+            environment={"HF_HUB_OFFLINE": "1"},
+        )
+    fix = (
+        f"ask for access at https://huggingface.co/{size.hub}, then export your token as {HF_TOKEN}"
+    )
+    return ModelConfig(
+        secrets=(HF_TOKEN,),
+        fixes={HF_TOKEN: f"{fix} or keep it in {SECRETS_FILE}"},
+        environment={"TRANSFORMERS_OFFLINE": "0"},
+    )

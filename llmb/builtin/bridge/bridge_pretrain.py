@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches llmb_workloads.bridge_pretrain: one process for each GPU, as NVIDIA's scripts do."""
+
+import json
+from typing import Any
+
+from llmb.builtin import wrappers
+from llmb.builtin.bridge import bridge_needs, environment
+from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.contract.job import Job
+from llmb.contract.launch import Launch, Program, Site, StagedFile
+from llmb.contract.spec import Workload
+from llmb.errors import UsageError
+from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release, read_bridge, releases
+
+RECIPE = "recipe.json"
+
+
+def launch(workload: Workload, job: Job, site: Site) -> Launch:
+    """Launch ``job`` in the image of its release or in its environment. Raises UsageError."""
+    size, row, release = _rows(workload, job, site)
+    config = bridge_needs.config_of(size, site)
+    values = recipe(job, size, row, release, site.gpu_type)
+    values["hub"] = dict(config.hub)
+    values["environment"] |= config.environment
+    exported = environment.launcher(site.gpu_type) | dict(config.environment)
+    if release.bridge.startswith("0.3."):
+        # Its launcher exports all of them; from 0.6 on the program sets those that neither a user
+        # nor the image set.
+        exported = values["environment"]
+    venv = None if site.container else bridge_needs.venv_at(site, release)
+    loaded = job.switches.load_checkpoint
+    folders = (loaded, config.folder)
+    return Launch(
+        name=job.experiment_name,
+        nodes=job.nodes,
+        ranks_per_node=job.gpus_per_node,
+        time_limit=job.time_limit,
+        program=Program(module="llmb_workloads.bridge_pretrain"),
+        args=(RECIPE,),
+        image=job.image,
+        venv=str(venv) if venv is not None else None,
+        packages=() if site.container else packages_of(release),
+        mounts=(
+            tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None)
+            if site.container
+            else ()
+        ),
+        environment={**exported, **job.env},
+        secrets=config.secrets,
+        wrappers=wrappers.of_job(job, site, venv),
+        files=(StagedFile(name=RECIPE, text=to_text(values)),),
+        inputs=config.inputs,
+        fixes=config.fixes,
+        gpu_memory_gb=row.memory_gb,
+    )
+
+
+def _rows(workload: Workload, job: Job, site: Site) -> tuple[BridgeSize, BridgeRow, Release]:
+    table = read_bridge(workload.bridge) if workload.bridge is not None else None
+    size = table.sizes.get(job.model_size) if table is not None else None
+    row = (
+        size.row(job.release or "", site.gpu_type, job.dtype, job.scale)
+        if size is not None
+        else None
+    )
+    if size is None or row is None:
+        raise UsageError(
+            f"{job.experiment_name}: NVIDIA has no configuration of Megatron-Bridge for it on"
+            f" {site.gpu_type}",
+            hint=f"llmb-run list -w {job.workload}",
+            code="row-missing",
+            value=site.gpu_type,
+        )
+    return size, row, releases()[job.release or ""]
+
+
+def packages_of(release: Release) -> tuple[str, ...]:
+    """Return the packages that the environment must have. The program compares exact versions."""
+    return f"megatron-bridge>={release.bridge}", f"megatron-core>={release.core}"
+
+
+def to_text(values: dict[str, Any]) -> str:
+    """Return the recipe as JSON with a line for each setting."""
+    return json.dumps(values, indent=2) + "\n"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables that NVIDIA sets for a row of Megatron-Bridge.
+
+Source: scripts/performance of Megatron-Bridge 0.3.1 and 0.6.0, and the recipes of wheel 0.6.0.
+tests/real_bridge compares them.
+"""
+
+from llmb.contract.job import Training
+from llmb.plan.bridge_rows import BridgeRow, BridgeSize
+
+_CUDNN_NORMS = {"NVTE_NORM_FWD_USE_CUDNN": "1", "NVTE_NORM_BWD_USE_CUDNN": "1"}
+_EXPANDABLE = "expandable_segments:True"
+_FULL = "full_iteration"
+# Functions of 0.6 for 405b on 256 GPUs that are those of another type, with its variables.
+_BORROWED = {
+    **dict.fromkeys((("b200", dtype) for dtype in ("bf16", "fp8_cs", "fp8_mx")), "gb200"),
+    **dict.fromkeys((("b300", dtype) for dtype in ("fp8_cs", "fp8_mx", "nvfp4")), "gb300"),
+}
+_CHUNK = "2097152"  # bytes of a transfer between pipeline stages
+
+
+def launcher(gpu: str) -> dict[str, str]:
+    """Return the variables that every release's launcher exports: nothing comes from the hub."""
+    exported = {
+        "TOKENIZERS_PARALLELISM": "False",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_OFFLINE": "0",
+    }
+    return (
+        {**exported, "NCCL_NET_GDR_LEVEL": "PHB", "NCCL_NET_GDR_C2C": "1"}
+        if gpu == "gb200"
+        else exported
+    )
+
+
+def variables(
+    bridge: str,
+    size: BridgeSize,
+    row: BridgeRow,
+    training: Training,
+    *,
+    gpu: str,
+    dtype: str,
+    count: int,
+) -> dict[str, str]:
+    """Return the ranks' variables for version ``bridge``, without the launcher's.
+
+    ``count``: the GPUs of NVIDIA's function for the row.
+    """
+    if bridge != "0.3.1" and (size.model, count) == ("llama31_405b", 256):
+        gpu = _BORROWED.get((gpu, dtype), gpu)
+    values = {
+        "TORCH_NCCL_HIGH_PRIORITY": "1",
+        "TORCH_NCCL_AVOID_RECORD_STREAMS": "1",
+        "NCCL_NVLS_ENABLE": "0",
+        "NVTE_FWD_LAYERNORM_SM_MARGIN": "16",
+        "NVTE_BWD_LAYERNORM_SM_MARGIN": "16",
+        "CUDA_DEVICE_MAX_CONNECTIONS": _connections(bridge, training, gpu),
+    }
+    if _norms_by_cudnn(size.model, gpu, dtype):
+        values |= _CUDNN_NORMS
+    if (size.model, gpu, dtype) == ("llama3_8b", "h100", "fp8_cs"):
+        values["NCCL_CTA_POLICY"] = "1"
+    if dtype == "nvfp4":
+        values["NVTE_USE_FAST_MATH"] = "1"
+    return values | (
+        _of_031(size.model, gpu, dtype)
+        if bridge == "0.3.1"
+        else _since_06(size, row, training, gpu)
+    )
+
+
+def _connections(bridge: str, training: Training, gpu: str) -> str:
+    """Return 1 on Hopper to keep a communication kernel ahead of the product that it overlaps."""
+    if gpu != "h100":
+        return "32"
+    return "1" if training.tp > 1 or training.cp > 1 else "8" if bridge == "0.3.1" else "32"
+
+
+def _norms_by_cudnn(model: str, gpu: str, dtype: str) -> bool:
+    if gpu == "h100":
+        return (model, dtype) == ("llama3_8b", "fp8_cs")
+    dtypes = {"llama3_70b": ("bf16", "fp8_cs"), "llama31_405b": ("fp8_cs",)}.get(model, ())
+    return gpu in ("gb200", "gb300") and dtype in dtypes
+
+
+def _of_031(model: str, gpu: str, dtype: str) -> dict[str, str]:
+    is_tight = model == "llama31_405b" and gpu == "gb200" and dtype in ("fp8_cs", "fp8_mx")
+    return {"PYTORCH_CUDA_ALLOC_CONF": _EXPANDABLE} if is_tight else {}
+
+
+def _since_06(size: BridgeSize, row: BridgeRow, training: Training, gpu: str) -> dict[str, str]:
+    captures_all = row.graphs == "local" and _FULL in row.graph_scope
+    values = {"NVTE_FWD_LAYERNORM_SM_MARGIN": "20", "NVTE_BWD_LAYERNORM_SM_MARGIN": "20"}
+    if captures_all:
+        values["TORCH_NCCL_AVOID_RECORD_STREAMS"] = "0"
+    if row.nccl_ub:
+        values |= {"NCCL_NVLS_ENABLE": "1", "NCCL_CTA_POLICY": "1"}
+    if not row.fsdp:
+        reuse = ",graph_capture_record_stream_reuse:True" if captures_all else ""
+        values |= {"NCCL_GRAPH_REGISTER": "0", "PYTORCH_CUDA_ALLOC_CONF": f"{_EXPANDABLE}{reuse}"}
+    if training.pp > 1 and size.model in ("llama3_70b", "llama31_405b"):
+        values["NCCL_P2P_NET_CHUNKSIZE"] = _CHUNK
+    if gpu == "b300":
+        values["NCCL_IGNORE_CPU_AFFINITY"] = "1"
+    return values

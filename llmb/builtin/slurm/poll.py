@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The states of many runs in one poll: from accounting, else the queue, else the files that the
+runs have written.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from llmb.builtin.slurm import commands, request
+from llmb.contract.record import RunRecord
+from llmb.contract.sbatch import seconds
+from llmb.contract.state import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    LOST,
+    TIMEOUT,
+    UNKNOWN,
+    WAITING,
+    JobState,
+)
+from llmb.core import files
+from llmb.core.node_lists import fold
+from llmb.core.times import clock
+from llmb.errors import LlmbError
+from llmb.kit import bashscript
+from llmb.run import store
+
+# seconds before the submission from which accounting is asked for a job's name: clocks may differ
+YOUNG = 300.0
+BRIEF = 6.0  # seconds for the first answer that a command waits for
+# seconds over its limit after which a job that accounting calls running is looked up in the queue
+OVERDUE = 600.0
+_FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds before an accounting that failed is asked again
+# the queue's reason also for a script that started and was killed by a signal
+_LAUNCH_FAILURE = "JobLaunchFailure"
+_CANCELLED = re.compile(
+    r"error: \*\*\* JOB (\d+) ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*"
+)
+_LOST_NODE = re.compile(
+    r"^srun: error: (Node failure on \S+|Aborting, io error and missing step on node \d+)",
+    re.MULTILINE,
+)
+_NO_NAME = "allocation"  # of a row that accounting writes before it knows the job
+_MOST_FAILED = 8  # nodes: where more are down, which of them ended the job is not known
+_TIME = "#SBATCH --time="
+# seconds from the first start of a job's script to a start that makes it another: clocks may differ
+_REQUEUED_AFTER = 60.0
+_SECOND = "Slurm requeued it: a second attempt in the same log"
+_REQUEUED = "JOB REQUEUE"  # no end: the job started again
+_DUE_TO = {
+    "TIME LIMIT": TIMEOUT,
+    "NODE FAILURE": "NODE_FAIL",
+    "PREEMPTION": "PREEMPTED",
+    "DEADLINE": "DEADLINE",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """The memory of one command between polls: the accounting's health, and the cluster that
+    answers.
+    """
+
+    #: Whether Slurm was asked before. A command that asks once waits only briefly for an answer.
+    is_patient: bool = False
+    has_accounting: bool = True
+    rest_until: float = 0.0
+    rest: float = _FIRST_REST
+    cluster: str | None = None
+    renamed: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """The facts of one poll about a run: from its files, from accounting, and from the queue."""
+
+    run: RunRecord
+    files: bashscript.RunFiles
+    accounted: JobState | None = None
+    queued: JobState | None = None
+    silence: str | None = None
+
+    @property
+    def job_id(self) -> str | None:
+        """The job that runs it, also where it was submitted twice."""
+        return self.files.job_id or self.run.scheduler_id
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if accounting has no row, no reason, or no end of the job: ask the queue."""
+        state = self.accounted
+        if state is None or state.state in WAITING:
+            return True
+        if state.is_end:
+            return False
+        overdue = (
+            state.started is not None
+            and time.time() - state.started > self.run.launch.time_limit + OVERDUE
+        )
+        return self.files.exit_code is not None or overdue
+
+    @property
+    def known(self) -> JobState | None:
+        """The state, or None for a job that the queue was asked for and does not have."""
+        return self.accounted if self.accounted is not None and not self.is_open else self.queued
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poller:
+    """Asks Slurm about submitted runs. ``memory`` lasts as long as the command."""
+
+    client: commands.Client
+    memory: Memory
+
+    @property
+    def asker(self) -> commands.Client:
+        """The client with the patience that this question deserves."""
+        brief = min(BRIEF, self.client.ask_seconds)
+        return self.client if self.memory.is_patient else replace(self.client, ask_seconds=brief)
+
+    def states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+        """The state of each run by its id. Raises SilentError where neither accounting nor queue
+        answers.
+        """
+        try:
+            return self._states(runs)
+        finally:
+            self.memory.is_patient = True
+
+    def _states(self, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+        views = {run.id: View(run=run, files=read_files(run)) for run in runs}
+        self._ask(views)
+        # A run that was submitted twice runs as the job that writes its files first, and the other
+        # job fails. Its files may have been written since they were read.
+        moved = {
+            run_id: View(run=view.run, files=written)
+            for run_id, view in views.items()
+            if view.files.job_id is None and view.known is not None and view.known.is_end
+            if (written := read_files(view.run)).job_id not in (None, view.job_id)
+        }
+        if moved:
+            self._ask(moved)
+        return {run_id: self._state(view) for run_id, view in {**views, **moved}.items()}
+
+    def _ask(self, views: Mapping[str, View]) -> None:
+        """Ask accounting, and the queue where that is not enough, for the jobs of ``views``."""
+        by_job = {view.job_id: view for view in views.values() if view.job_id is not None}
+        for row in self._accounted(by_job):
+            by_job[row.job_id].accounted = row.state
+        asked = {job_id: view for job_id, view in by_job.items() if view.is_open}
+        try:
+            for row in self._queued(asked):
+                asked[row.job_id].queued = row.state
+        except commands.SilentError as error:
+            if not any(view.accounted for view in views.values()):
+                raise
+            for view in asked.values():
+                view.silence = error.message
+
+    def identity(self) -> str:
+        """Return the name of the cluster that Slurm's commands ask, from its configuration. Raises
+        LlmbError.
+        """
+        if self.memory.cluster is None:
+            self.memory.cluster = f"Slurm cluster {commands.cluster_name(self.asker)}"
+        return self.memory.cluster
+
+    def find(self, runs: Sequence[RunRecord]) -> dict[str, str]:
+        """The job ids of those runs that Slurm knows by their names. Raises LlmbError where it does
+        not answer.
+        """
+        found = {
+            run.id: files.job_id for run in runs if (files := read_files(run)).job_id is not None
+        }
+        by_name = {name_of(run): run for run in runs if run.id not in found}
+        if not by_name:
+            return found
+        for row in commands.queued(self.asker, names=list(by_name)):
+            _keep_first(found, by_name, row)
+        left = {name: run for name, run in by_name.items() if run.id not in found}
+        if left and self.memory.has_accounting:
+            # No run is of later than now, though the clock may have been set back meanwhile.
+            age = max(0.0, time.time() - min(run.submitted_at for run in left.values()))
+            try:
+                listed = commands.accounted(self.asker, names=list(left), within=age + YOUNG)
+            except LlmbError as error:
+                self._note_failure(error)
+                if self.memory.has_accounting:
+                    raise
+                listed = []
+            for row in listed:
+                _keep_first(found, left, row)
+        if any(run.id not in found for run in left.values()):
+            self._find_renamed(found, [run for run in left.values() if run.id not in found])
+        return found
+
+    def _find_renamed(self, found: dict[str, str], runs: Sequence[RunRecord]) -> None:
+        """Add the jobs of runs that a plugin of the site, or a person, has given other names."""
+        by_script = {str(run.script): run for run in runs}
+        try:
+            listed = list(commands.scripts(self.asker))
+        except commands.SilentError:
+            raise
+        except LlmbError:  # an older squeue
+            return
+        for job_id, script in listed:
+            run = by_script.get(script)
+            if run is not None and (run.id not in found or int(job_id) < int(found[run.id])):
+                found[run.id] = job_id
+
+    def _accounted(self, by_job: Mapping[str, View]) -> Iterable[commands.JobRow]:
+        memory = self.memory
+        if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
+            return []
+        try:
+            found = commands.accounted(self.asker, ids=list(by_job))
+        except LlmbError as error:
+            self._note_failure(error)
+            return []
+        memory.rest, memory.rest_until = _FIRST_REST, 0.0
+        return self._rows_of(by_job, found)
+
+    def _note_failure(self, error: LlmbError) -> None:
+        """Remember that accounting failed: for good where there is none, else for a while."""
+        memory = self.memory
+        if error.code in (commands.NO_ACCOUNTING, commands.MISSING):
+            memory.has_accounting = False
+            return
+        memory.rest_until = time.monotonic() + memory.rest
+        memory.rest = min(2 * memory.rest, _LONGEST_REST)
+
+    def _queued(self, by_job: Mapping[str, View]) -> Iterable[commands.JobRow]:
+        if not by_job:
+            return []
+        try:
+            return self._rows_of(by_job, commands.queued(self.asker, ids=list(by_job)))
+        except commands.SilentError:
+            raise
+        # no program, or a question that it refuses: nothing is known either way
+        except LlmbError as error:
+            raise commands.SilentError(error.message, hint=error.hint, code=error.code) from error
+
+    def _rows_of(
+        self, by_job: Mapping[str, View], found: Iterable[commands.JobRow]
+    ) -> list[commands.JobRow]:
+        """The rows of these runs. A row of another name is another cluster's, was written before
+        the job's true end, or is of a job that was renamed.
+        """
+        return [row for row in found if (view := by_job.get(row.job_id)) and self._is_of(row, view)]
+
+    def _is_of(self, row: commands.JobRow, view: View) -> bool:
+        """Return True if a row is of the run: by its name, else by what nobody can change.
+
+        That is the start of the job whose script wrote the run's own file, or its batch script.
+        """
+        if row.name == name_of(view.run):
+            return True
+        if row.name == _NO_NAME:
+            return False
+        began, started = view.files.started, row.state.started
+        is_its_own = view.files.job_id == row.job_id
+        if is_its_own and began and started and abs(began - started) < YOUNG:
+            return True
+        renamed = self.memory.renamed
+        if row.job_id not in renamed:
+            try:
+                script = commands.script_of(self.asker, row.job_id)
+            except LlmbError:  # asked again by the next poll
+                return False
+            renamed[row.job_id] = script == str(view.run.script)
+        return renamed[row.job_id]
+
+    def _state(self, view: View) -> JobState:
+        if view.queued is None and view.silence is not None:
+            return (view.accounted or last_seen(view.run)).unanswered(view.silence)
+        if view.known is None:
+            return self._gone(view)
+        state = self._complete(view, view.known)
+        first, last = view.files.started, state.started
+        if first is None or last is None or last - first < _REQUEUED_AFTER or state.reason:
+            return state
+        return replace(state, reason=_SECOND)
+
+    def _complete(self, view: View, state: JobState) -> JobState:
+        """``state`` with what the rows do not have: the limit, the lost node, the true exit
+        code.
+        """
+        if state.state == TIMEOUT:
+            lines = bashscript.read_lines(view.run.script)
+            asked = next((line.removeprefix(_TIME) for line in lines if line.startswith(_TIME)), "")
+            limit = clock(seconds(asked) or view.run.launch.time_limit)
+            return replace(state, reason=f"ran longer than its limit of {limit}")
+        if state.state == "NODE_FAIL":
+            return replace(state, reason=self._failed_node(view.run, state))
+        if state.state != FAILED:
+            return state
+        if (node := _lost_node(view.run)) is not None:
+            return replace(state, state="NODE_FAIL", reason=node)
+        files = read_files(view.run)  # the run may have ended since they were read
+        if files.job_id is not None and files.exit_code is None and _was_killed(state):
+            return replace(
+                state,
+                exit_code=None,
+                reason="its script was killed, and nothing says why",
+            )
+        # Accounting keeps seven bits of it: 137 comes back as 9.
+        known = files.exit_code if files.exit_code is not None else state.exit_code
+        return replace(
+            state, exit_code=known if known is not None else self._exit_code(view.job_id)
+        )
+
+    def _failed_node(self, run: RunRecord, state: JobState) -> str:
+        """Return why a job ended with NODE_FAIL, with the failed node if Slurm or srun names it."""
+        lost, reason = _lost_node(run), state.reason
+        if lost is not None:
+            return lost
+        try:
+            failed = commands.failed_nodes(self.asker, state.nodes) if state.nodes else []
+        except LlmbError:  # the state is known without it
+            failed = []
+        if not failed or len(failed) > _MOST_FAILED:
+            return reason
+        named = f"node {fold(failed)} failed"
+        return f"{named}: {reason}" if reason else named
+
+    def _exit_code(self, job_id: str | None) -> int | None:
+        try:
+            return commands.exit_code(self.asker, job_id) if job_id is not None else None
+        except LlmbError:  # the state is known without it
+            return None
+
+    def _gone(self, view: View) -> JobState:
+        """The state of a run that Slurm was asked for and did not know."""
+        run = view.run
+        what = (
+            f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
+        )
+        if (end := _end_of(run, view.files)) is not None:
+            return replace(end, reason=f"from its own files; {what}")
+        before = view.accounted or last_seen(run)
+        if files.owner(run.directory) not in (None, os.getuid()):
+            return replace(before, reason=f"{what}, or hides it: it is another user's")
+        if time.monotonic() < self.memory.rest_until:
+            return replace(before, reason=f"{what}, and its accounting does not answer")
+        return JobState(
+            state=LOST, reason=f"{what}, and it recorded no end; last seen {before.state}"
+        )
+
+
+def name_of(run: RunRecord) -> str:
+    """The run's name in Slurm's queue."""
+    return request.job_name(run.launch, run.stamp)
+
+
+def last_seen(run: RunRecord) -> JobState:
+    """The state that an earlier poll recorded."""
+    return store.seen_state(run) or JobState(state=UNKNOWN)
+
+
+def read_files(run: RunRecord) -> bashscript.RunFiles:
+    """Return what the script of the run's present attempt has written so far. A job's id is a
+    number.
+    """
+    files = bashscript.read_files(run)
+    return (
+        files if files.job_id is None or files.job_id.isdecimal() else replace(files, job_id=None)
+    )
+
+
+def _keep_first(
+    found: dict[str, str], by_name: Mapping[str, RunRecord], row: commands.JobRow
+) -> None:
+    """Keep the id of the first job of a name: of a run submitted twice, the second job ends
+    itself.
+    """
+    run = by_name.get(row.name)
+    if run is not None and (run.id not in found or int(row.job_id) < int(found[run.id])):
+        found[run.id] = row.job_id
+
+
+def _was_killed(state: JobState) -> bool:
+    """Return True if a signal ended a job's script: accounting keeps seven bits of an exit code, so
+    128 more is a signal.
+    """
+    return state.reason.startswith(_LAUNCH_FAILURE) or (state.exit_code or 0) > 128
+
+
+def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:
+    """Return how the run ended, by its own files alone, or None where they do not say."""
+    # Slurm's daemons write into the script's output as well.
+    found = [
+        match[2] or ""
+        for path in (run.batch_log, run.log)
+        for match in _CANCELLED.finditer(bashscript.read_tail(path))
+    ]
+    ends = [cause for cause in found if cause != _REQUEUED]
+    if ends:
+        return JobState(
+            state=_DUE_TO.get(ends[-1], CANCELLED), started=files.started, ended=files.ended
+        )
+    if files.exit_code is None:
+        return None
+    state = COMPLETED if files.exit_code == 0 else FAILED
+    return JobState(
+        state=state, exit_code=files.exit_code, started=files.started, ended=files.ended
+    )
+
+
+def _lost_node(run: RunRecord) -> str | None:
+    """srun's message about a node that it lost. Such a job may end FAILED, as its script runs on
+    for a moment.
+    """
+    found = [
+        match
+        for path in (run.log, run.batch_log)
+        for match in _LOST_NODE.finditer(bashscript.read_tail(path))
+    ]
+    return found[-1][1] if found else None

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks Slurm which runs it would refuse (sbatch --test-only)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
+from llmb.builtin.slurm.request import GPU_OPTIONS
+from llmb.errors import Fault
+from llmb.kit.advice import advice
+
+Options = dict[str, str | None]
+
+_NOT_TESTED = frozenset({"job-name", "chdir", "output", "open-mode", "export"})
+_SIZES = ("nodes", "ntasks-per-node", "time", "segment")
+# Slurm may refuse a job as a whole because of these: it is no use to ask about each of them alone.
+_OF_THE_WHOLE = frozenset(
+    {*_NOT_TESTED, *_SIZES, *GPU_OPTIONS, "no-requeue", "exclusive", "mem", "gres", "partition"}
+)
+_SHOWN = ("account", "partition", "qos", "gres", "reservation", "constraint", "nodelist", "time")
+_NO_NODE = "Requested node configuration is not available"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A job that Slurm would refuse: what kind of job, Slurm's ``reason``, and the ``partition``
+    that it names.
+    """
+
+    what: str
+    reason: str
+    partition: str | None
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """Return True if no node fits. Slurm also says so about nodes whose state it does not know
+        yet.
+        """
+        return _NO_NODE in self.reason
+
+    @property
+    def fault(self) -> Fault:
+        """The refusal as users read it."""
+        message = f"Slurm would refuse a job {self.what}: {self.reason}"
+        return Fault(
+            message=message,
+            hint=advice("slurm_refused", self.reason),
+            code="slurm-would-refuse",
+            value=self.reason,
+        )
+
+
+def refusals(
+    client: Client, jobs: Sequence[tuple[Options, bool]], usable: frozenset[str]
+) -> Iterator[Refusal]:
+    """Return what Slurm would refuse of ``jobs``: the options of each, and whether it fits its
+    partition.
+
+    One that does not fit would be refused for that alone, so only its options are asked about, one
+    by one. ``usable``: the partitions that take jobs.
+    """
+    for options, is_fitting in _largest(jobs):
+        asked = {name: value for name, value in options.items() if name not in _NOT_TESTED}
+        reason = _refused(client, asked) if is_fitting else ""
+        if reason is None:
+            continue
+        parts = list(_parts(client, asked, usable))
+        yield from parts
+        if reason and not parts:
+            nodes = f"{asked['nodes']} node{'s' if asked['nodes'] != '1' else ''}"
+            words = [f"{name} {asked[name]}" for name in _SHOWN if asked.get(name) is not None]
+            yield Refusal(
+                what=", ".join([f"of {nodes}", *words]),
+                reason=reason,
+                partition=asked.get("partition"),
+            )
+
+
+def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]:
+    """The job with most nodes of each kind, separately those that fit and those that do not."""
+    largest: dict[object, tuple[Options, bool]] = {}
+    for options, is_fitting in jobs:
+        kind = (
+            is_fitting,
+            *(
+                (name, value)
+                for name, value in options.items()
+                if name not in {*_NOT_TESTED, *_SIZES}
+            ),
+        )
+        if kind not in largest or int(options["nodes"] or 0) > int(largest[kind][0]["nodes"] or 0):
+            largest[kind] = options, is_fitting
+    return list(largest.values())
+
+
+def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Refusal]:
+    """The options that Slurm refuses by themselves, in a partition that would take them."""
+    partition = asked.get("partition")
+    base: Options = {"partition": partition} if partition in usable else {}
+    if "account" in asked:
+        base["account"] = asked["account"]
+        if reason := _refused(client, base):
+            yield Refusal(
+                what=f"with account {base.pop('account')}", reason=reason, partition=partition
+            )
+    if _refused(client, base) is not None:
+        return
+    for name in asked:
+        if name not in {*_OF_THE_WHOLE, "account"} and (
+            reason := _refused(client, {**base, name: asked[name]})
+        ):
+            what = f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}"
+            yield Refusal(what=what, reason=reason, partition=partition)
+
+
+def _refused(client: Client, asked: Mapping[str, str | None]) -> str | None:
+    """Return why Slurm would not take such a job, or None where it would, or does not answer."""
+    argv = [
+        "sbatch",
+        "--test-only",
+        *(f"--{name}" if v is None else f"--{name}={v}" for name, v in asked.items()),
+    ]
+    try:
+        done = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)
+    except SilentError:  # the submission itself will show it
+        return None
+    # A full queue says nothing about this job: it is taken when others have ended.
+    if done.code == 0 or full_queue(done.err) is not None:
+        return None
+    return refusal(done.err) or f"sbatch ended with exit code {done.code}"

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds faults of a workload's rows and launch that otherwise only a submission would show."""
+
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from llmb import api
+from llmb.builtin.nemo.recipe_checks import UNUSABLE, NemoNames, known_names, recipe_faults
+from llmb.builtin.own_types import LOCAL, SLURM
+from llmb.builtin.torch.torch_pretrain import ARCHITECTURE_UNKNOWN
+from llmb.check.cluster_trial import IMPURE, faults_of_wrappers, settings_for
+from llmb.contract.gpus import CPU, GpuTypes, gpus_in_words
+from llmb.contract.rows import ANY_GPU
+from llmb.contract.switches import Switches
+from llmb.core import yamlfile
+from llmb.core.names import suggest
+from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
+from llmb.plan.configure import configure
+from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.settings import Sections
+
+NO_SETTINGS: Sections = {}
+_INSTALL = Path("/install")
+DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """A key path of a workload."""
+
+    #: ``file:line``, or the plugin's name if the workload has no file.
+    place: str
+    path: yamlfile.KeyPath
+
+    def fault(self, message: str, hint: str | None, *, code: str, value: object = None) -> Fault:
+        key = yamlfile.dotted(self.path)
+        return Fault(
+            place=self.place,
+            message=f"{key}: {message}",
+            hint=hint,
+            code=code,
+            key=key,
+            value=value,
+        )
+
+
+def faults_of(
+    workload: api.Workload,
+    plugins: Plugins,
+    installed: NemoNames | None = None,
+    sections: Sections = NO_SETTINGS,
+) -> list[Fault]:
+    """Return all faults of a workload and of its plugin's launch, each once with its place.
+
+    Faults of site-wide plugins that change its launches are among them. ``installed``: the names of
+    the installed NeMo, None for NeMo 2.3.1, if the workload uses that. ``sections``: the settings
+    of plugins.
+    """
+    source = plugins.offers[workload.key].source
+    document = None if workload.file is None else yamlfile.load(workload.file)
+
+    def key(*path: Hashable) -> _Key:
+        return _Key(place=source if document is None else document.place(path), path=path)
+
+    names = installed or known_names(workload.image)
+    jobs_and_faults: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
+    for name, size in workload.sizes.items():
+        if size.nemo is not None and names is not None:
+            for error in recipe_faults(size.nemo, names):
+                at = key("sizes", name, "nemo", *error.path)
+                jobs_and_faults.append(
+                    at.fault(str(error), error.hint, code=error.code, value=error.value)
+                )
+        jobs: list[api.Job] = []
+        for number, row in enumerate(size.rows):
+            at = key("sizes", name, "rows", number)
+            of_row = list(_jobs(workload, name, row, at, plugins.gpu_types))
+            jobs += [item for item in of_row if isinstance(item, api.Job)]
+            jobs_and_faults += [
+                *_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types),
+                *of_row,
+            ]
+            jobs_and_faults += _without_program(
+                workload, [item for item in of_row if isinstance(item, api.Job)], plugins, at
+            )
+        own_settings = settings_for(sections, source)
+        tried = [(job, replace(_site(job), plugins=own_settings)) for job in jobs[:1]]
+        jobs_and_faults += _hook_faults(workload, tried, plugins, source)
+        jobs_and_faults += faults_of_wrappers(workload, tried, plugins, sections)
+    return list(dict.fromkeys(item for item in jobs_and_faults if isinstance(item, Fault)))
+
+
+def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
+    size, dtype = workload.default_size, workload.default_dtype
+    dtypes = list(dict.fromkeys(dtype for row in workload.sizes[size].rows for dtype in row.dtype))
+    if dtype not in dtypes:
+        message = f"the default size {size} has no row for '{dtype}'"
+        yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
+
+
+def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
+    valid_types = [*types, ANY_GPU]
+    for gpu in row.gpu:
+        if gpu not in valid_types:
+            yield key.fault(
+                f"unknown GPU type '{gpu}'",
+                suggest(gpu, valid_types),
+                code="gpu-type-unknown",
+                value=gpu,
+            )
+
+
+def jobs_of(workload: api.Workload, size: str, types: GpuTypes) -> Iterator[api.Job]:
+    """Yield the valid jobs that the rows of ``size`` describe."""
+    for row in workload.sizes[size].rows:
+        key = _Key(place="", path=())
+        yield from (
+            job for job in _jobs(workload, size, row, key, types) if isinstance(job, api.Job)
+        )
+
+
+def _jobs(
+    workload: api.Workload, size: str, row: api.Row, key: _Key, types: GpuTypes
+) -> Iterator[api.Job | Fault]:
+    """The job of each GPU type, dtype and scale of a row, or its fault."""
+    row_types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
+    for gpu, dtype, scale in itertools.product(row_types, row.dtype, row.scales.counts):
+        if gpu not in types:
+            continue
+        limits = ClusterLimits(
+            gpu_type=gpu,
+            rows=gpu,
+            gpus_per_node=types[gpu].gpus_per_node,
+            one_machine=gpu == CPU,
+            needs_image=gpu != CPU,
+        )
+        switches = Switches(strong_scaling=row.strong_scaling)
+        spec = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
+        try:
+            yield configure(spec, limits)[0]
+        except UsageError as error:
+            yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
+
+
+def _hook_faults(
+    workload: api.Workload, jobs: Sequence[tuple[api.Job, api.Site]], plugins: Plugins, source: str
+) -> Iterator[Fault]:
+    """Yield errors of the plugin's own hooks, and answers that differ for equal arguments."""
+    plugin = plugins.manager.get_plugin(source)
+    for job, site in jobs:
+        calls: dict[str, Callable[[], object]] = {
+            "llmb_setup": partial(plugins.setup, workload, site),
+            "llmb_launch": partial(plugins.launch, workload, job, site),
+        }
+        if job.training is not None:
+            calls["llmb_flops"] = partial(plugins.flops, workload, job.training.model)
+        for hook, call in calls.items():
+            if not hasattr(plugin, hook):
+                continue
+            try:
+                if call() != call():
+                    message = f"{hook} gives different answers for equal arguments"
+                    yield Fault(
+                        place=source, message=message, hint=IMPURE, code="hook-impure", key=hook
+                    )
+            except PluginError as error:
+                yield author_fault(error, source)
+            except LlmbError:  # a message for users, which depends on their site
+                continue
+
+
+def _without_program(
+    workload: api.Workload, jobs: Sequence[api.Job], plugins: Plugins, key: _Key
+) -> Iterator[Fault]:
+    """Yield a fault for each GPU type and dtype whose job none of llmb's programs runs."""
+    plugin = plugins.manager.get_plugin(plugins.offers[workload.key].source)
+    if workload.launch is not None or hasattr(plugin, "llmb_launch"):
+        return
+    if not workload.is_training:
+        fix = "add 'launch' to workload.yaml, or an llmb_launch to the plugin"
+        yield key.fault(
+            "llmb has no program for a size without a 'model'", fix, code="program-missing"
+        )
+        return
+    for job in {(job.gpu_type, job.dtype): job for job in jobs}.values():
+        if job.dtype not in DTYPES:
+            message, hint = (
+                f"llmb's programs do not support dtype '{job.dtype}'",
+                suggest(job.dtype, DTYPES),
+            )
+            yield key.fault(message, hint, code="dtype-unknown", value=job.dtype)
+        elif (fault := _refusal(workload, job, plugins, key)) is not None:
+            yield fault
+
+
+def _refusal(workload: api.Workload, job: api.Job, plugins: Plugins, key: _Key) -> Fault | None:
+    """Return the fault that none of llmb's programs runs ``job``.
+
+    It is tried on a cluster, or on one machine if it is that small.
+    """
+    site, fix = _site(job), "add a 'nemo' recipe to the size, or an llmb_launch to the plugin"
+    refusal = key.fault(
+        f"no program of llmb runs it on {gpus_in_words(job.scale)}", fix, code="program-missing"
+    )
+    on_machine = replace(
+        site, cluster_type=LOCAL.name, traits=LOCAL.traits_of(None), container=False
+    )
+    for place in (site, on_machine) if job.nodes == 1 else (site,):
+        try:
+            if plugins.launch(workload, job, place) is not None:
+                return None
+        except LlmbError as error:
+            if error.code == UNUSABLE:  # reported once, at the recipe
+                return None
+            # other hints are for users of the job
+            hint = error.hint if error.code == ARCHITECTURE_UNKNOWN else fix
+            message = error.message.removeprefix(f"{job.experiment_name}: ")
+            refusal = key.fault(
+                message, hint, code=error.code or "program-missing", value=error.value
+            )
+    return refusal
+
+
+def _site(job: api.Job) -> api.Site:
+    is_local = job.gpu_type == CPU
+    kind = LOCAL if is_local else SLURM
+    return api.Site(
+        cluster_type=kind.name,
+        traits=kind.traits_of(None),
+        gpu_type=job.gpu_type,
+        gpus_per_node=job.gpus_per_node,
+        install=_INSTALL,
+        container=not is_local,
+        venv=_INSTALL / "venvs" / "x",
+        environment=job.env,
+    )

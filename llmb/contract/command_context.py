@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The value that a plugin's command gets from ``click.pass_obj``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from llmb.contract.record import RunRecord
+    from llmb.contract.schema import ClusterConfig
+    from llmb.contract.spec import Workload
+
+
+class CommandContext(Protocol):
+    """The install directory and the workloads of one command. Reading one may raise LlmbError."""
+
+    @property
+    def workloads(self) -> Mapping[str, Workload]:
+        """The workloads by key."""
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The configuration of the install directory, with all that overrides it."""
+
+    def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
+        """The runs of the install directory that ``names`` name (default: all)."""

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JobRequest, what a user asks for, and Job, the result of planning with all its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmb.contract.model import ModelShape
+from llmb.contract.model_settings import Trained, trained_with
+from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches
+from llmb.errors import Fault, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """One task of a job list or one set of options: dtypes × scales × parameters × repeats.
+
+    Names are as written. A place is ``FILE:LINE``, such as ``jobs.txt:4``.
+    """
+
+    workload: str
+    #: None is the workload's default.
+    size: str | None = None
+    dtypes: tuple[str, ...] = ()
+    scales: tuple[int, ...] = ()
+    repeats: int = 1
+    profile: bool = False
+    #: Adds one profiled job to each configuration.
+    add_profile: bool = False
+    proxy: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: The values to sweep of names in ``switches.PARAMS``.
+    params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: The values to sweep of parameters that the workload declares.
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: None is the framework that the size and the install have.
+    framework: str | None = None
+    #: Of Megatron-Bridge's images, None is the newest.
+    release: str | None = None
+    #: The values to sweep of settings of the framework, by dotted path.
+    dotted: Mapping[str, tuple[SettingValue, ...]] = field(default_factory=dict)
+    switches: Switches = NO_SWITCHES
+    #: Options of sbatch by long name.
+    slurm: Mapping[str, str] = field(default_factory=dict)
+    #: Of the task.
+    place: str = ""
+    #: The place of its workload.
+    header: str = ""
+    #: The place of each dtype and scale.
+    places: Mapping[str | int, str] = field(default_factory=dict)
+    #: The place of each key that is set.
+    key_places: Mapping[str, str] = field(default_factory=dict)
+    #: It was read only in part. It is checked further, and never becomes a job.
+    faulty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobList:
+    """A job list as read: its valid requests, every fault of the others, and notes."""
+
+    requests: tuple[JobRequest, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The numbers of a job that trains a model."""
+
+    #: The model, with the job's own layer count.
+    model: ModelShape
+    tp: int
+    pp: int
+    cp: int
+    #: Virtual pipeline stages, None without.
+    vp: int | None
+    #: Ways in which experts are split, 1 for a dense model.
+    ep: int
+    #: Data parallel ways, scale / (tp · pp · cp).
+    dp: int
+    #: Micro batch in samples.
+    mbs: int
+    #: Global batch in samples.
+    gbs: int
+    #: Gradient accumulation, gbs / (mbs · dp).
+    ga: int
+    #: In tokens.
+    seq_length: int
+    num_layers: int
+    learning_rate: float
+    #: Ways in which the matrices of each expert are split.
+    etp: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job, complete."""
+
+    workload: str
+    model_size: str
+    dtype: str
+    #: The cluster's name for it.
+    gpu_type: str
+    #: In GPUs.
+    scale: int
+    repeat: int
+    profile: bool
+    env: Mapping[str, str]
+    max_steps: int
+    nodes: int
+    gpus_per_node: int
+    #: In seconds.
+    time_limit: int
+    image: str | None
+    experiment_name: str
+    #: None if the workload trains no model.
+    training: Training | None = None
+    #: The values of the workload's own parameters, as text.
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    #: The switches that no other field has.
+    switches: Switches = NO_SWITCHES
+    #: The script raises it on each node first; None if llmb does not set it.
+    vboost: bool | None = None
+    #: Whose rows it follows.
+    framework: str = "nemo"
+    #: The release of the image, for Megatron-Bridge.
+    release: str | None = None
+    #: The GPU type whose rows of Megatron-Bridge it uses, None for its own.
+    rows_of: str | None = None
+    #: The user's values for settings of the framework, by dotted path.
+    dotted: Mapping[str, SettingValue] = field(default_factory=dict)
+
+    @property
+    def with_dotted(self) -> Trained:
+        """Return the model, batch and sequence with the ``dotted`` settings that change them."""
+        training = self.training
+        return trained_with(
+            self.dotted,
+            self.framework,
+            None if training is None else training.model,
+            None if training is None else training.gbs,
+            None if training is None else training.seq_length,
+        )
+
+    @property
+    def gbs(self) -> int | None:
+        """Return the global batch in samples, or None if it trains no model."""
+        return self.with_dotted.gbs
+
+    @property
+    def seq_length(self) -> int | None:
+        """Return the sequence length in tokens, or None if it trains no model."""
+        return self.with_dotted.seq_length
+
+    @property
+    def num_layers(self) -> int | None:
+        """Return the layer count of its model, or None if it trains none."""
+        if self.training is not None and not self.dotted:
+            return self.training.num_layers
+        return self.with_dotted.layers
+
+    @property
+    def changes(self) -> Mapping[str, SettingValue]:
+        """Return the ``dotted`` settings that change its model or dtype, as in ``Trained``."""
+        return self.with_dotted.changes
+
+    @property
+    def trained(self) -> Training:
+        """Its ``training``. Raises UsageError for a job that trains no model."""
+        if self.training is None:
+            message = f"{self.experiment_name}: {self.workload} trains no model"
+            hint = "its plugin must implement the hook llmb_launch, which names the program"
+            raise UsageError(
+                message, hint=hint, code="not-training", key="model", value=self.workload
+            )
+        return self.training

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A workload and its sizes, as workload.yaml describes them."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from llmb.contract.failures import Failure
+from llmb.contract.formats import ParseSpec
+from llmb.contract.gpus import GpuType
+from llmb.contract.launch import Command
+from llmb.contract.metrics import TRAINING, MetricSpec, check_metrics
+from llmb.contract.model import ModelShape, require_positive
+from llmb.contract.nemo_recipe import NemoRecipe
+from llmb.contract.parameters import Parameter, check_parameters
+from llmb.contract.placeholders import check_placeholders
+from llmb.contract.rows import (
+    ProfileWindow,
+    Row,
+    Scales,
+    check_unambiguous,
+    check_word,
+    refuse_of_training,
+)
+from llmb.contract.spec_checks import check_convertible, check_declared
+from llmb.contract.switches import parse_image
+from llmb.core import files, typed, yamlfile
+from llmb.core.names import suggest
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLog:
+    """A log of one run, to check a plugin with."""
+
+    #: Relative to workload.yaml.
+    file: Path
+    #: Of that run, None for the default size.
+    size: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The checkpoint of a size. GPU types that are missing were not tested.
+
+    Below the least scale, loading may run out of GPU memory.
+    """
+
+    #: On disk.
+    size_gb: float
+    #: The tested scales, by GPU type.
+    save: dict[str, Scales] = field(default_factory=dict)
+    #: The least scale, by GPU type.
+    load: dict[str, int] = field(default_factory=dict)
+
+
+_SIZE_OF_TRAINING = ("pipeline_extra", "proxy", "learning_rate", "nemo", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """One size with its rows: a model to train, or without ``model`` one case of a benchmark."""
+
+    rows: tuple[Row, ...]
+    model: ModelShape | None = None
+    #: The workload's metrics that it has, its headline first (default: all).
+    metrics: tuple[str, ...] = ()
+    #: The workload's parameters that it has (None: all).
+    parameters: tuple[str, ...] | None = None
+    #: Further layers in the pipeline split (2: embedding and loss).
+    pipeline_extra: int = 0
+    #: Only the scales of the rows are possible.
+    exact_scales: bool = False
+    #: A job uses all GPUs of its nodes.
+    whole_nodes: bool = True
+    #: The GPU types for which ``submit-all`` without a list includes it (None: all that it
+    #: supports).
+    discover: tuple[str, ...] | None = None
+    #: The size that ``proxy: true`` in a job list selects.
+    proxy: str | None = None
+    learning_rate: float = 3e-4
+    #: None if NeMo has no recipe.
+    nemo: NemoRecipe | None = None
+    #: None if none was published.
+    checkpoint: Checkpoint | None = None
+    #: Overrides the workload's.
+    max_steps: int | None = None
+    #: Overrides the workload's.
+    time_limit_minutes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self, unless=("pipeline_extra",))
+        if not self.rows:
+            hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
+            raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
+        self._check_kind()
+        check_unambiguous(self.rows, "rows")
+        followed = {name for row in self.rows for name in row.releases}
+        for name in self.nemo.releases if self.nemo is not None else ():
+            if name not in followed:
+                hint = suggest(name, sorted(followed))
+                message, code = f"no row follows release '{name}'", "release-unknown"
+                raise KeyFaultError(
+                    message, "nemo", "releases", name, hint=hint, code=code, value=name
+                )
+
+    def _check_kind(self) -> None:
+        """Raise KeyFaultError for a key that training needs, or that only training may have."""
+        if self.model is None:
+            refuse_of_training(self, _SIZE_OF_TRAINING)
+        for number, row in enumerate(self.rows):
+            try:
+                row.check_kind(is_training=self.model is not None)
+            except KeyFaultError as error:
+                error.path = ("rows", number, *error.path)
+                raise
+
+    @property
+    def trained_model(self) -> ModelShape:
+        """Its ``model``. Raises UsageError for a size that trains none."""
+        if self.model is None:
+            raise UsageError("this size trains no model", code="not-training", key="model")
+        return self.model
+
+    def gpu_types(self) -> list[str]:
+        """The GPU types of its rows, including ``any``, in the order of the rows."""
+        return list(dict.fromkeys(gpu for row in self.rows for gpu in row.gpu))
+
+    def dtypes(self, gpu: str) -> list[str]:
+        """The dtypes that it supports on ``gpu``, in the order of the rows."""
+        return list(
+            dict.fromkeys(dtype for row in self.rows for dtype in row.dtype if row.fits(gpu, dtype))
+        )
+
+    def scales(self, gpu: str, dtype: str, *, strong: bool = False) -> list[int]:
+        """The tested scales of this GPU type and dtype, ascending."""
+        rows = (row for row in self.rows if row.fits(gpu, dtype) and row.strong_scaling == strong)
+        return sorted({count for row in rows for count in row.scales.counts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A benchmark. Either all of its sizes have a model or none."""
+
+    #: Its name.
+    key: str
+    title: str
+    #: By name. Without any, and without a model, it has one size ``default`` for one GPU.
+    sizes: dict[str, Size] = field(default_factory=dict)
+    #: By default the first size.
+    default_size: str = ""
+    #: By default the first of the default size.
+    default_dtype: str = ""
+    #: Its container image, None if it needs none.
+    image: Annotated[str, parse_image] | None = None
+    max_steps: int = 50
+    time_limit_minutes: int = 20
+    #: The steps to profile with NeMo, by release. Rows of other releases use those of the newest
+    #: release; without any, the last steps are profiled.
+    profiles: dict[str, ProfileWindow] = field(default_factory=dict)
+    #: The file of its published figures (llmb.plan.published), in YAML relative to the workload's
+    #: file.
+    published: Path | None = None
+    #: The file of its rows for Megatron-Bridge (llmb.plan.bridge_rows), likewise, None without any.
+    bridge: Path | None = None
+    #: What it measures, the headline first. A workload that trains a model also has the metrics of
+    #: training, whose headline is the step time.
+    metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
+    #: The metrics that verdicts are about; empty for all that have a reference.
+    judge: tuple[str, ...] = ()
+    #: Of its own, by name.
+    parameters: Annotated[dict[str, Parameter], check_parameters] = field(default_factory=dict)
+    #: How its jobs start, for a plugin without ``llmb_launch``. Words in braces are of the job.
+    launch: Command | None = None
+    #: How its logs are read, for a plugin without ``llmb_parse``.
+    parse: ParseSpec | None = None
+    #: Causes of failures in its logs, after those that llmb knows.
+    failures: tuple[Failure, ...] = ()
+    #: GPU types that llmb does not know, by name.
+    gpu_types: dict[str, GpuType] = field(default_factory=dict)
+    #: A log to check the plugin with.
+    sample_log: SampleLog | None = None
+    #: The YAML that it was read from, None otherwise. It is no key of the YAML.
+    file: Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+        self._complete()
+        check_word(self.key, "key")
+        for name in self.gpu_types:
+            check_word(name, "gpu_types", name)
+        for name in self.sizes:
+            check_word(name, "sizes", name)
+        if self.default_size not in self.sizes:
+            hint = suggest(self.default_size, list(self.sizes))
+            message, code = f"'{self.default_size}' is not one of its sizes", "size-unknown"
+            raise KeyFaultError(message, "default_size", hint=hint, code=code)
+        for name, size in self.sizes.items():
+            if size.proxy is not None and size.proxy not in self.sizes:
+                hint = suggest(size.proxy, list(self.sizes))
+                message, code = f"'{size.proxy}' is not one of the sizes", "size-unknown"
+                raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
+        self._check_kind()
+        self._check_hooks()
+
+    def _complete(self) -> None:
+        """Fill in the defaults that follow from the sizes."""
+        if not self.sizes:
+            only = {"default": Size(rows=(Row(),), whole_nodes=False)}
+            object.__setattr__(self, "sizes", only)
+        if not self.default_size:
+            object.__setattr__(self, "default_size", next(iter(self.sizes)))
+        if not self.default_dtype and self.default_size in self.sizes:
+            dtype = self.sizes[self.default_size].rows[0].dtype[0]
+            object.__setattr__(self, "default_dtype", dtype)
+
+    def _check_hooks(self) -> None:
+        """Raise KeyFaultError for a launch or a format of logs that can never be right."""
+        with _below("launch"):
+            if self.launch is not None:
+                check_placeholders(self.launch, list(self.parameters))
+        with _below("parse"):
+            if self.parse is not None:
+                _check_format(self.parse, self.metrics)
+
+    def _check_kind(self) -> None:
+        """Raise KeyFaultError if only some sizes have a model, and for faulty metrics."""
+        for name, size in self.sizes.items():
+            if self.is_training and size.model is None:
+                message, hint = (
+                    "'model' is missing, other sizes have one",
+                    "give all sizes a model, or none",
+                )
+                raise KeyFaultError(
+                    message, "sizes", name, hint=hint, code="key-missing", value="model"
+                )
+            _check_names(
+                size.metrics,
+                [spec.name for spec in self.metrics],
+                "metric",
+                "sizes",
+                name,
+                "metrics",
+            )
+            _check_names(
+                size.parameters or (),
+                list(self.parameters),
+                "parameter",
+                "sizes",
+                name,
+                "parameters",
+            )
+        _check_names(self.judge, [spec.name for spec in self.metrics], "metric", "judge")
+        if not self.is_training and not self.metrics:
+            message = "'metrics' is missing: no size has a model"
+            hint = "write metrics: [{name: busbw, unit: GB/s}], or give each size a model"
+            raise KeyFaultError(message, hint=hint, code="key-missing", value="metrics")
+        if not self.is_training and self.profiles:
+            hint = "omit it, or give each size a model"
+            raise KeyFaultError("is for training", "profiles", hint=hint, code="not-training")
+
+    def headline(self, size: str) -> MetricSpec:
+        """The metric that verdicts on ``size`` are about."""
+        return self.all_metrics(size)[0]
+
+    def all_metrics(self, size: str) -> tuple[MetricSpec, ...]:
+        """Return every metric of ``size``, the headline first: of training, then its own."""
+        declared = {
+            spec.name: replace(spec, judged=spec.name in self.judge) if self.judge else spec
+            for spec in self.metrics
+        }
+        chosen = self.sizes[size].metrics or declared
+        return (*(TRAINING if self.is_training else ()), *(declared[name] for name in chosen))
+
+    def parameters_of(self, size: str) -> dict[str, Parameter]:
+        """The parameters of ``size``, by name."""
+        chosen = self.sizes[size].parameters
+        return (
+            self.parameters if chosen is None else {name: self.parameters[name] for name in chosen}
+        )
+
+    @property
+    def is_training(self) -> bool:
+        """Return True if its sizes are models to train."""
+        return any(size.model is not None for size in self.sizes.values())
+
+    def on(self, gpu: str) -> dict[str, Size]:
+        """The sizes that support the GPU type ``gpu``."""
+        return {name: size for name, size in self.sizes.items() if size.dtypes(gpu)}
+
+
+@contextmanager
+def _below(key: str) -> Iterator[None]:
+    """Add ``key`` to the path of a KeyFaultError in the block."""
+    try:
+        yield
+    except KeyFaultError as error:
+        error.path = (key, *error.path)
+        raise
+
+
+#: Fields of a ParseSpec that are no keys of the YAML.
+_FILLED_IN = ("samples", "source", "metrics", "metric_units")
+
+
+def _check_format(spec: ParseSpec, metrics: Sequence[MetricSpec]) -> None:
+    """Raise KeyFaultError for a name that the workload does not declare, or a field of llmb's."""
+    for name in _FILLED_IN:
+        if getattr(spec, name):
+            raise KeyFaultError(f"'{name}' is not a key here", name, code="key-unknown", value=name)
+    if spec.is_default:
+        return
+    check_declared(spec.keys, [metric.name for metric in metrics], spec.patterns)
+    check_convertible(spec.units, {metric.name: metric.unit for metric in metrics})
+
+
+def _check_names(names: Sequence[str], declared: Sequence[str], kind: str, *path: str) -> None:
+    """Raise KeyFaultError for the first name of a ``kind`` that is not ``declared``, or twice."""
+    for number, name in enumerate(names):
+        if name not in declared:
+            message, hint = f"'{name}' is not a {kind} of the workload", suggest(name, declared)
+            raise KeyFaultError(
+                message, *path, number, hint=hint, code=f"{kind}-unknown", value=name
+            )
+        if name in names[:number]:
+            raise KeyFaultError(
+                f"'{name}' is there twice", *path, number, code="name-duplicate", value=name
+            )
+
+
+def read_workload(path: str | Path) -> Workload:
+    """Read a workload from YAML. Raises InputFaults with file, line, key and nearest valid key."""
+    path = Path(path)
+    document = yamlfile.load(path)
+    _complete_launch(document, path.parent)
+    workload = typed.read(Workload, document)
+    if workload.file is not None:
+        place, message = document.place(("file",)), "file: 'file' is not a key here"
+        raise InputFaults(
+            [Fault(place=place, message=message, code="key-unknown", key="file", value="file")]
+        )
+    published, bridge = (
+        None if file is None else path.parent / file
+        for file in (workload.published, workload.bridge)
+    )
+    return replace(workload, file=path, published=published, bridge=bridge)
+
+
+def _complete_launch(document: yamlfile.Document, folder: Path) -> None:
+    """Write the short forms of ``launch`` in full.
+
+    A program is a command line, and a file is the name of one beside the YAML. Raises InputFaults.
+    """
+    launch = document.data.get("launch") if isinstance(document.data, dict) else None
+    if not isinstance(launch, dict):
+        return
+    server = launch.get("server")
+    programs = [(launch, "program"), (launch, "after")]
+    for values, name in [*programs, *([(server, "program")] if isinstance(server, dict) else [])]:
+        if isinstance(values.get(name), str):
+            values[name] = {"argv": _words_of(document, values[name], name)}
+    names = launch.get("files")
+    names = [names] if isinstance(names, str) else names
+    if isinstance(names, list):
+        launch["files"] = [
+            {"name": name, "text": _text_of(document, folder / name, number)}
+            if isinstance(name, str)
+            else name
+            for number, name in enumerate(names)
+        ]
+
+
+def _words_of(document: yamlfile.Document, line: str, name: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        message, hint = f"is no command line: {error}", "close each quote, as in a shell"
+        raise InputFaults([_fault(document, (name,), message, hint, line)]) from None
+
+
+def _text_of(document: yamlfile.Document, file: Path, number: int) -> str:
+    try:
+        return files.read_text(file)
+    except LlmbError as error:
+        hint = "write the name of a file beside this one, or {name: NAME, text: TEXT}"
+        path = ("files", number)
+        raise InputFaults([_fault(document, path, error.message, hint, str(file))]) from error
+
+
+def _fault(
+    document: yamlfile.Document, path: yamlfile.KeyPath, message: str, hint: str, value: str
+) -> Fault:
+    key = yamlfile.dotted(("launch", *path))
+    return Fault(
+        place=document.place(("launch", *path)),
+        message=f"{key}: {message}",
+        hint=hint,
+        code="value-invalid",
+        key=key,
+        value=value,
+    )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From numbers to verdicts: references, repeats, comparisons, scaling, suspects. Pure."""

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compare results with other results or published figures: a row for each configuration. Pure."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.contract.window import Window
+from llmb.core import typed
+from llmb.core.node_lists import fold, short_name
+from llmb.judge.deviation import Deviations
+from llmb.judge.differences import differences, differing_facts
+from llmb.judge.judge import pool_key, why_invalid, without_session
+from llmb.judge.per_metric import (
+    Target,
+    judge_metrics,
+    pair_ratios,
+    relative_steps,
+    values_of,
+    with_metrics,
+)
+from llmb.judge.reference import (
+    LOADS,
+    not_described,
+    pooled,
+    relative,
+)
+from llmb.judge.value import BAD, INVALID, NO_REFERENCE
+from llmb.measure.columns import verdicts_in_json
+from llmb.measure.description import Configuration
+from llmb.measure.result import (
+    CANCELLED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    UNKNOWN,
+    MetricVerdict,
+    ReferenceValue,
+    Result,
+    Verdict,
+)
+from llmb.plan.comparable import comparable
+
+_Pool = Sequence[Result]  # the repeats of one configuration
+_NAMED_RUNS = 2  # at most, without a figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The repeats of one configuration and their reference. A run that failed has its own row."""
+
+    experiment: str
+    runs: tuple[str, ...]  #: ids, or the paths of logs without one
+    status: str
+    failed: bool = False  #: as ``Result.is_failure``
+    window: Window | None = None
+    metric: str | None = None  #: the metric that both sides are compared by
+    value: float | None = None  #: the mean of all runs, in ``unit``
+    unit: str | None = None
+    step_time_s: float | None = None  #: of training, whichever metric is compared
+    reference: ReferenceValue | None = None  #: the other side, whose name is its ``release``
+    ratio: float | None = None
+    ratio_interval: tuple[float, float] | None = None
+    repeats: int | None = None
+    same_window: bool | None = None
+    differences: tuple[str, ...] = ()  #: settings that differ although both can be compared
+    verdict: str | None = None
+    verdict_reason: str | None = None
+    configuration: Configuration | None = None
+    metrics: Mapping[str, MetricVerdict] = field(default_factory=dict)  #: each judged one
+    session: str | None = None  #: the id of the session of the runs
+    nodelist: str | None = None  #: the nodes of its runs, as ``n[1-4]``, if their logs show them
+    reference_nodelist: str | None = None  #: the nodes of the other side's runs
+
+    @property
+    def is_on_other_nodes(self) -> bool:
+        """True if both sides are known to have run on different nodes."""
+        return (
+            None not in (self.nodelist, self.reference_nodelist)
+            and self.nodelist != self.reference_nodelist
+        )
+
+
+def is_bad(row: Comparison) -> bool:
+    """Return True if the row ends a command with exit code 3."""
+    return row.failed or row.verdict in BAD
+
+
+def summary(rows: Iterable[Comparison]) -> dict[str, int]:
+    """Count the configurations by verdict, or by status if they have none."""
+    return dict(sorted(Counter(row.verdict or row.status for row in rows).items()))
+
+
+def to_data(rows: Sequence[Comparison], against: str) -> dict[str, Any]:
+    """Return plain data: the output of ``compare --format json``."""
+    return {
+        "against": against,
+        "comparisons": [
+            {**typed.to_data(row), "metrics": verdicts_in_json(row.metrics)} for row in rows
+        ],
+        "summary": summary(rows),
+    }
+
+
+def with_published(judged: Sequence[Result]) -> list[Comparison]:
+    """Return the rows of results that were judged against published figures."""
+    return [
+        _row(
+            pool,
+            reference=verdict.reference,
+            ratio=verdict.pooled_ratio,
+            ratio_interval=verdict.ratio_interval,
+            repeats=verdict.repeats,
+            same_window=verdict.same_window,
+            verdict=verdict.word,
+            verdict_reason=verdict.reason or pool[0].reason,
+        )
+        for pool in _pools(judged)
+        for verdict in [pool[0].verdict]
+    ]
+
+
+def with_measured(
+    results: Sequence[Result], reference_results: Sequence[Result], name: str
+) -> list[Comparison]:
+    """Return the rows of ``results`` against the valid ``reference_results`` of ``name``."""
+    pools = _pools(results)
+    # A reference is one side, also if its runs were accepted from several sessions.
+    reference_pools = _pools(map(without_session, reference_results))
+    candidates = [pool for pool in reference_pools if measures(pool[0])]
+    unmeasured = [[result] for result in reference_results if not measures(result)]
+    sides = [_other_side(pool, candidates, unmeasured, name) for pool in pools]
+    deviations = _deviations(pools, sides)
+    return [
+        side if isinstance(side, Comparison) else _compared(pool, side, name, deviations)
+        for pool, side in zip(pools, sides, strict=True)
+    ]
+
+
+def with_pairs(results: Sequence[Result]) -> tuple[str, list[Comparison]] | None:
+    """Return the name of side A, and the rows of side B against it.
+
+    None unless the runs in pairs are of one submission with ``--ab``.
+    """
+    pairs = [(result.identity.pair, result) for result in results if result.identity.pair]
+    names = {pair.side: str(pair) for pair, _ in pairs}
+    submissions = {(result.identity.session, pair.setting) for pair, result in pairs}
+    if len(names) < 2 or len(submissions) > 1:
+        return None
+    sides = {side: [result for pair, result in pairs if pair.side == side] for side in names}
+    return names["A"], with_measured(sides["B"], sides["A"], names["A"])
+
+
+def _deviations(
+    pools: Sequence[_Pool], sides: Sequence[Comparison | _Pool]
+) -> dict[str, Deviations]:
+    """Return the deviations of each metric over all configurations, each with both sides."""
+    pairs = [
+        (pool, side)
+        for pool, side in zip(pools, sides, strict=True)
+        if not isinstance(side, Comparison)
+    ]
+    names = {name for pair in pairs for name in _common_metrics(*pair)}
+    return {name: Deviations([_values(*pair, name) for pair in pairs]) for name in names}
+
+
+def _values(pool: _Pool, reference_pool: _Pool, metric: str) -> list[list[float]]:
+    """Return what deviates from run to run: the values of both sides, or the ratios of pairs."""
+    ratios = pair_ratios(pool, reference_pool, metric)
+    return [ratios] if ratios else [values_of(side, metric) for side in (pool, reference_pool)]
+
+
+def _common_metrics(pool: _Pool, reference_pool: _Pool) -> list[str]:
+    """Return the judged metrics that both sides measured in the same unit, the headline first.
+
+    The metrics of training follow from each other, so that its headline is enough.
+    """
+    first, other = pool[0].metrics, reference_pool[0].metrics
+    names = [first.headline, *(name for name in first.measured if name not in TRAINING_BY_NAME)]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if (measured := first.measured.get(name)) is not None
+        and (measured.judged or name == first.headline)
+        and (reference := other.measured.get(name)) is not None
+        and reference.unit == measured.unit
+        and (reference.mean > 0 or name == first.headline)
+    ]
+
+
+def judged_against(
+    results: Sequence[Result], reference_results: Sequence[Result], name: str
+) -> list[Result]:
+    """Return ``results`` in their order, each with the verdict on its row of ``with_measured``.
+
+    Different settings and conditions (clock, driver, network) are part of the verdict. A run
+    without a valid measurement keeps the verdict that it has without a reference, or none.
+    """
+    judged: dict[int, Result] = {}
+    for pool, row in zip(
+        _pools(results), with_measured(results, reference_results, name), strict=True
+    ):
+        for result in pool:
+            judged[id(result)] = replace(result, verdict=_verdict_of(result, row))
+    return [judged[id(result)] for result in results]
+
+
+def _verdict_of(result: Result, row: Comparison) -> Verdict:
+    reference = row.reference
+    measured = None if reference is None else result.metrics.measured.get(reference.metric)
+    ratio = None
+    if row.ratio is not None and reference is not None and measured is not None:
+        ratio = relative(measured.mean, reference.value, measured.better)
+    return Verdict(
+        word=row.verdict,
+        reason=row.verdict_reason if row.verdict is not None else None,
+        reference=reference,
+        ratio=ratio,
+        repeats=row.repeats,
+        pooled_ratio=row.ratio,
+        ratio_interval=row.ratio_interval,
+        same_window=row.same_window,
+        differences=row.differences,
+        metrics=row.metrics,
+    )
+
+
+def without_accepted(results: Sequence[Result], accepted: Iterable[Result]) -> list[Result]:
+    """Return the ``results`` that are not among the ``accepted`` ones, or all if none remains.
+
+    A run of a baseline is not compared with itself.
+    """
+    accepted_runs = {result.identity.run for result in accepted if result.identity.run is not None}
+    return [result for result in results if result.identity.run not in accepted_runs] or list(
+        results
+    )
+
+
+def measures(result: Result) -> bool:
+    """Return True if the result has a valid value of its headline metric to compare others with."""
+    loads = result.identity.configuration is not None and result.identity.configuration.loads
+    return (
+        result.status == SUCCESS
+        and result.metrics.value is not None
+        and why_invalid(result) is None
+        and not loads
+    )
+
+
+def _pools(results: Iterable[Result]) -> list[list[Result]]:
+    """Group the valid repeats of each configuration. Any other run is a group of its own."""
+    pools: dict[Hashable, list[Result]] = {}
+    for number, result in enumerate(results):
+        pools.setdefault(pool_key(result) if measures(result) else number, []).append(result)
+    return list(pools.values())
+
+
+def _row(pool: Sequence[Result], **values: Any) -> Comparison:
+    first, reference = pool[0], values.get("reference")
+    name = first.metrics.headline if reference is None else reference.metric
+    together, times, measured = (
+        pooled(pool, name),
+        pooled(pool, STEP_TIME),
+        first.metrics.measured.get(name),
+    )
+    return Comparison(
+        experiment=first.identity.experiment,
+        runs=tuple(result.identity.name for result in pool),
+        status=first.status,
+        failed=first.is_failure,
+        window=first.metrics.window,
+        metric=None if measured is None else name,
+        value=together and together.mean,
+        unit=None if measured is None else measured.unit,
+        step_time_s=times and times.mean,
+        configuration=first.identity.configuration,
+        session=first.identity.session,
+        nodelist=_nodelist_of(pool),
+        **values,
+    )
+
+
+def _nodelist_of(results: Iterable[Result]) -> str | None:
+    """Return the list of all nodes that the logs of ``results`` show, without domains."""
+    names = {short_name(host) for result in results if result.log for host in result.log.hosts}
+    return fold(sorted(names)) if names else None
+
+
+def _other_side(
+    pool: _Pool, candidates: Sequence[_Pool], unmeasured: Sequence[_Pool], name: str
+) -> Comparison | _Pool:
+    """Return the runs that ``pool`` is compared with, or its row if there are none."""
+    first = pool[0]
+    if first.status != SUCCESS or first.metrics.value is None:
+        return _row(pool, verdict_reason=first.reason)
+    if (invalid := why_invalid(first)) is not None:
+        return _row(pool, verdict=INVALID, verdict_reason=invalid)
+    no_reference = partial(_row, pool, verdict=NO_REFERENCE)
+    configuration = first.identity.configuration
+    if configuration is None:
+        return no_reference(verdict_reason=not_described(first))
+    if configuration.loads:
+        return no_reference(verdict_reason=LOADS)
+    matches, _ = _alike(configuration, candidates)
+    if not matches:
+        missing = _why_nothing(configuration, candidates, unmeasured, name)
+        return no_reference(verdict_reason=missing)
+    distances = [_distance(configuration, first.metrics.window, match[0]) for match in matches]
+    nearest = [
+        match
+        for match, distance in zip(matches, distances, strict=True)
+        if distance == min(distances)
+    ]
+    if len(nearest) > 1:
+        several = (
+            f"{name} has runs of it with {len(nearest)} settings; choose the runs to compare with"
+        )
+        return no_reference(verdict_reason=several)
+    measured = nearest[0][0].metrics.measured.get(first.metrics.headline)
+    if measured is None or measured.unit != first.metrics.value.unit:
+        headline, unit = first.metrics.headline, first.metrics.value.unit
+        if measured is not None:
+            units = f"in {measured.unit or 'no unit'}, not {unit or 'no unit'}"
+            return no_reference(verdict_reason=f"{name} measured {headline} {units}")
+        metric = f"{headline} in {unit}"
+        return no_reference(verdict_reason=f"{name} did not measure {metric}")
+    return nearest[0]
+
+
+def _alike(configuration: Configuration, candidates: Sequence[_Pool]) -> tuple[list[_Pool], str]:
+    """Return the comparable candidates and, if there are none, what is missing."""
+    described = [pool for pool in candidates if pool[0].identity.configuration is not None]
+    return comparable(
+        configuration, described, lambda pool, field: getattr(pool[0].identity.configuration, field)
+    )
+
+
+def _why_nothing(
+    configuration: Configuration,
+    candidates: Sequence[_Pool],
+    unmeasured: Sequence[_Pool],
+    name: str,
+) -> str:
+    """Return why the other side has nothing comparable, or why its comparable runs lack values."""
+    matches, _ = _alike(configuration, unmeasured)
+    if matches:
+        ended_last = sorted(
+            (result for (result,) in matches), key=lambda result: not result.is_open
+        )
+        states = [f"{result.identity.name} {_state(result)}" for result in ended_last]
+        return "; ".join(
+            [
+                *states[:_NAMED_RUNS],
+                *([f"and {len(states) - _NAMED_RUNS} more"] if len(states) > _NAMED_RUNS else []),
+            ]
+        )
+    _, missing = _alike(configuration, candidates or unmeasured)
+    return f"{name} has no runs {missing}"
+
+
+NO_FIGURE = {FAILED: "failed", CANCELLED: "was cancelled", UNKNOWN: "has an unknown result"}
+
+
+def _state(result: Result) -> str:
+    reason = f" ({result.reason})" if result.reason else ""
+    if result.status in (RUNNING, PENDING):
+        return f"has not ended{reason}: compare again later"
+    if words := NO_FIGURE.get(result.status):
+        return f"{words}{reason}: choose a run that succeeded"
+    return f"is invalid ({why_invalid(result) or LOADS}): choose another run"
+
+
+def _distance(configuration: Configuration, window: Window | None, candidate: Result) -> int:
+    assert candidate.identity.configuration is not None
+    return len(differences(configuration, candidate.identity.configuration)) + (
+        window != candidate.metrics.window
+    )
+
+
+def _compared(
+    pool: _Pool, reference_pool: _Pool, name: str, deviations: Mapping[str, Deviations]
+) -> Comparison:
+    first, first_reference = pool[0], reference_pool[0]
+    assert first.identity.configuration is not None
+    assert first_reference.identity.configuration is not None
+    targets = {
+        metric: replace(
+            _target(reference_pool, metric, name),
+            pair_ratios=tuple(pair_ratios(pool, reference_pool, metric)),
+        )
+        for metric in _common_metrics(pool, reference_pool)
+    }
+    verdicts = judge_metrics(pool, targets, deviations)
+    verdict = with_metrics(first, Verdict(), verdicts)
+    notes = [verdict.reason or ""]
+    same_window = first.metrics.window == first_reference.metrics.window
+    if not same_window:
+        notes.append("the windows of the two differ")
+    configurations = first.identity.configuration, first_reference.identity.configuration
+    changed = (*differences(*configurations), *differing_facts(first.log, first_reference.log))
+    return _row(
+        pool,
+        reference=verdict.reference,
+        ratio=verdict.pooled_ratio,
+        ratio_interval=verdict.ratio_interval,
+        repeats=verdict.repeats,
+        same_window=same_window,
+        differences=changed,
+        verdict=verdict.word,
+        verdict_reason="; ".join(notes),
+        metrics=verdicts,
+        reference_nodelist=_nodelist_of(reference_pool),
+    )
+
+
+def _target(reference_pool: _Pool, metric: str, name: str) -> Target:
+    """Return the runs of the other side, called ``name``, as what a metric is compared with."""
+    first = reference_pool[0]
+    reached = pooled(reference_pool, metric)
+    assert reached is not None
+    reference = ReferenceValue(
+        release=name,
+        window=str(first.metrics.window or ""),
+        step_time_s=reached.mean if metric == STEP_TIME else None,
+        source=", ".join(result.identity.name for result in reference_pool),
+        metric=metric,
+        value=reached.mean,
+        unit=first.metrics.measured[metric].unit,
+    )
+    values = tuple(values_of(reference_pool, metric))
+    steps = tuple(relative_steps(reference_pool, metric))
+    return Target(reference=reference, values=values, exact=False, steps=steps)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Explain one result: every term of its figures, its reference, and the verdict. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llmb.contract.flops import Flops, flops_of
+from llmb.contract.gpus import gpus_in_words
+from llmb.contract.job import Job
+from llmb.contract.metrics import (
+    LOWER,
+    STEP_TIME,
+    TFLOPS_PER_GPU,
+    TOKENS_PER_SECOND,
+    TRAINING_BY_NAME,
+    shown,
+    tflops_in_digits,
+)
+from llmb.contract.model_settings import Trained
+from llmb.contract.rows import Row
+from llmb.contract.samples import Straggler
+from llmb.judge import differences
+from llmb.judge.reference import relative
+from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
+from llmb.measure.checkpoints import in_words
+from llmb.measure.result import Metrics, Result
+from llmb.measure.stragglers import in_words as straggler_in_words
+from llmb.plan.published import Figure
+
+NOT_PUBLISHED = (
+    "the published run does not document this; to compare two of your own runs: llmb-run compare {}"
+    " OTHER"
+)
+RULES = (
+    f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE},"
+    f" otherwise PASS; INCONCLUSIVE if the 95 % interval reaches from below {FAIL_BELOW} to above"
+    f" {WARN_BELOW}"
+)
+WIDTH = 11
+_WORTH_SAYING = 0.01  # a fraction of the step time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The judged ``result`` of ``job``, with everything that explains it."""
+
+    result: Result
+    job: Job
+    peak_tflops: float | None = None  #: of one GPU at the job's dtype
+    figure: Figure | None = None  #: the published figure that the result is compared with
+    row: Row | None = None  #: the job's row in its workload's table
+    digest: str | None = None  #: of the image
+    repeats: Sequence[Result] = ()  #: the pooled results, this one included
+    cause: str = ""  #: of a failure
+    fix: str = ""
+    tflops_note: str = ""  #: why the framework's own TFLOPS are wrong
+    log_note: str = ""  #: anything unusual about the log file
+    flops: Flops | None = None  #: by the plugin's own formula, None for llmb's
+    origin: str = ""  #: of an imported run
+
+
+def explain(subject: Subject) -> str:
+    """Return the explanation as lines of text."""
+    result = subject.result
+    status = f"{result.status}: {result.reason}" if result.reason else result.status
+    parts = [
+        _entry("run", f"{result.identity.run}  {result.identity.experiment}"),
+        _entry("status", status),
+    ]
+    parts += _entries("likely", [cause.text for cause in result.verdict.causes])
+    named = (("imported", subject.origin), ("cause", subject.cause), ("fix", subject.fix))
+    parts += [_entry(name, text) for name, text in named if text]
+    parts += [*_training(subject), *_declared(result)]
+    parts += [
+        *_comparison(subject),
+        *_entries("steps", [*step_notes(result)]),
+        *_entries("slow ranks", [straggler_in_words(rank) for rank in _stragglers(result)]),
+        *_conditions(subject),
+    ]
+    parts += _entries("checkpoint", _checkpoints(result))
+    parts.append(_entry("log", result.identity.path + subject.log_note))
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _stragglers(result: Result) -> tuple[Straggler, ...]:
+    return () if result.log is None else result.log.stragglers
+
+
+def _training(subject: Subject) -> list[str]:
+    """Return step time, throughput and FLOPs of a job that trains a model."""
+    metrics, job = subject.result.metrics, subject.job
+    seconds, trained = metrics.step_time, job.with_dotted
+    if seconds is None or job.training is None:
+        return []
+    deviation = f"standard deviation {metrics.measured[STEP_TIME].std:.4g} s"
+    rate = metrics.mean(TOKENS_PER_SECOND)
+    term = f"sequence {trained.seq_length} · batch {trained.gbs} / {seconds:.6g} s"
+    tokens = f"unknown: {_names(trained)} changes batch or sequence"
+    if rate is not None:
+        per_gpu = f"{rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"
+        tokens = f"{term} = {rate:,.0f}; {per_gpu}"
+    return [
+        _entry("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
+        _entry("tokens/s", tokens),
+        *_flops(subject, trained, seconds),
+    ]
+
+
+def _names(trained: Trained) -> str:
+    return ", ".join(trained.changes)
+
+
+def _declared(result: Result) -> list[str]:
+    """Return the values of the workload's own metrics, the headline first."""
+    metrics = result.metrics
+    declared = [name for name in metrics.measured if name not in TRAINING_BY_NAME]
+    parts = []
+    for name in sorted(declared, key=lambda name: name != metrics.headline):
+        measured = metrics.measured[name]
+        deviation = f"standard deviation {shown(measured.std, measured.unit)}"
+        mean = f"{shown(measured.mean, measured.unit)}: mean over {_window_of(metrics)}"
+        text = f"{mean} (n={measured.n}), {deviation}"
+        parts.append(_entry(name, f"{text}; {measured.better} is better"))
+    return parts
+
+
+def _window_of(metrics: Metrics) -> str:
+    return f"{differences.window_in_words(metrics.window)} of {metrics.steps}"
+
+
+def _entry(name: str, text: str) -> str:
+    return f"{name:{WIDTH - 1}} {text}"
+
+
+def _entries(name: str, lines: Sequence[str]) -> list[str]:
+    return [_entry("" if number else name, line) for number, line in enumerate(lines)]
+
+
+def _flops(subject: Subject, trained: Trained, seconds: float) -> list[str]:
+    job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
+    if trained.model is None:
+        return [_entry("FLOPs", f"unknown: {_names(trained)} changes the model")]
+    flops = subject.flops or flops_of(trained.model)
+    total, formulas = flops.total, flops.formulas
+    lines = [f"{total:.4g} for one sample, by the formula {flops.convention}:"]
+    lines += [
+        f"  {part} {formulas[part]} = {value:.4g}" if part in formulas else f"  {part} {value:.4g}"
+        for part, value in flops.terms.items()
+    ]
+    tflops = metrics.model_tflops_per_gpu or 0.0
+    parts = _entries("FLOPs", lines)
+    if trained.gbs is None:
+        return parts
+    term = f"batch {trained.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
+    parts.append(_entry("TFLOPS", f"{term} = {tflops_in_digits(tflops)} per GPU"))
+    if trained.other_dtype:
+        return [*parts, _entry("MFU", f"unknown: {_names(trained)} changes the dtype")]
+    if metrics.mfu is None:
+        return [
+            *parts,
+            _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}"),
+        ]
+    peak = f"{subject.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
+    parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * metrics.mfu:.2f} %"))
+    converted_mfu, figure = verdict.mfu_reference_convention, subject.figure
+    if converted_mfu is not None and figure is not None:
+        peak = (
+            f", a peak of {figure.peak_tflops:g} TFLOPS" if figure.peak_tflops is not None else ""
+        )
+        formula = (
+            f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample{peak}"
+        )
+        parts.append(
+            _entry(
+                "",
+                f"as release {figure.release} computes it: {100 * converted_mfu:.2f} % ({formula})",
+            )
+        )
+    if subject.tflops_note:
+        parts.append(_entry("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
+    elif (logged := metrics.mean(TFLOPS_PER_GPU)) is not None:
+        parts.append(_entry("", f"the framework logs {logged:.2f} TFLOPS per GPU"))
+    return parts
+
+
+def _comparison(subject: Subject) -> list[str]:
+    verdict, figure = subject.result.verdict, subject.figure
+    parts = []
+    if figure is not None:
+        window = f"{differences.window_in_words(figure.window)} of {figure.steps}"
+        name = (
+            ""
+            if figure.metric.name == subject.result.metrics.headline
+            else f"{figure.metric.name} "
+        )
+        lines = [
+            f"{name}{_exact(figure.value, figure.metric.unit)} over {window}, published in"
+            f" {figure.source}"
+        ]
+        if figure.mfu is not None and figure.model_flops is not None:
+            formula = f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample"
+            lines.append(f"its printed MFU is {100 * figure.mfu:.2f} % ({formula})")
+        parts += _entries("reference", lines)
+    elif (baseline := verdict.reference) is not None:
+        window = f" over {baseline.window}" if baseline.window else ""
+        value = _exact(baseline.value, baseline.unit)
+        text = f"{value}{window}, {baseline.release}: {baseline.source}"
+        parts.append(_entry("reference", text))
+    if verdict.ratio is not None and verdict.reference is not None:
+        measured, reference = (
+            subject.result.metrics.measured[verdict.reference.metric],
+            verdict.reference,
+        )
+        terms = [
+            _exact(reference.value, reference.unit),
+            f"{measured.mean:.6g} {measured.unit}".strip(),
+        ]
+        term = " / ".join(terms if measured.better == LOWER else reversed(terms))
+        meaning = "measured relative to published" + (
+            " throughput" if reference.metric == STEP_TIME else ""
+        )
+        meaning = meaning if figure is not None else f"relative to {reference.release}"
+        parts.append(_entry("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
+        ratios = [
+            (repeat.identity.run, repeat.verdict.ratio)
+            for repeat in subject.repeats
+            if repeat.verdict.ratio is not None
+        ]
+        if len(subject.repeats) > 1:
+            pooled = ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)
+            parts.append(_entry("", f"pooled with its repeats: {pooled}"))
+    if verdict.word is not None:
+        parts.append(_entry("verdict", f"{verdict.word}: {verdict.bare_reason}"))
+    if verdict.ratio is not None:
+        parts.append(_entry("", RULES))
+    return parts
+
+
+def _exact(value: float, unit: str) -> str:
+    return f"{value:g} {unit}".strip()
+
+
+def _conditions(subject: Subject) -> list[str]:
+    """Return the differences from the published run, and the conditions of this run."""
+    result, job, figure = subject.result, subject.job, subject.figure
+    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
+    if figure is None:
+        return [*_entries("differs", result.verdict.differences), *_entries("ran on", ran_on)]
+    peak, row = subject.peak_tflops, subject.row
+    ran_on += [
+        NOT_PUBLISHED.format(result.identity.run),
+        *differences.missing_in_log(result.log, job.scale),
+    ]
+    differs = differences.differences_from_published(result, job, figure, peak_tflops=peak, row=row)
+    return [
+        _entry("the same", differences.settings_in_common(result)),
+        *_entries("differs", [*differs]),
+        *_entries("ran on", ran_on),
+    ]
+
+
+def _checkpoints(result: Result) -> list[str]:
+    """Return the saved and loaded checkpoints with their folders, and any problems."""
+    checkpoints = result.checkpoints
+    if checkpoints is None:
+        return []
+    folders = [
+        part.folder
+        for part in (checkpoints.loaded, checkpoints.saved)
+        if part is not None and part.folder is not None
+    ]
+    return [*in_words(checkpoints), *folders, *checkpoints.problems]
+
+
+def step_notes(result: Result) -> Iterator[str]:
+    """Yield anything unusual about the steps of the window."""
+    steps, verdict, headline = result.metrics.statistics, result.verdict, result.metrics.value
+    if steps is None or headline is None:
+        return
+    if steps.outliers:
+        verb = "is" if len(steps.outliers) == 1 else "are"
+        plural = "s" if len(steps.outliers) > 1 else ""
+        iterations = f"iteration{plural} {', '.join(map(str, steps.outliers))}"
+        median = f"{steps.median:.4g} {headline.unit}".strip()
+        share = f"{len(steps.outliers)} of {steps.count}"
+        yield f"{share} {verb} far from the median of {median}: {iterations}"
+    if abs(steps.drift) > _WORTH_SAYING:
+        words = (
+            ("slower", "faster") if result.metrics.headline == STEP_TIME else ("worse", "better")
+        )
+        word = words[(steps.drift < 0) == (headline.better == LOWER)]
+        yield f"steps get {100 * abs(steps.drift):.1f} % {word} from the first to the last"
+    reference = verdict.reference
+    if (
+        reference is None
+        or verdict.ratio is None
+        or steps.median <= 0
+        or reference.metric != result.metrics.headline
+    ):
+        return
+    by_median = relative(steps.median, reference.value, headline.better)
+    if abs(by_median - verdict.ratio) > _WORTH_SAYING:
+        yield f"by their median, the ratio would be {by_median:.4f}"

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge results: find the reference of each, pool repeats, and add ratio and verdict. Pure."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from llmb.contract.formats import TRAINER_NAME
+from llmb.contract.gpus import CPU
+from llmb.judge import fabrics, reference as refs
+from llmb.judge.deviation import Deviations
+from llmb.judge.differences import settings_of_framework
+from llmb.judge.per_metric import (
+    Target,
+    judge_metrics,
+    limited_metrics,
+    values_of,
+    with_metrics,
+)
+from llmb.judge.reference import References
+from llmb.judge.value import INVALID, NO_REFERENCE
+from llmb.measure.facts import ON_CPU, PROFILED
+from llmb.measure.result import FAILED, SUCCESS, MetricVerdict, ReferenceValue, Result, Verdict
+from llmb.plan.published import Figure, mfu_as_published
+
+
+def judge(
+    results: Iterable[Result],
+    figures: Sequence[Figure],
+    release: str | None = None,
+    earlier: Iterable[Result] = (),
+) -> list[Result]:
+    """Return ``results`` in their order, each with its reference and its configuration's verdict.
+
+    ``earlier`` results have other repeats, from which the deviation of single runs is known.
+
+    A run that failed or has not ended has none. An invalid run has its own verdict, and is not one
+    of the repeats. The order of the results does not change their verdicts.
+    """
+    references = References(figures, release)
+    compared = [_compared(result, references) for result in results]
+    # The key is equal for results that are judged together.
+    pools: dict[Hashable, list[Result]] = {}
+    targets: dict[Hashable, dict[str, Target]] = {}
+    keys = [
+        None if found is None else (pool_key(result), tuple(found)) for result, found in compared
+    ]
+    for (result, found), key in zip(compared, keys, strict=True):
+        if found is not None:
+            pools.setdefault(key, []).append(result)
+            targets.setdefault(key, found)
+    deviations = deviations_of(pools.values(), earlier)
+    verdicts = {
+        key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()
+    }
+    return [
+        result if key is None else _judged(result, verdicts[key])
+        for (result, _), key in zip(compared, keys, strict=True)
+    ]
+
+
+def deviations_of(
+    pools: Iterable[Sequence[Result]], earlier: Iterable[Result] = ()
+) -> dict[str, Deviations]:
+    """Return the deviations of each metric over all pools of repeats."""
+    pools = list(pools)
+    others: dict[Hashable, list[Result]] = {}
+    for result in earlier:
+        others.setdefault(pool_key(result), []).append(result)
+    names = {name for pool in pools for name in pool[0].metrics.measured}
+    return {
+        name: Deviations(
+            [[values_of(pool, name)] for pool in pools],
+            [[values_of(pool, name)] for pool in others.values()],
+        )
+        for name in names
+    }
+
+
+def pool_key(result: Result) -> Hashable:
+    """Return a key that repeats share.
+
+    It has session, settings, window, kind of device, and unit and direction of the headline.
+    """
+    identity, metrics = result.identity, result.metrics
+    settings = identity.experiment if identity.configuration is None else identity.configuration.key
+    device = result.log and result.log.device
+    value = metrics.value
+    headline = None if value is None else (metrics.headline, value.unit, value.better)
+    return identity.session, settings, metrics.window, metrics.steps, device, headline
+
+
+def without_session(result: Result) -> Result:
+    """Return ``result`` as of one session with all others: runs that were accepted together."""
+    return replace(result, identity=replace(result.identity, session=None))
+
+
+def why_invalid(result: Result) -> str | None:
+    """Return why a measurement is invalid, whatever its reference, or None if it is valid."""
+    configuration = result.identity.configuration
+    profiled = [PROFILED] if configuration is not None and configuration.profile else []
+    return (
+        "; ".join(
+            [*result.metrics.invalid, *profiled, *_without_ratio(result, result.metrics.headline)]
+        )
+        or None
+    )
+
+
+def _without_ratio(result: Result, metric: str) -> list[str]:
+    """Return why the value of ``metric`` has no ratio to another one."""
+    measured = result.metrics.measured.get(metric)
+    return (
+        []
+        if measured is None
+        or measured.mean > 0
+        or (measured.bounds is not None and measured.bounds.has_limits)
+        else [f"{metric} is {measured.mean:g}: a ratio needs a value above 0"]
+    )
+
+
+def _compared(result: Result, references: References) -> tuple[Result, dict[str, Target] | None]:
+    """Return ``result`` and what it is compared with by metric; None if its verdict is final."""
+    if _has_gaps(result):
+        gaps = Verdict(word=INVALID, reason="the window is not complete")
+        return replace(result, verdict=gaps), None
+    metrics, configuration = result.metrics, result.identity.configuration
+    if result.status != SUCCESS or metrics.value is None:
+        return result, None
+    if (unproven := _of_one_line(result)) is not None:
+        return replace(result, verdict=Verdict(reason=unproven)), None
+    figures: Sequence[Figure] = ()
+    if configuration is None:
+        missing = refs.not_described(result)
+    elif configuration.loads:
+        missing = refs.LOADS
+    else:
+        figures, missing = references.find(configuration, metrics)
+    invalid = why_invalid(result)
+    if not figures and invalid is None and fabrics.has_table(result):
+        expected, missing = fabrics.find_expected(result)
+        if expected is not None:
+            verdict = Verdict(reference=expected, same_window=True)
+            target = Target(reference=expected, values=(expected.value,), exact=True)
+            return replace(result, verdict=verdict), {expected.metric: target}
+    if not figures:
+        if invalid is None and limited_metrics(result):
+            return result, {}
+        verdict = Verdict(word=INVALID if invalid else NO_REFERENCE, reason=invalid or missing)
+        return replace(result, verdict=verdict), None
+    first, time = figures[0], metrics.step_time
+    targets = {figure.metric.name: _target(figure) for figure in figures}
+    verdict = Verdict(
+        reference=targets[first.metric.name].reference,
+        mfu_reference_convention=None if time is None else mfu_as_published(first, time),
+        reference_flops_convention=first.flops_convention,
+        differences=tuple(settings_of_framework(configuration.dotted)) if configuration else (),
+    )
+    is_on_cpu = result.log is not None and result.log.device is not None
+    if invalid is None and is_on_cpu and first.gpu_type != CPU:
+        invalid = ON_CPU
+    invalid = invalid or "; ".join(_without_ratio(result, first.metric.name)) or None
+    if invalid is not None:
+        return replace(result, verdict=replace(verdict, word=INVALID, reason=invalid)), None
+    same_window = refs.same_window(metrics.window, metrics.steps, first, metrics.first_iteration)
+    return replace(result, verdict=replace(verdict, same_window=same_window)), targets
+
+
+def _target(figure: Figure) -> Target:
+    reference = ReferenceValue(
+        release=figure.release,
+        window=str(figure.window),
+        step_time_s=figure.step_time_s,
+        source=figure.source,
+        metric=figure.metric.name,
+        value=figure.value,
+        unit=figure.metric.unit,
+    )
+    return Target(reference=reference, values=(figure.value,), exact=True)
+
+
+def _of_one_line(result: Result) -> str | None:
+    """Return why the figure has no verdict, if a single line of the log measures several steps.
+
+    The Trainer of Hugging Face's transformers prints no other line.
+    """
+    statistics, value = result.metrics.statistics, result.metrics.value
+    if statistics is None or value is None or statistics.count > 1 or value.n == 1:
+        return None
+    if result.log is not None and result.log.framework == TRAINER_NAME:
+        return None
+    return (
+        f"no verdict: one line of the log measures all {value.n} iterations of the window; log more"
+        " often, or run more steps"
+    )
+
+
+def _has_gaps(result: Result) -> bool:
+    """Return True if the run reached its last step, but its log lacks iterations of the window."""
+    metrics = result.metrics
+    if metrics.max_iteration is None or metrics.steps is None:
+        return False
+    return (
+        result.status == FAILED
+        and metrics.max_iteration >= metrics.steps - 1
+        and metrics.value is None
+    )
+
+
+def _judged(result: Result, verdicts: Mapping[str, MetricVerdict]) -> Result:
+    verdict = with_metrics(result, result.verdict, verdicts)
+    if verdict.reference is not None and not verdict.same_window:
+        window = result.metrics.window or "no iteration"
+        over = f"measured over {window}, the published figure over {verdict.reference.window}"
+        verdict = replace(verdict, reason=f"{verdict.reason}; {over}")
+    return replace(result, verdict=verdict)

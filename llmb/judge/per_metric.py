@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge every metric of a configuration that has a reference or limits; the worst decides. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmb.contract.metrics import LOWER, Measured, MetricSpec, shown
+from llmb.judge.deviation import Deviations
+from llmb.judge.reference import metric_of, relative
+from llmb.judge.value import FAIL, PASS, WORST, Judgement, judge_values, outside_limits
+from llmb.measure.result import MetricVerdict, ReferenceValue, Result, Verdict
+
+_MOST_NAMED = 3  # further metrics that a reason names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a metric is compared with: a published figure, or the runs of the other side."""
+
+    reference: ReferenceValue
+    values: tuple[float, ...]  #: of the runs, or the one figure
+    exact: bool  #: true for a figure, whose deviation is unknown
+    steps: tuple[float, ...] = ()  #: relative deviations of the steps of the runs
+    #: The ratio of each pair of runs, better above 1. They are judged in place of ``values``.
+    pair_ratios: tuple[float, ...] = ()
+
+
+def limited_metrics(result: Result) -> list[str]:
+    """Return the judged metrics whose values have limits."""
+    return [
+        name
+        for name, measured in result.metrics.measured.items()
+        if measured.judged and measured.bounds is not None and measured.bounds.has_limits
+    ]
+
+
+def only_by(result: Result, metric: str) -> Result:
+    """Return ``result`` with ``metric`` as its headline, and no other metric judged."""
+    metrics = result.metrics
+    measured = {
+        name: replace(value, judged=name == metric) for name, value in metrics.measured.items()
+    }
+    # the statistics are about the former headline
+    statistics = metrics.statistics if metric == metrics.headline else None
+    about = replace(metrics, measured=measured, headline=metric, statistics=statistics)
+    return replace(result, metrics=about)
+
+
+def judge_metrics(
+    repeats: Sequence[Result],
+    targets: Mapping[str, Target],
+    deviations: Mapping[str, Deviations],
+) -> dict[str, MetricVerdict]:
+    """Judge the repeats of one configuration by each metric with a target or limits."""
+    names = [name for name in targets if name in repeats[0].metrics.measured]
+    names += [name for name in limited_metrics(repeats[0]) if name not in targets]
+    return {
+        name: _judge_metric(repeats, name, targets.get(name), deviations.get(name))
+        for name in names
+    }
+
+
+def _judge_metric(
+    repeats: Sequence[Result], name: str, target: Target | None, deviations: Deviations | None
+) -> MetricVerdict:
+    metric, values = metric_of(repeats[0], name), values_of(repeats, name)
+    if target is None or not values or not target.values:
+        return _by_limits(repeats, metric, target)
+    if target.pair_ratios:
+        judgement = _judge_pairs(target.pair_ratios, metric, deviations)
+    else:
+        sides = (values,) if target.exact else (values, target.values)
+        steps = [*relative_steps(repeats, name), *target.steps]
+        estimate = None if deviations is None else deviations.of(*sides, steps=steps)
+        judgement = judge_values(values, target.values, metric, estimate, exact=target.exact)
+    return MetricVerdict(
+        word=judgement.verdict,
+        reason=judgement.reason,
+        reference=target.reference,
+        repeats=judgement.repeats,
+        pooled_ratio=judgement.ratio,
+        interval=judgement.interval,
+    )
+
+
+def _judge_pairs(
+    ratios: Sequence[float], metric: MetricSpec, deviations: Deviations | None
+) -> Judgement:
+    """Judge the ratios of pairs as the values of one side: what a pair shares cancels out."""
+    ratio = replace(metric, better="higher", minimum=None, maximum=None)
+    estimate = None if deviations is None else deviations.of(ratios)
+    judgement = judge_values(ratios, [1.0], ratio, estimate, exact=True)
+    return replace(judgement, reason=f"in pairs {judgement.reason}")
+
+
+def _by_limits(
+    repeats: Sequence[Result], metric: MetricSpec, target: Target | None
+) -> MetricVerdict:
+    """Judge a value without a ratio: it has no reference, or it is 0."""
+    means = [
+        result.metrics.measured[metric.name].mean
+        for result in repeats
+        if metric.name in result.metrics.measured
+    ]
+    mean = sum(means) / len(means)
+    broken = outside_limits(mean, metric)
+    if broken is None and target is not None and metric.better != LOWER:
+        broken = f"{metric.name} is 0"
+    reference = None if target is None else target.reference
+    reason = broken or f"{metric.name} {shown(mean, metric.unit)} is within its limits"
+    return MetricVerdict(
+        word=PASS if broken is None else FAIL,
+        reason=reason,
+        reference=reference,
+        repeats=len(repeats),
+    )
+
+
+def with_metrics(
+    result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]
+) -> Verdict:
+    """Return ``verdict`` of one of the repeats with the worst of these verdicts."""
+    own = {name: _of_run(result, name, found) for name, found in verdicts.items()}
+    name = min(own, key=lambda name: WORST.index(own[name].word))
+    worst = own[name]
+    reason = worst.reason
+    if name != result.metrics.headline and name not in reason:
+        reason += f"; compared by {name}"
+    further = [other for other in own if other != name and own[other].word == worst.word]
+    if worst.word != PASS and further:
+        more = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
+        reason += f"; also {worst.word} by {more}"
+    return replace(
+        verdict,
+        word=worst.word,
+        reason=reason,
+        reference=worst.reference,
+        ratio=worst.ratio,
+        repeats=worst.repeats,
+        pooled_ratio=worst.pooled_ratio,
+        ratio_interval=worst.interval,
+        metrics=own,
+    )
+
+
+def _of_run(result: Result, name: str, verdict: MetricVerdict) -> MetricVerdict:
+    """Return the verdict with the ratio of this run alone."""
+    measured, reference = result.metrics.measured.get(name), verdict.reference
+    if measured is None or reference is None or verdict.pooled_ratio is None or not measured.mean:
+        return verdict
+    return replace(verdict, ratio=relative(measured.mean, reference.value, measured.better))
+
+
+def values_of(repeats: Iterable[Result], metric: str) -> list[float]:
+    """Return the means above 0 that the runs measured of ``metric``."""
+    measured = [result.metrics.measured.get(metric) for result in repeats]
+    return [value.mean for value in measured if value is not None and value.mean > 0]
+
+
+def relative_steps(repeats: Iterable[Result], metric: str) -> list[float]:
+    """Return the deviation of single steps of each run, as a fraction of their mean.
+
+    Outliers are not counted if the run's statistics are about the metric: slow steps are a cause.
+    """
+    deviations = []
+    for result in repeats:
+        measured, statistics = result.metrics.measured.get(metric), result.metrics.statistics
+        is_headline = metric == result.metrics.headline
+        if is_headline and statistics is not None and statistics.deviation is not None:
+            deviations.append(statistics.deviation)
+        elif measured is not None and measured.mean > 0:
+            deviations.append(measured.std / measured.mean)
+    return deviations
+
+
+def pair_ratios(
+    repeats: Iterable[Result], reference_repeats: Iterable[Result], metric: str
+) -> list[float]:
+    """Return the ratio of ``metric`` of each complete pair of runs, better above 1.
+
+    Empty if the runs are no pairs.
+    """
+    values, references = _by_pair(repeats, metric), _by_pair(reference_repeats, metric)
+    if {side for side, _ in values} & {side for side, _ in references}:
+        return []  # the same side of two submissions
+    partners = {number: reference for (_, number), reference in references.items()}
+    return [
+        relative(value.mean, partners[number].mean, value.better)
+        for (_, number), value in values.items()
+        if number in partners
+    ]
+
+
+def _by_pair(results: Iterable[Result], metric: str) -> dict[tuple[str, int], Measured]:
+    """Return the values above 0 of ``metric`` by side and number of the pair."""
+    return {
+        (pair.side, pair.number): value
+        for result in results
+        if (pair := result.identity.pair) is not None
+        and (value := result.metrics.measured.get(metric)) is not None
+        and value.mean > 0
+    }

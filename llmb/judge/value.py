@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge one metric: values of repeats relative to a reference, with the interval. Pure.
+
+A ratio is better above 1 whichever way the metric is better. The interval of its logarithm has the
+deviation of single runs, so it never reaches 0, and exchanging the sides gives exactly its inverse.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmb.contract.metrics import USUAL_BOUNDS, Bounds, MetricSpec, shown
+from llmb.judge.deviation import Estimate, Variance, half_width
+from llmb.judge.reference import pool, relative
+
+PASS, WARN, SUSPICIOUS, INCONCLUSIVE = "PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE"
+FAIL, INVALID, NO_REFERENCE = "FAIL", "INVALID", "NO_REFERENCE"
+BAD = frozenset({FAIL, INVALID})  # they end a command with exit code 3
+
+FAIL_BELOW, WARN_BELOW = USUAL_BOUNDS.fail_below, USUAL_BOUNDS.warn_below
+SUSPICIOUS_ABOVE = USUAL_BOUNDS.suspicious_above
+# The run's verdict is the worst of its metrics; the worst first.
+WORST = (FAIL, INCONCLUSIVE, WARN, SUSPICIOUS, PASS)
+MOST_REPEATS = 100
+_WIDEST = 100.0  # of the logarithm of a ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """A verdict on ``repeats`` runs, with its reason."""
+
+    verdict: str
+    reason: str
+    value: float  #: the mean of the repeats, in the unit of the metric
+    ratio: float
+    interval: tuple[float, float] | None  #: of the ratio (95 %), None if no deviation is known
+    repeats: int
+    #: How many repeats would probably decide an INCONCLUSIVE verdict, if the mean stays. None if it
+    #: is decided, or if not even MOST_REPEATS would do.
+    enough_repeats: int | None = None
+
+
+def judge_values(
+    values: Sequence[float],
+    reference: Sequence[float],
+    metric: MetricSpec,
+    estimate: Estimate | None = None,
+    *,
+    exact: bool = False,
+) -> Judgement:
+    """Judge the values (all above 0) that one or more runs measured, relative to ``reference``.
+
+    ``reference`` has the values of the other side's runs, or one ``exact`` figure, such as a
+    published one, whose deviation is unknown. ``estimate`` is the deviation of single runs.
+    """
+    measured, other = pool(values, metric.name), pool(reference, metric.name)
+    # rounded, so that the last bit of a sum cannot change a verdict
+    ratio = round(relative(measured.mean, other.mean, metric.better), 9)
+    counts = (len(values), *(() if exact else (len(reference),)))
+    interval = None if estimate is None else _interval(ratio, estimate.variance, counts)
+    verdict = _verdict(ratio, interval, metric)
+    enough = None
+    reason = _why(verdict, metric)
+    if estimate is not None and interval is not None:
+        if verdict == INCONCLUSIVE:
+            enough = _enough_repeats(ratio, estimate.variance, counts, metric)
+            reason += f" ({estimate}); {_would_decide(enough, estimate)}"
+        elif verdict in (WARN, SUSPICIOUS) and interval[0] <= 1 <= interval[1]:
+            reason += f", but its interval contains 1 ({estimate}): chance may explain it"
+    reason = _measured(ratio, interval, counts) + reason
+    if (broken := outside_limits(measured.mean, metric)) is not None:
+        verdict, reason = FAIL, f"{broken}; {reason}"
+    return Judgement(
+        verdict=verdict,
+        reason=reason,
+        value=measured.mean,
+        ratio=ratio,
+        interval=interval,
+        repeats=measured.n,
+        enough_repeats=enough,
+    )
+
+
+def _interval(ratio: float, variance: Variance, counts: Sequence[int]) -> tuple[float, float]:
+    factor = math.exp(min(round(half_width(variance, *counts), 9), _WIDEST))
+    return ratio / factor, ratio * factor
+
+
+def outside_limits(value: float, metric: MetricSpec) -> str | None:
+    """Return why a value breaks a limit in the metric's own unit, None if it keeps them."""
+    if metric.minimum is not None and value < metric.minimum:
+        limit, word = metric.minimum, "below the minimum"
+    elif metric.maximum is not None and value > metric.maximum:
+        limit, word = metric.maximum, "above the maximum"
+    else:
+        return None
+    return f"{metric.name} {shown(value, metric.unit)} is {word} {shown(limit, metric.unit)}"
+
+
+def _verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bounds) -> str:
+    """The mean decides, unless the ratio may as well be a PASS as a FAIL."""
+    if interval and interval[0] < bounds.fail_below and interval[1] > bounds.warn_below:
+        return INCONCLUSIVE
+    if ratio < bounds.fail_below:
+        return FAIL
+    if ratio < bounds.warn_below:
+        return WARN
+    return SUSPICIOUS if ratio > bounds.suspicious_above else PASS
+
+
+def _why(verdict: str, bounds: Bounds) -> str:
+    fail, warn, most = bounds.fail_below, bounds.warn_below, bounds.suspicious_above
+    return {
+        PASS: f" is {warn:g} or more",
+        FAIL: f" is below {fail:g}",
+        WARN: f" is below {warn:g}",
+        SUSPICIOUS: f" is above {most:g}, which is implausible: check what differs",
+        INCONCLUSIVE: f" may be below {fail:g} or above {warn:g}",
+    }[verdict]
+
+
+def _measured(ratio: float, interval: tuple[float, float] | None, counts: Sequence[int]) -> str:
+    """Return the ratio with its interval, and the number of runs behind both sides."""
+    runs = f"n={' and '.join(map(str, counts))}" if any(n > 1 for n in counts) else "n=1"
+    if interval is None:
+        return f"{ratio:.3f} ({runs})"
+    return f"{ratio:.3f} ({interval[0]:.3f} to {interval[1]:.3f}, {runs})"
+
+
+def _enough_repeats(
+    ratio: float, variance: Variance, counts: Sequence[int], bounds: Bounds
+) -> int | None:
+    """Return how many repeats of the judged side would make the interval narrow enough."""
+    distance = max(math.log(ratio / bounds.fail_below), math.log(bounds.warn_below / ratio))
+    repeats, *reference = counts
+    for enough in range(repeats + 1, MOST_REPEATS + 1):
+        known = Variance(variance.value, variance.freedom + enough - repeats)
+        if half_width(known, enough, *reference) < distance:
+            return enough
+    return None
+
+
+def _would_decide(enough: int | None, estimate: Estimate) -> str:
+    if estimate.is_guess:
+        return "repeats would show how much runs really deviate"
+    if enough is None:
+        return f"not even {MOST_REPEATS} repeats would decide"
+    return f"about {enough} repeats would decide"

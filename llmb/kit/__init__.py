@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Behaviour that cluster types share: scripts, rank commands, checks, staged programs."""

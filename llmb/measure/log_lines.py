@@ -1,0 +1,516 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read one line of a log: a step, a list of step times, a summary, the number after a key.
+
+The Trainer of Hugging Face's transformers logs no time of a step, only the means of the whole run
+in its last line: ``{'train_runtime': 110.5948, 'train_samples_per_second': 28.93,
+'train_steps_per_second': 1.808, ...}``.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import NamedTuple
+
+from llmb.contract.formats import MAXTEXT_NAME, MEGATRON_NAME, NO_KEYS, Format, Keys
+from llmb.contract.metrics import JOULES_PER_STEP, WATTS_PER_GPU
+from llmb.contract.samples import Step
+from llmb.contract.spec_checks import PATTERN_HINT, TRAINING_KEYS
+from llmb.core.process import OverdueError, time_limit
+from llmb.core.scan import REACH, Hit, Line, needle, plain, strip_escapes
+from llmb.core.units import KNOWN, factor_after, factor_between, unit_after
+from llmb.errors import LlmbError, PluginError
+
+PATTERN_SECONDS = 5.0
+_MOST_TFLOPS = 1e5  # no GPU has that many
+
+# No pattern here matches characters in more than one way, so that its time is linear in the length
+# of the line.
+_NUMBER = rb"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
+_VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
+_INTEGER = re.compile(rb"\s*[-+]?\d{1,12}\s*")
+_GROUP = re.compile(rb",\d")
+_COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
+_BAD = re.compile(rb"number of (nan|skipped) iterations:\s{0,20}0{0,20}[1-9]")
+_EPOCH = re.compile(rb"\b[Ee]poch (\d{1,9})[,:]")
+_LIST = re.compile(rb"\s*[:=]\s*\[")
+_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_STEP_TIME = re.compile(
+    rb"Step Time\s*[:=]\s*(?P<time>"
+    + _NUMBER
+    + rb")\s*s\b.{0,200}?GPU utilization\s*[:=]\s*(?P<tflops>"
+    + _NUMBER
+    + rb")"
+    rb"\s*MODEL_TFLOP/s/GPU",
+    re.IGNORECASE,
+)
+# Only a time may be between a rank and its step: text of another rank may precede it on the same
+# line.
+_RANK = re.compile(
+    rb"(?:(?:^|[\s\]])(\d{1,6}): |\[(?:default|rank)(\d{1,6})\]:|/(\d{1,6}) )"
+    rb"\s{0,20}(?:\[[^\]]{0,80}\]:?\s{0,20}){0,4}(?:Training epoch \d{1,9}, )?$"
+)
+
+
+class PatternError(PluginError):
+    """A plugin's pattern cannot read a log.
+
+    ``key`` is the field of its ParseSpec, ``value`` the plugin.
+    """
+
+
+class SlowPatternError(PatternError):
+    """A plugin's pattern takes too long for one line."""
+
+
+class NoNumberError(PatternError):
+    """A group of a plugin's pattern matches something that is no number."""
+
+
+class UnitMismatchError(LlmbError):
+    """A log has a value in another unit than its workload or its plugin declares."""
+
+
+class StepLine(NamedTuple):
+    """A step, and the other values of its line."""
+
+    step: Step
+    last: int | None  #: the last iteration
+    gbs: int | None  #: global batch
+    peak_memory: float | None  #: bytes
+
+
+def read_step(line: Line, form: Format, *, with_batch: bool = True) -> StepLine | None:
+    """Return the step whose needle begins ``line.after``, None if the line is incomplete.
+
+    Raises SlowPatternError and NoNumberError for a pattern of a plugin, UnitMismatchError for a
+    value in another unit.
+    """
+    if not form.source:
+        return _read_step(line, form, with_batch)
+    with _limited(form):
+        return _read_step(line, form, with_batch)
+
+
+def with_following(hit: Hit, line: Line, form: Format) -> Line:
+    """Return the line with the further lines of its step, up to the next needle."""
+    if form.lines < 2:
+        return line
+    texts: list[bytes] = []
+    behind = hit.block.behind(hit.at + len(line.after), REACH)
+    following = behind.splitlines()[1:]
+    for text in following[: form.lines - 1]:
+        if form.needle.text in text:
+            break
+        texts.append(text)
+    half = len(following) == len(texts) and not behind.endswith((b"\n", b"\r"))
+    cut = line.cut or (hit.block.at_end and half)
+    return Line(line.before, b" | ".join((line.after, *texts)), cut)
+
+
+def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
+    after = strip_escapes(line.after)
+    parts = _parts(strip_escapes(line.before), after, form)
+    if parts is None:
+        return None
+    _, header, text, cut = parts
+    if form.thousands:
+        text = _COMMA.sub(b"", text)
+    if line.cut and header.string is after and header.end() == len(after):
+        return None  # further digits may follow
+    cut = cut and line.cut
+    step_time, tflops, loss, memory, norm = _values_of(text, form.each_step, cut)
+    rate = _value_of(text, "tokens_rate", form, cut)
+    values: dict[str, float] = {}
+    if form.declared:
+        declared = _values_of(text, [keys for _, keys in form.declared], cut)
+        values = {
+            name: value
+            for (name, _), value in zip(form.declared, declared, strict=True)
+            if value is not None
+        }
+    if form.patterns:
+        matched = {
+            name: value
+            for name in form.patterns
+            if (value := _value_of(text, name, form, cut)) is not None
+        }
+        values = {
+            **values,
+            **{name: value for name, value in matched.items() if name not in TRAINING_KEYS},
+        }
+        step_time, tflops = matched.get("step_time", step_time), matched.get("tflops", tflops)
+        loss, norm = matched.get("loss", loss), matched.get("grad_norm", norm)
+        memory = matched.get("peak_memory", memory)
+    if form.units:
+        _check_units(text, form, cut)
+    if (
+        step_time is None
+        and rate is None
+        and not values
+        and (cut or not (form.declared or form.patterns))
+    ):
+        return None
+    announced = header.groupdict().get("last") is not None
+    last = _number(header, "last", form, line) - form.first_iteration if announced else None
+    iteration = _number(header, "i", form, line) - form.first_iteration
+    if iteration < 0:
+        return None
+    if form.name == MAXTEXT_NAME and tflops is not None and tflops > _MOST_TFLOPS:
+        return None  # the rates of no step, which it prints at the end
+    seconds = math.nan if step_time is None else step_time
+    step = Step(
+        iteration=iteration,
+        step_time=seconds,
+        tflops=tflops,
+        loss=loss,
+        grad_norm=norm,
+        tokens_rate=rate,
+        fault=_fault(text) if form.name == MEGATRON_NAME and not cut else "",
+        values={**values, **_energy(text, cut)} if _ENERGY_UNIT in text else values,
+    )
+    gbs = _batch(text, form, iteration, cut) if with_batch else None
+    return StepLine(step, last, gbs, memory)
+
+
+_ENERGY_UNIT = b"(J/iter/GPU)"
+_ENERGY_KEYS = {
+    JOULES_PER_STEP: b"energy per GPU (J/iter/GPU)",
+    WATTS_PER_GPU: b"power per GPU (W/GPU)",
+}
+
+
+def _energy(text: bytes, cut: bool) -> dict[str, float]:
+    """Return the energy and the power of one GPU in a line of Megatron."""
+    values = {name: read_value(text, key, cut) for name, key in _ENERGY_KEYS.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _fault(text: bytes) -> str:
+    """Return why Megatron calls a step bad.
+
+    It omits a loss that is not a number, and a skipped step has none.
+    """
+    bad = _BAD.findall(text)
+    if bad:
+        return "nan" if b"nan" in bad else "skipped"
+    return "" if b" loss:" in text or b"loss scale:" not in text else "nan"
+
+
+def _number(header: re.Match[bytes], group: str, form: Format, line: Line) -> int:
+    """Return the number that ``group`` of the iteration's pattern matched. Raises NoNumberError."""
+    text = header[group]
+    if text is not None and form.thousands:
+        text = text.replace(b",", b"")
+    if text is not None and _INTEGER.fullmatch(text):
+        return int(text)
+    matched = "nothing" if text is None else repr(plain(text, 40))
+    raise NoNumberError(
+        f"'iteration' of plugin {form.source or 'unknown'}: group '{group}' matches {matched},"
+        f" which is no number, in the line {plain(line.before + line.after, 160)!r}",
+        hint=PATTERN_HINT,
+        code="pattern-no-number",
+        key="iteration",
+        value=form.source,
+    )
+
+
+def read_rank(line: Line, form: Format) -> int | None:
+    """Return the rank in the line's prefix: ``[default0]:``, `` 0: `` or ``<experiment>/0 ``."""
+    with _limited(form) if form.source else nullcontext():
+        parts = _parts(strip_escapes(line.before), strip_escapes(line.after), form)
+    match = _RANK.search(parts[0]) if parts is not None else None
+    return int(next(group for group in match.groups() if group is not None)) if match else None
+
+
+def read_epoch(line: Line) -> int | None:
+    """Return the epoch before a step: ``Training epoch 1, iteration 0/49`` or ``Epoch 1: ...``."""
+    matches = _EPOCH.findall(line.before)
+    return int(matches[-1]) if matches else None
+
+
+def read_list(behind: bytes, key: bytes) -> tuple[float, ...]:
+    """Return the complete numbers of ``key: [11.85, 6.98, ...]`` at the start of ``behind``."""
+    text = strip_escapes(behind.split(b"\n", 1)[0])
+    if (start := _LIST.match(text, len(key))) is None:
+        return ()
+    whole, closed, _ = text[start.end() :].partition(b"]")
+    items = whole.split(b",")
+    read = [re.fullmatch(_NUMBER, item.strip()) for item in (items if closed else items[:-1])]
+    return tuple(float(item[0]) for item in read if item is not None) if all(read) else ()
+
+
+def read_step_time(line: Line) -> tuple[float, float] | None:
+    """Return seconds and TFLOPS of Megatron-Bridge's line for a step's time.
+
+    It is ``Step Time : 2.69s GPU utilization: 611.5MODEL_TFLOP/s/GPU``.
+    """
+    match = _STEP_TIME.search(strip_escapes(line.before + line.after))
+    return (float(match["time"]), float(match["tflops"])) if match else None
+
+
+def read_value(text: bytes, key: bytes, cut: bool = False) -> float | None:
+    """Return the number after ``key:`` or ``key=``, or None.
+
+    Also None if the line is ``cut`` and may end within the number.
+    """
+    match = _find_value(text, key)
+    return _complete_number(text, match[1], match.end(), cut) if match is not None else None
+
+
+def _find_value(text: bytes, key: bytes) -> re.Match[bytes] | None:
+    """Return the match of the number (group 1) that follows ``key:`` or ``key=``."""
+    at = text.find(key)
+    while at >= 0:
+        match = _VALUE.match(text, at + len(key))
+        if match is not None and not (at and text[at - 1] in _WORD):
+            return match
+        at = text.find(key, at + 1)
+    return None
+
+
+def _complete_number(text: bytes, number: bytes, end: int, cut: bool) -> float | None:
+    """Return ``number``, which ends at ``end`` of ``text``, or None if it may go on."""
+    # 12.3 at the end of the file may be the beginning of 12.39, 1.234e of 1.234e+03, 12K of 12KB.
+    following = text[end:]
+    half = cut and not following.strip(b"eE+-kKMGTiB ")
+    # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
+    return None if half or _GROUP.match(following) else float(number) * factor_after(text, end)
+
+
+def _check_units(text: bytes, form: Format, cut: bool) -> None:
+    """Raise UnitMismatchError for a value in another unit than the expected one."""
+    for name, unit in form.units.items():
+        logged = _unit_of(text, name, form, cut, unit)
+        if logged is None or factor_between(logged, unit) == 1.0:
+            continue
+        plugin = f"plugin {form.source}: llmb_parse: " if form.source else ""
+        hint = f"log it in {unit}, or declare the unit {logged} for {name} in workload.yaml"
+        if form.source and factor_between(logged, unit) is not None:
+            hint = f'units={{"{name}": "{logged}"}} of the ParseSpec converts it'
+        message = f"{plugin}{name} is logged in {logged}, but its unit is {unit}"
+        raise UnitMismatchError(message, hint=hint, code="unit-mismatch", key=name, value=logged)
+
+
+def _unit_of(text: bytes, name: str, form: Format, cut: bool, expected: str) -> str | None:
+    """Return the logged unit of ``name``: its pattern's group, or a known one after the number.
+
+    A factor such as ``K`` is one if the ``expected`` unit has a dimension: 480 G may be 480 GB/s.
+    """
+    if name in form.patterns:
+        match = form.patterns[name][0].search(text)
+        unit = match.groupdict().get("unit") if match is not None else None
+        if match is not None and unit is not None:
+            word = unit.decode("utf-8", "replace").strip(" ,;:.|()[]")  # \S+ takes them too
+            return None if cut and match.end("unit") == len(text) else word or None
+    else:
+        keys, _ = form.keys[name]
+        match = next(
+            (value_match for key in keys if (value_match := _find_value(text, key)) is not None),
+            None,
+        )
+    if match is None:
+        return None
+    end = match.end("value" if name in form.patterns else 1)
+    if factor_after(text, end) == 1.0:
+        return unit_after(text, end)
+    return text[end : end + 4].split()[0].decode() if expected in KNOWN else None
+
+
+def _values_of(text: bytes, all_keys: Sequence[Keys], cut: bool) -> list[float | None]:
+    """Return the values of ``all_keys``, in our units. Half of the time for a log is spent here."""
+    # Most lines are `key: value | key: value`: splitting them is faster than finding each key.
+    parts = [] if cut else text.split(b" | ")
+    fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
+    whole = len(fields) == len(parts)
+    return [_value_in(fields if whole else {}, text, keys, unit, cut) for keys, unit in all_keys]
+
+
+def _value_in(
+    fields: Mapping[bytes, bytes], text: bytes, keys: tuple[bytes, ...], unit: float, cut: bool
+) -> float | None:
+    for key in keys:
+        try:
+            return float(fields[key]) * unit
+        except (KeyError, ValueError):
+            if key in text and (value := read_value(text, key, cut)) is not None:
+                return value * unit
+    return None
+
+
+def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
+    """Return the value of ``name``: by its pattern in our unit, or after its key in the log's."""
+    if name in form.patterns:
+        pattern, factor = form.patterns[name]
+        match = pattern.search(text)
+        number = (
+            re.fullmatch(_NUMBER, match["value"].strip())
+            if match is not None and match["value"]
+            else None
+        )
+        if match is None or number is None:
+            return None
+        value = _complete_number(text, number[0], match.end("value"), cut)
+        return None if value is None else value * factor
+    keys, _ = form.keys.get(name, NO_KEYS)
+    return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
+
+
+def values_in(text: bytes, form: Format, name: str) -> list[float]:
+    """Return the value of each match of the pattern called ``name``, nan for one that is no number.
+
+    A number that ends with the ``text`` may be half of one, and is none. Raises UnitMismatchError.
+    """
+    pattern, factor = form.patterns[name]
+    cut = not text.endswith(b"\n")
+    if name in form.units:
+        _check_units(text, replace(form, units={name: form.units[name]}), cut)
+    values = []
+    for match in pattern.finditer(text):
+        if cut and match.end() == len(text):
+            continue
+        digits = match["value"].strip()
+        number = re.fullmatch(_NUMBER, _COMMA.sub(b"", digits) if form.thousands else digits)
+        value = (
+            None if number is None else _complete_number(text, number[0], match.end("value"), cut)
+        )
+        values.append(math.nan if value is None else value * factor)
+    return values
+
+
+def _batch(text: bytes, form: Format, iteration: int, cut: bool) -> int | None:
+    """Return the global batch: from the line, or consumed samples per step if it is an integer."""
+    value = _value_of(text, "gbs", form, cut)
+    if value is None and (consumed := _value_of(text, "consumed_samples", form, cut)) is not None:
+        # a progress bar may be one step ahead of its values
+        step = _value_of(text, "global_step", form, cut)
+        value = consumed / (1 + (iteration if step is None or step < 0 else step))
+    return int(value) if value is not None and 0 < value < 1e12 and value == int(value) else None
+
+
+# Of a step's line: the prefix of a rank, the iteration, the text with the values, and whether that
+# may be incomplete where the line is.
+_Parts = tuple[bytes, re.Match[bytes], bytes, bool]
+
+
+def _parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
+    """Return the parts of the line whose needle begins ``after``, None without an iteration."""
+    if form.either_side:
+        first = before.find(form.needle.text)
+        if form.iteration.search(before if first < 0 else before[:first]) is None:
+            return _parts_behind(before, after, form)
+    header = None
+    for header in form.iteration.finditer(before):  # noqa: B007 - an earlier one is of another step on the same line
+        pass
+    if header is None:
+        return None
+    following = form.iteration.search(after)
+    text = before[header.end() :] + (after[: following.start()] if following else after)
+    return before[: header.start()], header, text, following is None
+
+
+def _parts_behind(before: bytes, after: bytes, form: Format) -> _Parts | None:
+    """Return the parts of a line whose iteration is behind the needle, up to the next needle."""
+    header = form.iteration.search(after)
+    if header is None:
+        return None
+    following, end = form.iteration.search(after, header.end()), len(after)
+    if following is not None:
+        at = after.rfind(form.needle.text, header.end(), following.start())
+        end = at if at >= 0 else following.start()
+    text = after[: header.start()] + b";" + after[header.end() : end]
+    return before, header, text, following is None
+
+
+@contextmanager
+def _limited(form: Format) -> Iterator[None]:
+    """Limit the time of a plugin's patterns on one line. Raises SlowPatternError."""
+    try:
+        with time_limit(PATTERN_SECONDS):
+            yield
+    except OverdueError:
+        slow = f"takes more than {PATTERN_SECONDS:g} s for one line"
+        raise SlowPatternError(
+            f"the pattern of plugin {form.source} {slow}",
+            reason=f"llmb_parse: the pattern {slow}",
+            hint="report it to the plugin's maintainers",
+            fix="let no part of the pattern match the same text in several ways, as (a+)+ does",
+            code="pattern-slow",
+            key="plugin",
+            value=form.source,
+        ) from None
+
+
+def why_no_step(line: Line, form: Format) -> str:
+    """Quote a line that has the needle of a plugin's ``form`` and is no step, and say why."""
+    quoted = f"the line {plain(line.before + line.after, 160)!r} has the needle, but"
+    parts = _parts(strip_escapes(line.before), strip_escapes(line.after), form)
+    if parts is None:
+        return f"{quoted} iteration {form.iteration.pattern.decode()!r} does not match it"
+    needed = [name for name in (*form.keys, *form.patterns) if _is_needed(name, form)]
+    missing = [
+        f"the pattern {form.patterns[name][0].pattern.decode()!r}"
+        if name in form.patterns
+        else " or ".join(repr(key.decode()) for key in form.keys[name][0])
+        for name in needed
+    ]
+    return f"{quoted} it has no number by {', '.join(missing)}"
+
+
+def _is_needed(name: str, form: Format) -> bool:
+    """Return True for a value of which a step has one at least."""
+    return name in ("step_time", "tokens_rate") or name not in TRAINING_KEYS or not form.keys
+
+
+SUMMARY = needle("train_samples_per_second", b"'")
+_MOST_STEPS = 1e12
+
+
+def read_summary(line: Line) -> tuple[Step, int | None] | None:
+    """Return the run that ``line`` summarizes as one step, the mean of all, and its batch.
+
+    The batch is None if it is no integer. None if the line is incomplete.
+    """
+    text = strip_escapes(line.before + line.after)
+    runtime, steps_rate, samples_rate, loss = (
+        _summary_value(text, key)
+        for key in (
+            "train_runtime",
+            "train_steps_per_second",
+            "train_samples_per_second",
+            "train_loss",
+        )
+    )
+    if not runtime or not steps_rate or runtime < 0 or steps_rate < 0:
+        return None
+    count = runtime * steps_rate
+    if not 0.5 <= count < _MOST_STEPS:
+        return None
+    steps = round(count)
+    batch = (
+        round(samples_rate / steps_rate)
+        if samples_rate and samples_rate / steps_rate < _MOST_STEPS
+        else 0
+    )
+    # Rates have three decimals: a batch that does not follow from them is unknown.
+    rounding = min(0.5, (batch + 1) * 0.0005 / steps_rate + 1e-9)
+    exact = (
+        batch > 0 and samples_rate is not None and abs(samples_rate / steps_rate - batch) < rounding
+    )
+    step = Step(iteration=steps - 1, step_time=runtime / steps, loss=loss, span=steps)
+    return step, batch if exact else None
+
+
+def _summary_value(text: bytes, key: str) -> float | None:
+    """Return the number after ``'key':``, quoted or not.
+
+    Something must follow it, since the line may be cut.
+    """
+    match = re.search(
+        rb"'"
+        + key.encode()
+        + rb"':\s{0,9}'?(\d{1,15}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?)'?\s{0,9}[,}]",
+        text,
+    )
+    return float(match[1]) if match else None

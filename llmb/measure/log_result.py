@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the result of a log without a record, and everything that follows from its settings."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from llmb.contract.failures import Failure
+from llmb.contract.flops import Flops
+from llmb.contract.formats import MEGATRONS, NEMOS
+from llmb.contract.gpus import CPU, GpuTypes, known_types, peak_dtype
+from llmb.contract.log_settings import LogSettings
+from llmb.contract.model import ModelShape
+from llmb.contract.samples import Samples
+from llmb.contract.spec import Workload
+from llmb.contract.window import Window
+from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason
+from llmb.measure.causes import Cause
+from llmb.measure.checkpoints import checkpoints_of
+from llmb.measure.describe_log import describe_log, overridden_by
+from llmb.measure.description import NOTHING, Description
+from llmb.measure.log_lines import PatternError
+from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
+from llmb.measure.root_cause import root_cause
+from llmb.measure.run_result import (
+    LogReader,
+    metrics_of,
+    read_samples,
+    with_program_lines,
+    with_times,
+)
+from llmb.measure.telemetry import joined
+from llmb.plan.bridge_rows import NEMO
+
+_NO_READERS: Mapping[tuple[str, str], LogReader] = {}
+_HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid model wrongly"
+
+
+def result_of_log(
+    path: Path,
+    reader: LogReader,
+    window: Window | None = None,
+    *,
+    workloads: Mapping[str, Workload] | None = None,
+    readers: Mapping[tuple[str, str], LogReader] = _NO_READERS,
+    overrides: Description = NOTHING,
+    flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
+    types: GpuTypes | None = None,
+    beside: Mapping[Path, LogSettings] = MappingProxyType({}),
+) -> Result:
+    """Return the result of a log without a record, with everything that follows from its settings.
+
+    ``workloads`` are the candidates by key, None to match its name and lines with none. ``readers``
+    are for workloads and sizes whose logs ``reader`` cannot read. ``overrides`` are the user's
+    settings: a log never names its GPU type. ``flops`` returns the operations of a sample, None for
+    llmb's formulas. ``types`` are all known GPU types, None for llmb's own. A log that cannot be
+    read is Unknown, with the reason: it may be one of thousands. ``beside``: by log, what plugins
+    found in files beside it.
+    """
+    settings = beside.get(path)
+    if window is None and settings is not None and settings.window is not None:
+        window = Window(*settings.window)
+    if readers and workloads is not None:
+        named = describe_log(path, Samples(), workloads, overrides, settings)
+        workload = workloads.get(named.workload or "")
+        if workload is not None:
+            reader = readers.get((workload.key, named.size or workload.default_size), reader)
+    try:
+        samples, unreadable = read_samples(path, reader.spec)
+    except PatternError as error:  # this log alone
+        samples, unreadable = Samples(), error.message
+    identity = Identity(experiment=experiment_of(path), path=str(path))
+    if unreadable:
+        return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
+    description, overridden = overrides, tuple[Override, ...]()
+    if workloads is not None:
+        description = describe_log(path, samples, workloads, overrides, settings)
+        description = description.with_dotted(overrides)
+        logged = describe_log(path, samples, workloads, settings=settings)
+        overridden = overridden_by(overrides, logged)
+    if description.workload is not None and description.model is not None:
+        description = replace(description, flops=flops(description.workload, description.model))
+    configuration, samples = description.configuration(), with_times(samples, description)
+    reader = _without_hybrid_tflops(reader, samples, description)
+    metrics = _metrics(
+        path, samples, reader, description, window, known_types() if types is None else types
+    )
+    checkpoints = checkpoints_of(samples.checkpoints, path.parent)
+    status, cause = _status_of_log(path, samples, metrics, reader.failures)
+    return Result(
+        identity=replace(
+            identity,
+            configuration=configuration,
+            missing=description.missing(),
+            overridden=overridden,
+            framework=None
+            if description.untrained
+            else description.framework or (NEMO if samples.framework in NEMOS else None),
+        ),
+        status=status,
+        reason=reason.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
+        cause=cause,
+        log=facts.facts_of(samples),
+        checkpoints=checkpoints,
+        metrics=metrics,
+        nodes=facts.node_facts(joined(samples.environment.described)),
+    )
+
+
+def _without_hybrid_tflops(
+    reader: LogReader, samples: Samples, description: Description
+) -> LogReader:
+    """Return the reader, which takes no TFLOPS from NeMo 2 for a hybrid model."""
+    is_hybrid = description.model is not None and description.model.pattern is not None
+    if not is_hybrid or samples.framework in MEGATRONS or not reader.spec.tflops_valid:
+        return reader
+    return replace(reader, spec=replace(reader.spec, tflops_valid=False, tflops_note=_HYBRID_NOTE))
+
+
+def _metrics(
+    path: Path,
+    samples: Samples,
+    reader: LogReader,
+    description: Description,
+    window: Window | None,
+    types: GpuTypes,
+) -> Metrics:
+    """Return the metrics. The launcher's files beside the log select the default window."""
+    last = samples.max_iteration if samples.last is None else samples.last
+    steps = None if last is None else last + 1
+    if window is None and (beside := launcher_config.config_near(path)) is not None:
+        measured = launcher_config.window_of(beside.release, steps or 0)
+        window = None if measured is None else Window(*measured)
+    is_in_configuration = description.profiled and description.configuration() is not None
+    profiled = facts.PROFILED if description.profiled else find_logs.profiled_beside(path)
+    metrics = metrics_of(
+        samples,
+        reader,
+        description,
+        steps=steps,
+        window=window,
+        peak_tflops=_peak(description, types),
+        nodes=_nodes(description, types),
+        profiled="" if is_in_configuration else profiled,
+    )
+    return with_program_lines(metrics, samples, reader)
+
+
+def experiment_of(path: Path) -> str:
+    """Return the experiment's name in a log's, without ``log-``, account and attempt."""
+    stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
+    name = re.sub(f"{find_logs.REQUEUED}$", r"\1", stem)
+    return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
+
+
+def _status_of_log(
+    path: Path, samples: Samples, metrics: Metrics, more: tuple[Failure, ...]
+) -> tuple[str, Cause | None]:
+    """Return the status of a log without a record and, if it failed, the cause.
+
+    ``more`` are causes of plugins.
+
+    A log that omits the number of planned steps has succeeded if nothing in it contradicts.
+    """
+    if samples.mlperf is not None and samples.mlperf.status:
+        return (SUCCESS if samples.mlperf.status == mlperf.SUCCESSFUL else FAILED), None
+    if metrics.headline == nccl_tests.BUSBW and samples.nccl_table is not None:
+        if samples.nccl_table.ended:
+            return SUCCESS, None
+        return FAILED, root_cause(find_logs.logs_beside(path), more=more)
+    if samples.failed:
+        return FAILED, None
+    reached = metrics.has_figures and samples.is_complete
+    if reached and samples.last is not None:
+        return SUCCESS, None
+    cause = root_cause(find_logs.logs_beside(path), more=more)
+    if cause is None and reached:
+        return SUCCESS, None
+    if cause is None and reason.is_unknown_format(path, samples):
+        return UNKNOWN, None
+    if cause is None and not samples.steps and reason.has_own_steps(path):
+        return UNKNOWN, None
+    return FAILED, cause
+
+
+def _nodes(description: Description, types: GpuTypes) -> int | None:
+    """Return the nodes that a job had at least, by its GPU type or by the largest node."""
+    if description.gpus is None or description.gpu_type == CPU:
+        return None
+    gpu_type = types.get(description.gpu_type or "")
+    return math.ceil(
+        description.gpus
+        / (
+            gpu_type.gpus_per_node
+            if gpu_type
+            else max(any_type.gpus_per_node for any_type in types.values())
+        )
+    )
+
+
+def _peak(description: Description, types: GpuTypes) -> float | None:
+    gpu_type = types.get(description.gpu_type or "")
+    return gpu_type.peak_tflops.get(peak_dtype(description.dtype or "")) if gpu_type else None

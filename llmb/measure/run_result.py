@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the result of a run from its record, its scheduler's state and its log."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from llmb.contract import metrics as known, state as states, window as measure
+from llmb.contract.failures import Failure
+from llmb.contract.flops import Flops, causal_flops, flops_of
+from llmb.contract.formats import MEGATRONS, ParseSpec
+from llmb.contract.job import Job
+from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.record import RunRecord
+from llmb.contract.samples import Node, Samples
+from llmb.contract.spec import Workload
+from llmb.contract.state import JobState
+from llmb.contract.window import Window, covered, default_window
+from llmb.errors import LlmbError
+from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, statistics, telemetry
+from llmb.measure.checkpoints import checkpoints_of
+from llmb.measure.description import Description, configuration_of_run
+from llmb.measure.log_lines import PatternError, UnitMismatchError
+from llmb.measure.log_reader import read_log
+from llmb.measure.result import (
+    CANCELLED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SUCCESS,
+    UNKNOWN,
+    Identity,
+    Metrics,
+    Result,
+)
+from llmb.measure.root_cause import root_cause
+from llmb.run import sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReader:
+    """A log's step lines and metrics, as a plugin and its workload describe them."""
+
+    spec: ParseSpec = field(default_factory=ParseSpec)  #: of its step lines
+    metrics: tuple[MetricSpec, ...] = ()  #: the workload's own, without metrics of training
+    headline: str = known.STEP_TIME  #: the metric that verdicts are about
+    failures: tuple[Failure, ...] = ()  #: causes of plugins, after llmb's own
+
+
+def reader_of(
+    workload: Workload,
+    size: str | None,
+    spec: ParseSpec | None,
+    failures: Sequence[Failure] = (),
+) -> LogReader:
+    """Return the reader of a run of ``workload`` (``size`` None if unknown).
+
+    ``spec`` is the plugin's, None if it has none. ``failures`` are the causes of all plugins, those
+    of the workload come first.
+    """
+    chosen = workload.all_metrics(size if size in workload.sizes else workload.default_size)
+    own_names = {metric.name for metric in workload.metrics}
+    declared = tuple(metric for metric in chosen if metric.name in own_names)
+    spec, names = spec or ParseSpec(), tuple(metric.name for metric in declared)
+    units = {metric.name: metric.unit for metric in declared if metric.unit}
+    if (spec.metrics, spec.metric_units) != (names, units):
+        spec = replace(spec, metrics=names, metric_units=units)
+    causes = (*workload.failures, *failures)
+    return LogReader(spec=spec, metrics=declared, headline=chosen[0].name, failures=causes)
+
+
+def as_submitted(reader: LogReader, submitted: LogReader) -> LogReader:
+    """Return ``reader`` with the metrics of ``submitted``: an upgraded plugin may declare others.
+
+    Unit, direction and limits of a metric, and the headline, are those of the submission. Metrics
+    that are new since are read too.
+    """
+    known_before = {metric.name: metric for metric in submitted.metrics}
+    if not known_before or submitted.metrics == reader.metrics:
+        return reader
+    new = [metric for metric in reader.metrics if metric.name not in known_before]
+    chosen = (*submitted.metrics, *new)
+    spec = replace(
+        reader.spec,
+        metrics=tuple(metric.name for metric in chosen),
+        metric_units={metric.name: metric.unit for metric in chosen if metric.unit},
+    )
+    return replace(reader, spec=spec, metrics=chosen, headline=submitted.headline)
+
+
+def metrics_of(
+    samples: Samples,
+    reader: LogReader,
+    description: Description,
+    *,
+    steps: int | None,
+    window: Window | None,
+    peak_tflops: float | None,
+    nodes: int | None,
+    profiled: str,
+) -> Metrics:
+    """Return the metrics of the steps in ``window`` (None: the default one).
+
+    ``steps`` are planned, None if unknown. ``peak_tflops`` is the peak of one GPU at the dtype.
+    ``nodes`` is the least number that the job had. ``profiled`` is why it is known to be profiled,
+    or empty.
+    """
+    if reader.spec.reads_whole_log:  # its results are no iterations, so none is of a warm-up
+        steps = None if samples.last is None else samples.last + 1
+        window = window or (None if steps is None else Window(0, steps - 1))
+    used = _window_of(samples, steps, window, description.framework)
+    specs = (*reader.metrics, *_energy_specs(samples, reader))
+    measured = measure.measure(samples, used, specs) if used else {}
+    if not reader.spec.tflops_valid:
+        measured.pop(known.TFLOPS_PER_GPU, None)
+    declared = [spec.name for spec in reader.metrics]
+    invalid = [
+        *facts.invalid_because(samples, used, nodes, declared),
+        *([profiled] if profiled else []),
+    ]
+    if description.traced:
+        invalid.append(facts.TRACED)
+    metrics = _with_throughput(
+        Metrics(
+            window=used,
+            max_iteration=samples.max_iteration,
+            steps=steps,
+            first_iteration=samples.first,
+            measured=measured,
+            headline=reader.headline,
+            invalid=tuple(invalid),
+        ),
+        description,
+        peak_tflops,
+    )
+    if used is None or metrics.value is None:
+        return metrics
+    return replace(
+        metrics,
+        statistics=statistics.summarize(
+            samples,
+            used,
+            reader.headline,
+            tflops=metrics.model_tflops_per_gpu,
+            causal=_causal_part(samples, description),
+        ),
+    )
+
+
+def _energy_specs(samples: Samples, reader: LogReader) -> list[MetricSpec]:
+    """Return the metrics of energy that the log has and the workload does not declare."""
+    logged = samples.steps[-1].values if samples.steps else {}
+    declared = {spec.name for spec in reader.metrics}
+    return [spec for spec in known.ENERGY if spec.name in logged and spec.name not in declared]
+
+
+def _causal_part(samples: Samples, description: Description) -> float | None:
+    """Return the part of our formula with only the causal half of the attention.
+
+    None if the program counts all of it, or if a plugin has its own formula.
+    """
+    if description.model is None or description.flops is not None:
+        return None
+    if samples.framework not in MEGATRONS:
+        return None
+    return causal_flops(description.model) / flops_of(description.model).total
+
+
+def _window_of(
+    samples: Samples, steps: int | None, requested: Window | None, framework: str | None
+) -> Window | None:
+    """Return the window in the numbers of the log, as far as its lines cover it, or None."""
+    if not steps:
+        return None if requested is None or requested.first < 0 else requested
+    first = samples.first
+    return covered(
+        samples,
+        default_window(steps, first, framework=framework)
+        if requested is None
+        else requested.of(steps, first),
+    )
+
+
+def _with_throughput(
+    metrics: Metrics, description: Description, peak_tflops: float | None
+) -> Metrics:
+    """Add everything that follows from the step time, the model and the batch."""
+    flops, step_time = None, metrics.step_time
+    if description.model is not None:
+        flops = description.flops or flops_of(description.model)
+        metrics = replace(metrics, model_flops=flops.total, flops_convention=flops.convention)
+    elif not description.changes:
+        return metrics
+    if step_time is None or description.gbs is None:
+        return metrics
+    derived: dict[str, float] = {}
+    if description.seq_length is not None:
+        rate = measure.tokens_per_second(description.seq_length, description.gbs, step_time)
+        metrics = replace(metrics, days_per_1t_tokens=measure.days_to_train(1e12, rate))
+        derived[known.TOKENS_PER_SECOND] = rate
+        if description.gpus is not None:
+            derived[known.TOKENS_PER_SECOND_PER_GPU] = rate / description.gpus
+    if description.gpus is not None and flops is not None:
+        tflops = measure.model_tflops_per_gpu(
+            description.gbs, flops.total, step_time, description.gpus
+        )
+        derived[known.MODEL_TFLOPS_PER_GPU] = tflops
+        if peak_tflops and not description.other_dtype:
+            derived[known.MFU] = measure.mfu(tflops, peak_tflops)
+    time = metrics.measured[known.STEP_TIME]
+    # all of them are a constant divided by the step time, so they deviate as it does
+    part = time.std / time.mean
+    specs = known.TRAINING_BY_NAME
+    rates = {
+        name: specs[name].measured(rate, rate * part, time.n) for name, rate in derived.items()
+    }
+    return replace(
+        metrics, measured={**metrics.measured, **rates, **_per_joule(metrics, description)}
+    )
+
+
+def _per_joule(metrics: Metrics, description: Description) -> dict[str, Measured]:
+    """Return the tokens per joule of the GPUs, if the log has their energy."""
+    joules, name = metrics.measured.get(known.JOULES_PER_STEP), known.TOKENS_PER_JOULE
+    trained = description.seq_length, description.gbs, description.gpus
+    if joules is None or joules.mean <= 0 or name in metrics.measured or None in trained:
+        return {}
+    length, batch, gpus = (value or 0 for value in trained)
+    rate = length * batch / joules.mean / gpus
+    deviation = rate * joules.std / joules.mean
+    return {name: known.ENERGY_BY_NAME[name].measured(rate, deviation, joules.n)}
+
+
+def with_power(metrics: Metrics, nodes: Sequence[Node], gpus: int) -> Metrics:
+    """Add what follows from the telemetry of a job's ``nodes``, unless the program logs it."""
+    power = telemetry.power_metrics(nodes, gpus, metrics.mean(known.TOKENS_PER_SECOND))
+    return replace(metrics, measured={**power, **metrics.measured}) if power else metrics
+
+
+def with_times(samples: Samples, description: Description) -> Samples:
+    """Add step times that follow from rates of tokens, if the log has only rates.
+
+    It needs the job's batch, sequence length and GPUs.
+    """
+    if description.gbs is None or description.seq_length is None or description.gpus is None:
+        return samples
+    tokens = description.gbs * description.seq_length / description.gpus
+    lack = [step for step in samples.steps if step.tokens_rate and math.isnan(step.step_time)]
+    if not lack or len(lack) != len(samples.steps):
+        return samples
+    steps = tuple(
+        replace(step, step_time=tokens / step.tokens_rate) for step in lack if step.tokens_rate
+    )
+    return replace(samples, steps=steps)
+
+
+def read_samples(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
+    """Return the samples of a log and, if it cannot be read, the reason. Raises PatternError."""
+    try:
+        return read_log(path, spec), ""
+    except PatternError:
+        raise
+    except UnitMismatchError as error:
+        return Samples(), f"{error.message}; {error.hint}"
+    except LlmbError as error:
+        return Samples(), error.message
+
+
+def result_of_run(
+    record: RunRecord,
+    state: JobState,
+    reader: LogReader,
+    peak_tflops: float | None,
+    window: Window | None = None,
+    *,
+    flops: Flops | None = None,
+) -> Result:
+    """Return the result of a recorded run.
+
+    ``peak_tflops`` is the peak of one GPU at the job's dtype, None if unknown. ``flops`` are of one
+    sample by the plugin's own formula, None for llmb's. If a log exists and cannot be read, the
+    status is Unknown and the reason says why.
+    """
+    job, path, spec = record.job, find_logs.log_of(record), reader.spec
+    samples, unreadable = (
+        read_samples(path, spec) if _exists(path) else (spec.samples or Samples(), "")
+    )
+    if window is None and record.origin is not None and record.origin.window is not None:
+        window = Window(*record.origin.window)
+    metrics = metrics_of(
+        samples,
+        reader,
+        _description(job, flops),
+        steps=job.max_steps,
+        window=window,
+        peak_tflops=peak_tflops,
+        nodes=job.nodes,
+        profiled="" if job.profile else find_logs.profiled_beside(path),
+    )
+    metrics = with_program_lines(metrics, samples, reader)
+    checkpoints = checkpoints_of(
+        samples.checkpoints,
+        path.parent if record.origin is None else path.resolve().parent,
+        save=bool(job.switches.save_checkpoint),
+        load=job.switches.load_checkpoint,
+        ended=state.is_end,
+    )
+    nodes = telemetry.nodes_of(samples, path, metrics.window)
+    metrics = with_power(metrics, nodes, job.scale)
+    logs = find_logs.logs_of(record)
+    complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
+    status = _status(state, complete=complete, readable=not unreadable)
+    if (
+        status == FAILED
+        and state.state == states.COMPLETED
+        and reason.is_unknown_format(path, samples)
+    ):
+        status = FAILED if root_cause(logs, more=reader.failures) is not None else UNKNOWN
+    has_failed = not unreadable and (status in (FAILED, CANCELLED) or state.state == states.LOST)
+    cause = root_cause(logs, state, reader.failures) if has_failed else None
+    run_reason = None
+    if not (unreadable and status == UNKNOWN):
+        run_reason = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
+    return Result(
+        identity=Identity(
+            experiment=record.launch.name,
+            path=str(path),
+            run=record.id,
+            configuration=configuration_of_run(record),
+            framework=job.framework if job.training is not None else None,
+            session=sessions.session_of(record).id,
+            pair=record.pair,
+        ),
+        status=status,
+        reason="; ".join(filter(None, (unreadable, run_reason))) or None,
+        state=state.state,
+        cause=cause or (reason.cause_of_end(state) if has_failed else None),
+        log=facts.facts_of(samples, nodes),
+        checkpoints=checkpoints,
+        metrics=metrics,
+        nodes=facts.node_facts(nodes),
+        unreadable=bool(unreadable),
+    )
+
+
+def with_program_lines(metrics: Metrics, samples: Samples, reader: LogReader) -> Metrics:
+    """Add what the lines of MLPerf and the tables of nccl-tests measured."""
+    return nccl_tests.with_table(mlperf.with_mlperf(metrics, samples), samples, reader.metrics)
+
+
+def has_ended(samples: Samples, metrics: Metrics) -> bool:
+    """Return True unless the program's own last line is missing, or says that it failed."""
+    if samples.mlperf is not None and samples.mlperf.status:
+        return samples.mlperf.status == mlperf.SUCCESSFUL
+    is_table = metrics.headline == nccl_tests.BUSBW and not samples.steps
+    return not is_table or samples.nccl_table is None or samples.nccl_table.ended
+
+
+def _description(job: Job, flops: Flops | None) -> Description:
+    """Return everything that the metrics depend on."""
+    trained = job.with_dotted
+    return Description(
+        gpus=job.scale,
+        gbs=trained.gbs,
+        seq_length=trained.seq_length,
+        model=trained.model,
+        changes=trained.changes,
+        other_dtype=trained.other_dtype,
+        flops=flops,
+        traced=bool(job.switches.nccl_trace) or None,
+        framework=job.framework,
+    )
+
+
+def _status(state: JobState, *, complete: bool, readable: bool) -> str:
+    if state.state in states.WAITING or state.state == states.NOT_SUBMITTED:
+        return PENDING
+    if state.state in states.ACTIVE:
+        return RUNNING
+    if state.state == states.CANCELLED:
+        return CANCELLED
+    if not state.is_end or state.state == states.LOST or not readable:
+        return UNKNOWN
+    return SUCCESS if complete and state.state in (states.COMPLETED, states.TIMEOUT) else FAILED
+
+
+def _exists(path: Path) -> bool:
+    """Return True if the log exists, or if this user may not see it: reading it says so."""
+    try:
+        return path.exists()
+    except OSError:
+        return True

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of Megatron-Bridge by image release, as NVIDIA's launch scripts configure them.
+
+They are in bridge.yaml.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from llmb.contract.rows import BatchRule, Row, check_unambiguous
+from llmb.contract.spec import Size, Workload
+from llmb.contract.switches import parse_image
+from llmb.core import names, typed, yamlfile
+from llmb.errors import KeyFaultError
+
+NEMO, BRIDGE = "nemo", "bridge"
+# nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
+FRAMEWORKS = (NEMO, BRIDGE)
+DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
+_SPELLINGS = {"fp8": "fp8_cs", "mxfp8": "fp8_mx"}
+# NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
+NEMO_UNTIL = "26.02"
+_NVIDIA = re.compile(r"(?:(?:.*/)?nvidia[/:])?nemo:(?P<release>\d\d\.\d\d(?:\.\d\d)?)")
+RELEASES = Path(__file__).with_name("releases.yaml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """An image release: its image, and the versions of Megatron-Bridge and Megatron core in it."""
+
+    bridge: str
+    core: str
+    image: Annotated[str, parse_image]
+
+
+@cache
+def releases() -> dict[str, Release]:
+    """The releases that have rows, the newest first."""
+    return typed.read(dict[str, Release], yamlfile.load(RELEASES))
+
+
+def usual_image(workload: Workload, release: str | None) -> str | None:
+    """Return the image of a job that selects none: of ``release``, or the workload's own."""
+    return releases()[release].image if release is not None else workload.image
+
+
+def nvidia_release(image: str) -> str | None:
+    """Return the release ``26.02.01`` of the image ``nvcr.io/nvidia/nemo:26.02.01``, or None.
+
+    Also of its file as enroot names it: ``nvidia+nemo+26.02.01.sqsh``.
+    """
+    name = image.removeprefix("docker://").replace("#", "/").partition("@")[0]
+    if name.endswith(".sqsh"):
+        name = name.rpartition("/")[2].removesuffix(".sqsh").replace("+", ":")
+    match = _NVIDIA.fullmatch(name)
+    return match["release"] if match is not None else None
+
+
+def check_release(name: str) -> None:
+    """Raise KeyFaultError for an image release without rows."""
+    if name not in releases():
+        message = f"no release '{name}' with Megatron-Bridge"
+        raise KeyFaultError(
+            message, hint=names.suggest(name, list(releases())), code="release-unknown", value=name
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeRow(Row):
+    """A row of Megatron-Bridge."""
+
+    mbs: int
+    gbs: BatchRule
+    #: Megatron's fully sharded data parallelism.
+    fsdp: bool = False
+    #: Communication buffers are registered with NCCL.
+    nccl_ub: bool = False
+    #: Layers whose activations wait in the host's memory.
+    offload_layers: int | None = None
+    #: Layers that are computed again in the backward pass.
+    recompute_layers: int | None = None
+    #: Groups of GPUs that each have all of the optimizer's states.
+    optimizer_instances: int | None = None
+    #: The library that captures CUDA graphs, None for the default (nothing).
+    graphs: Literal["none", "local", "transformer_engine"] | None = None
+    #: The captured parts.
+    graph_scope: tuple[str, ...] = ()
+    #: The GPU count of NVIDIA's function, None if it is the row's own.
+    function_gpus: int | None = None
+
+    def count(self, scale: int) -> int:
+        """Return the GPU count of NVIDIA's function for ``scale`` GPUs: the next lower one."""
+        return (
+            self.function_gpus
+            or ([count for count in self.scales.counts if count <= scale] or self.scales.counts)[-1]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSize:
+    """The way Megatron-Bridge builds a size."""
+
+    #: The part of NVIDIA's function names for it.
+    model: str
+    #: The gated repository whose config.json the library reads while it builds the model, None if
+    #: it needs none.
+    hub: str | None = None
+    #: The model has the layers of the size, not those of NVIDIA's function.
+    cut: bool = False
+    #: Its tokens, None for those of the size.
+    vocab: int | None = None
+    #: Overrides that of the size.
+    time_limit_minutes: int | None = None
+    #: By image release, the newest first.
+    rows: dict[str, tuple[BridgeRow, ...]]
+
+    def __post_init__(self) -> None:
+        for release, rows in self.rows.items():
+            if not rows:
+                hint = "{gpu: gb300, dtype: fp8_cs, scales: 64, mbs: 2, gbs: 4N}"
+                raise KeyFaultError(
+                    "has no row", "rows", release, hint=f"write {hint}", code="rows-missing"
+                )
+            check_unambiguous(rows, "rows", release)
+
+    def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
+        """Return the row of the next lower scale that has one, else of the lowest."""
+        fitting = [row for row in self.rows.get(release, ()) if row.fits(gpu, dtype)]
+        counts = sorted(
+            (count, number) for number, row in enumerate(fitting) for count in row.scales.counts
+        )
+        below = [pair for pair in counts if pair[0] <= scale] or counts[:1]
+        return fitting[below[-1][1]] if below else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeTable:
+    """bridge.yaml: the sizes by their names in workload.yaml."""
+
+    sizes: dict[str, BridgeSize]
+
+    def of(self, size: str) -> Iterator[tuple[str, BridgeRow]]:
+        """The rows of a size with their releases, the newest release first."""
+        for release, rows in self.sizes[size].rows.items() if size in self.sizes else ():
+            for row in rows:
+                yield release, row
+
+
+@cache
+def read_bridge(path: Path) -> BridgeTable:
+    """Read a table, once. Raises InputFaults with file, line, key and the nearest valid key."""
+    return typed.read(BridgeTable, yamlfile.load(path))
+
+
+def table_of(workload: Workload) -> BridgeTable:
+    """Return a workload's rows for Megatron-Bridge, none without a file. Raises InputFaults."""
+    return read_bridge(workload.bridge) if workload.bridge is not None else BridgeTable(sizes={})
+
+
+def bridge_sizes(workload: Workload, gpu: str) -> list[str]:
+    """The sizes of ``workload`` that Megatron-Bridge has on ``gpu``, in any release."""
+    table = table_of(workload)
+    return [name for name in table.sizes if any(gpu in row.gpu for _, row in table.of(name))]
+
+
+def with_bridge(workload: Workload, release: str) -> Workload:
+    """Return ``workload`` as image ``release`` trains it: its image, sizes and rows.
+
+    Raises InputFaults for a faulty table.
+    """
+    bridge_sizes = {
+        name: bridge_size
+        for name, bridge_size in table_of(workload).sizes.items()
+        if bridge_size.rows.get(release)
+    }
+    sizes = {
+        name: _sized(workload.sizes[name], bridge_size, release, bridge_sizes)
+        for name, bridge_size in bridge_sizes.items()
+    }
+    return replace(
+        workload,
+        sizes=sizes,
+        default_size=workload.default_size if workload.default_size in sizes else next(iter(sizes)),
+        default_dtype=spelled(workload.default_dtype, DTYPES),
+        image=releases()[release].image,
+        profiles={},
+    )
+
+
+def _sized(size: Size, bridge_size: BridgeSize, release: str, trained: Collection[str]) -> Size:
+    model = size.trained_model
+    return replace(
+        size,
+        rows=bridge_size.rows[release],
+        model=model if bridge_size.vocab is None else replace(model, vocab=bridge_size.vocab),
+        proxy=size.proxy if size.proxy in trained else None,
+        nemo=None,
+        checkpoint=None,
+        time_limit_minutes=bridge_size.time_limit_minutes or size.time_limit_minutes,
+    )
+
+
+def spelled(dtype: str, dtypes: Collection[str]) -> str:
+    """Return Megatron-Bridge's word if ``dtypes`` has only that: ``fp8_cs`` for fp8."""
+    bridge_dtype = _SPELLINGS.get(dtype, dtype)
+    return bridge_dtype if dtype not in dtypes and bridge_dtype in dtypes else dtype

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computes every number of one job from its workload's row, and checks that all divide. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from llmb.contract.gpus import CPU, gpus_in_words, known_types
+from llmb.contract.job import Job, Training
+from llmb.contract.parameters import values_of
+from llmb.contract.rows import Row
+from llmb.contract.spec import Size
+from llmb.contract.switches import NO_SWITCHES
+from llmb.core.names import nearest, suggest, with_list_command
+from llmb.errors import Fault, InputFaults, UsageError, collected
+from llmb.plan import framework, rules, splits
+from llmb.plan.bridge_rows import BRIDGE, NEMO
+from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.published import raises_vboost
+
+
+def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> Row | None:
+    """Return the row that was tested at ``scale``, else the nearest below, else the first.
+
+    ``gpu`` is the known type whose rows apply. None if no row fits.
+    """
+    rows = [row for row in size.rows if row.fits(gpu, dtype) and row.strong_scaling == strong]
+    exact = next((row for row in rows if scale in row.scales.counts), None)
+    below = sorted(
+        (row for row in rows if row.scales.counts[0] <= scale),
+        key=lambda row: -row.scales.counts[-1],
+    )
+    return exact or next(iter([*below, *rows]), None)
+
+
+def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, list[str]]:
+    """The row that applies, and a warning about an unusual scale. Raises UsageError.
+
+    With Megatron-Bridge every scale is allowed: NVIDIA's launch scripts take any GPU count, keep
+    the settings and change the batch in proportion (set_post_overrides). Whether it divides is
+    checked later.
+    """
+    size, gpu, strong = spec.own_size, limits.gpu_type, bool(spec.switches.strong_scaling)
+    dtypes = size.dtypes(limits.rows)
+    if not dtypes:
+        sizes = list(spec.workload.on(limits.rows))
+        also = f"; on {gpu} run {', '.join(sizes)}" if sizes else ""
+        hint = f"it runs on {', '.join(size.gpu_types())}{also}{_like_hint(size, limits)}"
+        message = f"{spec.label} does not run on {gpu}"
+        raise UsageError(message, hint=hint, code="gpu-type-unsupported", key="gpu_type", value=gpu)
+    is_known = spec.dtype in dtypes
+    faults = [] if is_known else [_unknown_dtype(spec, dtypes, limits)]
+    tested = {dtype: size.scales(limits.rows, dtype, strong=strong) for dtype in dtypes}
+    counts = (
+        tested[spec.dtype]
+        if is_known
+        else sorted({count for scales in tested.values() for count in scales})
+    )
+    warnings = []
+    if not counts:
+        message, hint = (
+            f"{spec.label} has no strong scaling on {gpu}",
+            _strong_hint(size, limits.rows),
+        )
+        faults.append(
+            Fault(message=message, hint=hint, code="no-strong-scaling", key="strong_scaling")
+        )
+    elif spec.scale not in (*counts, *rules.checkpoint_scales(spec.switches, size, limits.rows)):
+        is_uniform = len({tuple(scales) for scales in tested.values()}) == 1 or not is_known
+        subject, named = (
+            f"{spec.label}{'' if is_uniform else f' {spec.dtype}'} on {gpu}",
+            ", ".join(map(str, counts)),
+        )
+        message = f"{subject} has no scale {spec.scale}"
+        if spec.framework == BRIDGE and not size.exact_scales:
+            near = max((count for count in counts if count <= spec.scale), default=counts[0])
+            warnings.append(
+                f"{subject}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
+                f"{spec.scale} has the settings of {near}, untested"
+            )
+        elif spec.scale > counts[-1] and not size.exact_scales:
+            warnings.append(f"{subject}: scale {spec.scale} is untested, above the tested {named}")
+        elif force:
+            warnings.append(f"{message}: tested are {named}; --force allows it")
+        else:
+            hint = with_list_command(
+                f"tested are {named}{_proxy_hint(spec, limits)}; --force allows another",
+                spec.workload.key,
+            )
+            place = spec.places.get(spec.scale, "")
+            faults.append(
+                Fault(
+                    message=message,
+                    place=place,
+                    hint=hint,
+                    code="scale-untested",
+                    key="scale",
+                    value=spec.scale,
+                )
+            )
+    row = find_row(size, limits.rows, spec.dtype, spec.scale, strong=strong)
+    if faults or row is None:
+        raise InputFaults(faults)
+    return row, warnings
+
+
+def _like_hint(size: Size, limits: ClusterLimits) -> str:
+    """Return how to use the rows of the type whose configurations fit best."""
+    gpu = known_types().get(limits.rows)
+    if gpu is None or gpu.like is None or not size.dtypes(gpu.like):
+        return ""
+    line = f"gpu_types: {{{limits.gpu_type}: {{like: {gpu.like}}}}}"
+    return f"; in cluster_config.yaml, {line} uses the rows of {gpu.like}"
+
+
+def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
+    """Return the size's proxy, if that was tested at the scale."""
+    proxy = spec.own_size.proxy
+    if proxy is None or spec.scale not in spec.workload.sizes[proxy].scales(
+        limits.rows, spec.dtype, strong=False
+    ):
+        return ""
+    return f"; at {gpus_in_words(spec.scale)} run its proxy: -s {proxy}, in a list proxy: true"
+
+
+def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) -> Fault:
+    message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
+    offered = (
+        f"its only dtype there is {dtypes[0]}"
+        if len(dtypes) == 1
+        else f"there it has {', '.join(dtypes)}"
+    )
+    if spec.framework == NEMO and spec.dtype in framework.bridge_dtypes(
+        spec.workload, spec.size, limits.rows
+    ):
+        current = (
+            ", or dtype fp8 with --set fp8=current"
+            if spec.dtype == "fp8_cs" and "fp8" in dtypes
+            else ""
+        )
+        hint = (
+            f"{offered}{current}; Megatron-Bridge has it: --framework bridge, in a list framework:"
+            " bridge"
+        )
+        place = spec.places.get(spec.dtype, "")
+        return Fault(
+            message=message,
+            place=place,
+            hint=hint,
+            code="dtype-unknown",
+            key="dtype",
+            value=spec.dtype,
+        )
+    elsewhere = {
+        dtype for size in spec.workload.sizes.values() for row in size.rows for dtype in row.dtype
+    }
+    is_meant = spec.dtype in elsewhere or nearest(spec.dtype, dtypes) is None
+    hint = with_list_command(
+        offered if is_meant else suggest(spec.dtype, dtypes), spec.workload.key
+    )
+    place = spec.places.get(spec.dtype, "")
+    return Fault(
+        message=message, place=place, hint=hint, code="dtype-unknown", key="dtype", value=spec.dtype
+    )
+
+
+def _strong_hint(size: Size, gpu: str) -> str:
+    """Return the GPU types with strong scaling. Some sizes have no other rows."""
+    if all(row.strong_scaling for row in size.rows if gpu in row.gpu):
+        return "its batch is the same at every scale: ask for strong scaling"
+    gpu_types = dict.fromkeys(gpu for row in size.rows if row.strong_scaling for gpu in row.gpu)
+    return (
+        f"omit strong scaling; it is for {', '.join(gpu_types)}"
+        if gpu_types
+        else "omit strong scaling"
+    )
+
+
+LONGEST_NAME = 200  # characters: names of files, of up to 255, are this with more before and after
+
+
+def configure(
+    spec: JobSpec, limits: ClusterLimits, *, force: bool = False
+) -> tuple[Job, list[str]]:
+    """Return the job of one configuration, and warnings about it. Raises UsageError.
+
+    ``force`` allows untested scales and checkpoints.
+    """
+    size, switches = spec.own_size, spec.switches
+    try:
+        row, warnings = row_for(spec, limits, force=force)
+    except UsageError as error:
+        raise _with_others(error, spec, limits) from error
+    if switches is not NO_SWITCHES:
+        rules.check_model(switches, size, spec.dtype, spec.label)
+        rules.check_container(switches, spec.label, container=limits.needs_image)
+        warnings += rules.check_checkpoint(
+            switches, size, limits.rows, spec.scale, spec.label, force=force
+        )
+    if spec.dotted and spec.framework != BRIDGE:
+        name = next(iter(spec.dotted))
+        message = (
+            f"{spec.label}: '{name}' is a setting of Megatron-Bridge, and this job trains with"
+            " another framework"
+        )
+        hint = "omit it, or --framework bridge"
+        raise UsageError(message, hint=hint, code="dotted-without-bridge", key=name, value=name)
+    job = _settle(spec, row, limits)
+    if job.rows_of is not None:
+        warnings.append(
+            f"{spec.label}: NVIDIA has no configuration of Megatron-Bridge for {limits.gpu_type}; "
+            f"that of {job.rows_of} is used, unmeasured there"
+        )
+    job, ignored = _with_vboost(job, spec, row, limits)
+    if job.training is not None:
+        splits.check_splits(job.training, size, spec.label)
+    if spec.profile:
+        rules.check_ranks(switches, spec.scale, spec.label)
+    return job, warnings + ignored
+
+
+def _with_vboost(job: Job, spec: JobSpec, row: Row, limits: ClusterLimits) -> tuple[Job, list[str]]:
+    """Return the job with the switch's vboost, else the release's, and any warning."""
+    vboost = spec.switches.vboost
+    if not limits.sets_vboost or limits.rows == CPU:
+        reason = "there is no GPU" if limits.rows == CPU else "only a job on Slurm can set it"
+        return job, [f"{spec.label}: vboost is not changed: {reason}"] if vboost else []
+    if vboost is None and spec.own_size.nemo is not None:
+        vboost = raises_vboost(row.release(spec.scale))
+    return replace(job, vboost=vboost), []
+
+
+def _with_others(error: UsageError, spec: JobSpec, limits: ClusterLimits) -> UsageError:
+    """The error that no row applies, with the faults that do not depend on the row."""
+    faults: list[Fault] = []
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: _mode(spec, None),
+        lambda: rules.check_container(spec.switches, spec.label, container=limits.needs_image),
+        lambda: rules.check_ranks(
+            spec.switches if spec.profile else NO_SWITCHES, spec.scale, spec.label
+        ),
+    )
+    with collected(faults):
+        raise error
+    for check in checks:
+        with collected(faults):
+            check()
+    return InputFaults(faults) if len(faults) > 1 else error
+
+
+def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
+    """The job with all its numbers. Raises UsageError for a division with a remainder."""
+    size, switches = spec.own_size, spec.switches
+    label = f"{spec.label} at {gpus_in_words(spec.scale)}"
+    training = splits.training_of(spec, row, size.model, label) if size.model is not None else None
+    nodes, per_node = splits.nodes_of(spec, limits)
+    mode = _mode(spec, row)
+    parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
+    name = _experiment_name(spec, training, parameters, mode.words)
+    minutes = row.time_limit_minutes or size.time_limit_minutes or spec.workload.time_limit_minutes
+    return Job(
+        workload=spec.workload.key,
+        model_size=spec.size,
+        dtype=spec.dtype,
+        gpu_type=limits.gpu_type,
+        scale=spec.scale,
+        repeat=1,
+        profile=spec.profile,
+        env={**limits.environment, **spec.env},
+        max_steps=mode.max_steps,
+        nodes=nodes,
+        gpus_per_node=per_node,
+        time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
+        image=(switches.image or spec.workload.image) if limits.needs_image else None,
+        experiment_name=name,
+        training=training,
+        parameters=parameters,
+        switches=mode.switches,
+        framework=spec.framework,
+        release=spec.release,
+        rows_of=(
+            limits.rows if spec.framework == BRIDGE and limits.rows != limits.gpu_type else None
+        ),
+        dotted=spec.dotted,
+    )
+
+
+def _experiment_name(
+    spec: JobSpec, training: Training | None, parameters: Mapping[str, str], words: Sequence[str]
+) -> str:
+    """Return the configuration as one name, published settings first. Raises UsageError."""
+    parts = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
+    if training is not None:
+        parts += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
+        if training.model.moe is not None:
+            parts += [
+                f"ep{training.ep}",
+                *([f"etp{training.etp}"] if training.etp != training.tp else []),
+            ]
+        parts += [f"mbs{training.mbs}", f"gbs{training.gbs}"]
+    parts += [f"{key}{value}" for key, value in parameters.items()]
+    parts += [f"{BRIDGE}{spec.release}"] if spec.framework == BRIDGE else []
+    parts += [word for word in words if word.startswith("steps")]
+    parts += [f"layers{spec.params['num_layers']}"] if "num_layers" in spec.params else []
+    parts += [word for word in words if not word.startswith("steps")]
+    if len(name := "_".join(parts)) <= LONGEST_NAME:
+        return name
+    message = (
+        f"{spec.label} at {gpus_in_words(spec.scale)}: the name of the experiment has {len(name)}"
+        " characters"
+    )
+    message = f"{message}, more than {LONGEST_NAME}: {name}"
+    raise UsageError(
+        message, hint="choose shorter values of its parameters", code="name-too-long", value=name
+    )
+
+
+def _mode(spec: JobSpec, row: Row | None) -> rules.Mode:
+    size, release = spec.own_size, row.release(spec.scale) if row is not None else None
+    steps = size.max_steps or spec.workload.max_steps
+    try:
+        return rules.mode_of(
+            spec.switches,
+            profile=spec.profile,
+            given_steps=spec.params.get("max_steps"),
+            default_steps=steps,
+            window=rules.profile_window(spec.workload, size, release, steps),
+            profiler=(
+                rules.NSYS if size.nemo is not None or spec.framework == BRIDGE else rules.PROFILED
+            ),
+        )
+    except UsageError as error:
+        message = f"{spec.label}: {error.message}"
+        raise UsageError(
+            message, hint=error.hint, code=error.code, key=error.key, value=error.value
+        ) from error

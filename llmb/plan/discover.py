@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery: everything installed that a cluster can run at the selected scales. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from llmb.contract.job import JobRequest
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Size, Workload
+from llmb.contract.switches import NO_SWITCHES, Switches
+from llmb.core.names import squash_workload, suggest
+from llmb.errors import UsageError
+from llmb.plan.bridge_rows import DTYPES
+from llmb.plan.framework import Framework, discovered
+from llmb.plan.select import Name, Selection, is_dtype, split_name
+
+
+@dataclass(slots=True)
+class _Discovery:
+    """The requests so far, the reasons why others were skipped, and what those reasons name."""
+
+    requests: list[JobRequest] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    named: set[Name] = field(default_factory=set)
+
+    def skip(self, key: str, size: str | None, reason: str) -> None:
+        if reason not in self.skipped:
+            self.skipped.append(reason)
+        self.named |= {(key, None), (key, size)}
+
+
+def discover(
+    workloads: Mapping[str, Workload], config: ClusterConfig, selection: Selection, gpu_type: str
+) -> tuple[list[JobRequest], list[str]]:
+    """Return everything installed that ``gpu_type`` can run, largest first, and what is skipped.
+
+    Raises UsageError if nothing is found, and for filters that contradict each other or match
+    nothing.
+    """
+    _check_filters(workloads, selection)
+    selected = [split_name(name, workloads) for name in selection.workloads]
+    discovery = _Discovery()
+    offered = {squash_workload(key) for key in workloads}
+    for name in config.workloads.installed or ():
+        if squash_workload(name) not in offered:
+            discovery.skipped.append(
+                f"{name}, installed according to cluster_config.yaml, has no plugin: skipped"
+            )
+    for workload in workloads.values():
+        _discover_workload(discovery, workload, config, selection, gpu_type, selected)
+    discovery.skipped += _unmatched(discovery, selection, selected, gpu_type)
+    if not discovery.requests:
+        kind = " with strong scaling" if selection.strong_scaling else ""
+        reasons = list(dict.fromkeys(discovery.skipped)) or [
+            f"no installed workload{kind} runs on {gpu_type}"
+        ]
+        before = " " if len(reasons) == 1 else "\n  "
+        message = f"nothing to run:{''.join(f'{before}{reason}' for reason in reasons)}"
+        raise UsageError(
+            message, hint="llmb-run list shows the workloads", code="nothing-discovered"
+        )
+    return sorted(discovery.requests, key=lambda request: -request.scales[0]), discovery.skipped
+
+
+def _discover_workload(
+    discovery: _Discovery,
+    workload: Workload,
+    config: ClusterConfig,
+    selection: Selection,
+    gpu_type: str,
+    selected: Sequence[Name],
+) -> None:
+    """Add the requests of its sizes that are ``selected``, or of all without a selection."""
+    key, rows = workload.key, config.rows_for(gpu_type)
+    named = {name for owner, name in selected if owner == key}
+    if not config.workloads.has(key):
+        if named:
+            discovery.skip(key, None, f"{key} is not installed: skipped")
+            discovery.named |= {name for name in selected if name[0] == key}
+        return
+    choice = discovered(workload, rows, config.install, selection.framework, selection.release)
+    if choice is None:
+        discovery.skip(
+            key, None, f"{key} has no configuration for Megatron-Bridge on {gpu_type}: skipped"
+        )
+        return
+    proxies = {entry.proxy for entry in workload.sizes.values() if entry.proxy is not None}
+    if selection.proxy:  # the size is named, or its proxy
+        named |= {
+            workload.sizes[name].proxy for name in named if name is not None and name not in proxies
+        }
+    for name, size in choice.workload.on(rows).items():
+        if selected and None not in named and name not in named:
+            continue
+        if selection.profile and not workload.is_training:
+            discovery.skip(key, name, f"{key} trains no model and cannot be profiled: skipped")
+            continue
+        if selection.proxy and name not in proxies:
+            continue
+        if (size.discover is None or rows in size.discover) or (key, name) in selected:
+            filters = replace(selection, supported=False) if (key, name) in selected else selection
+            _add_requests(discovery, choice, name, size, rows, filters)
+
+
+def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> None:
+    """Raise UsageError for two ways to select scales, and for a dtype that no workload has."""
+    if selection.scales and (selection.min_scale or selection.max_scale is not None):
+        limit = "--min-scale" if selection.min_scale else "--max-scale"
+        message = f"--scale and {limit} both select GPU counts"
+        raise UsageError(message, hint="omit one of them", code="scale-conflict", key="scale")
+    sizes = [size for workload in workloads.values() for size in workload.sizes.values()]
+    dtypes = list(
+        dict.fromkeys(dtype for size in sizes for row in size.rows for dtype in row.dtype)
+    )
+    dtypes += [
+        dtype
+        for dtype in DTYPES
+        if dtype not in dtypes and any(candidate.bridge for candidate in workloads.values())
+    ]
+    for dtype in selection.dtypes:
+        if dtype not in dtypes:
+            message = f"no workload has a dtype '{dtype}'"
+            raise UsageError(
+                message, hint=suggest(dtype, dtypes), code="dtype-unknown", key="dtype", value=dtype
+            )
+
+
+def _unmatched(
+    discovery: _Discovery, selection: Selection, selected: Sequence[Name], gpu_type: str
+) -> list[str]:
+    """Return a reason for each selected workload and dtype without a request or a reason."""
+    matched = {(item.workload, item.size) for item in discovery.requests} | {
+        (item.workload, None) for item in discovery.requests
+    }
+    reasons = [
+        f"{key if size is None else f'{key} {size}'} has nothing that matches on {gpu_type}:"
+        " skipped"
+        for key, size in selected
+        if (key, size) not in matched | discovery.named
+    ]
+    dtypes = {
+        dtype
+        for dtype in selection.dtypes
+        for item in discovery.requests
+        if is_dtype(dtype, item.dtypes[0])
+    }
+    return reasons + [
+        f"nothing on {gpu_type} has dtype {dtype}"
+        for dtype in selection.dtypes
+        if dtype not in dtypes
+    ]
+
+
+def _add_requests(
+    discovery: _Discovery, choice: Framework, name: str, size: Size, gpu: str, selection: Selection
+) -> None:
+    """Add a request for each dtype and scale of a size."""
+    key = choice.workload.key
+    for dtype in size.dtypes(gpu):
+        tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
+        if not tested or (
+            selection.dtypes and not any(is_dtype(selected, dtype) for selected in selection.dtypes)
+        ):
+            continue
+        exact = size.exact_scales or selection.exact_scales
+        scales = choose_scales(tested, selection, exact=exact)
+        if selection.supported:
+            highest = tested[-1] if exact else max(scales, default=0)
+            untested = [
+                scale
+                for scale in scales
+                if scale not in tested and not tested[-1] < scale <= highest
+            ]
+            scales = [scale for scale in scales if scale not in untested]
+            for scale in untested:
+                discovery.skip(
+                    key, name, f"{key} {name} {dtype} was not tested at {scale} GPUs: skipped"
+                )
+            if not scales:
+                continue
+        if not scales:
+            discovery.skip(key, name, f"{key} {name} {dtype} starts at {tested[0]} GPUs: skipped")
+        discovery.requests += [
+            JobRequest(
+                workload=key,
+                size=name,
+                dtypes=(dtype,),
+                scales=(scale,),
+                repeats=selection.repeats or 1,
+                profile=selection.profile,
+                framework=choice.name,
+                release=choice.release,
+                switches=Switches(strong_scaling=True) if selection.strong_scaling else NO_SWITCHES,
+            )
+            for scale in scales
+        ]
+
+
+def choose_scales(tested: Sequence[int], selection: Selection, *, exact: bool) -> list[int]:
+    """Return the selected ones of the ``tested`` scales and, unless ``exact``, higher ones.
+
+    Higher ones are the powers of two up to the maximum.
+    """
+    if selection.scales:
+        return list(selection.scales)
+    highest = selection.max_scale
+    scales = [scale for scale in tested if highest is None or scale <= highest]
+    if selection.min_scale:
+        return scales[:1]
+    power = 1 << tested[-1].bit_length()  # the first power of two above the largest
+    while highest is not None and not exact and power <= highest:
+        scales.append(power)
+        power *= 2
+    return scales

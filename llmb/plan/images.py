@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container images by reference, their .sqsh files, and the check that such a file is complete."""
+
+import os
+import re
+import struct
+from pathlib import Path
+
+from llmb.contract.schema import ClusterConfig
+from llmb.core import files
+from llmb.errors import Fault, LlmbError
+
+_MAGIC = b"hsqs"
+_SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
+_SUPERBLOCK = 96
+
+
+def file_name(reference: str) -> str:
+    """Return an image's file name, ``nvidia+nemo+25.04.01.sqsh`` for release 25.04.01."""
+    plain = reference.removeprefix("docker://").replace("#", "/")
+    registry, slash, path = plain.partition("/")
+    name = path if slash and (re.search(r"[.:]", registry) or registry == "localhost") else plain
+    return re.sub(r"[/:@]", "+", name) + ".sqsh"
+
+
+def image_path(reference: str, config: ClusterConfig) -> Path:
+    """Return the path of the image on this cluster. A reference that is a path stays."""
+    if reference.startswith(("/", ".", "~")) or reference.endswith(".sqsh"):
+        return files.expand(reference)
+    return (config.install.image_folder or config.llmb_install / "images") / file_name(reference)
+
+
+def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
+    """Return the digest in the installer's record of the image, None without a sound one."""
+    digest = _fact(image_path(reference, config), "digest")
+    return digest if isinstance(digest, str) else None
+
+
+def recorded_size(path: Path) -> int | None:
+    """Return the bytes of the image at ``path`` by its record, or None without one."""
+    size = _fact(path, "size")
+    return size if isinstance(size, int) else None
+
+
+def _fact(path: Path, name: str) -> object:
+    try:
+        facts = files.read_json(path.with_name(f"{path.name}.json"))
+    except LlmbError:
+        return None
+    return facts.get(name) if isinstance(facts, dict) else None
+
+
+def superblock_fault(path: Path) -> Fault | None:
+    """Return why a file is no complete squashfs image, None if it is. Raises LlmbError."""
+    try:
+        with files.open_regular(path) as file:
+            head = file.read(_SUPERBLOCK)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return Fault(message="it does not exist", code="image-missing")
+    except OSError as error:
+        raise LlmbError(
+            f"{path} cannot be read: {error.strerror}", code="file-unreadable", key=str(path)
+        ) from error
+    if size == 0:
+        return Fault(message="it is empty", code="image-cut-off", value=0)
+    if len(head) < _SUPERBLOCK or not head.startswith(_MAGIC):
+        return Fault(message="it is not a squashfs image", code="not-squashfs")
+    (used,) = struct.unpack_from("<Q", head, _SIZE_AT)
+    if size >= used:
+        return None
+    return Fault(
+        message=f"it is truncated: it has {size:,} of {used:,} bytes",
+        code="image-cut-off",
+        value=size,
+    )

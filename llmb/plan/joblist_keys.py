@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of a YAML job list: of a section, its tasks, ``defaults`` and ``overrides``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from llmb.contract.sbatch import OWN_OPTIONS
+from llmb.contract.switches import (
+    NAMES,
+    PARAMS,
+    Count,
+    SettingValue,
+    Switches,
+    is_dotted,
+    merged,
+)
+from llmb.contract.variables import check_name, check_values
+from llmb.core.scalars import check_own
+from llmb.errors import KeyFaultError
+from llmb.plan import launch_variables
+from llmb.plan.launch_variables import LISTED, Used
+
+_KEY_PARAMS = ("max_steps", "gbs")  # parameters that are keys as well
+
+
+def _not_empty(values: tuple[object, ...]) -> None:
+    if not values:
+        raise ValueError("is empty; omit it, or list at least one")
+
+
+def _has_text(value: str) -> None:
+    if not value.strip():
+        raise ValueError("is empty; omit it, or name a value")
+
+
+Counts = Annotated[tuple[Count, ...], _not_empty]
+Texts = Annotated[tuple[str, ...], _not_empty]
+Settings = Annotated[tuple[Annotated[SettingValue, check_own], ...], _not_empty]
+
+
+class ParamName(str):
+    """The name of a parameter: llmb's, a dotted path of the framework, or the workload's."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def type_of(name: str) -> object:
+        """Return the type of its value. Texts are checked with the workload, when planning."""
+        return Counts if name in PARAMS else Settings if is_dotted(name) else Texts
+
+
+Text = Annotated[str, _has_text]
+Params = dict[ParamName, tuple[Any, ...]]
+
+
+def _check_listed(env: Mapping[str, str | bool]) -> None:
+    check_values({name: str(value) for name, value in env.items()})
+    launch_variables.split(env, LISTED, of_list=True)
+
+
+def _check_listed_name(name: str) -> None:
+    if name not in launch_variables.table():
+        check_name(name)
+
+
+# In a job list. YAML's true and false become True and False, as in NVIDIA's lists.
+JobEnvironment = Annotated[dict[Annotated[str, _check_listed_name], bool | str], _check_listed]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys(Switches):
+    """The keys that a section, a task, ``defaults`` and ``overrides`` have in common."""
+
+    max_steps: Count | None = None
+    gbs: Count | None = None
+    framework: Literal["nemo", "bridge"] | None = None
+    release: str | None = None
+    partition: Text | None = None
+    account: Text | None = None
+    qos: Text | None = None
+    reservation: Text | None = None
+    nodelist: Text | None = None
+    exclude: Text | None = None
+    nice: int | None = None
+    segment: Count | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides(Keys):
+    """A section's ``defaults`` or a task's ``overrides``."""
+
+    env: JobEnvironment = field(default_factory=dict)
+    params: Params = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for variable in launch_variables.split(self.env, LISTED, of_list=True)[1]:
+            value = (
+                self.params[ParamName(variable.sets)]
+                if variable.sets in self.params
+                else getattr(self, variable.sets, None)
+            )
+            if value not in (None, variable.value, (variable.value,)):
+                message = f"{variable.name} is {variable.value}, but {variable.sets} is set too"
+                raise KeyFaultError(
+                    message, "env", variable.name, hint="omit one of them", code="variable-conflict"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEntry(Keys):
+    """A task. A key that is None is that of its section."""
+
+    dtypes: Annotated[tuple[str, ...], _not_empty] | None = None
+    scales: Counts | None = None
+    repeats: Count | None = None
+    add_profile: bool | None = None
+    profile: bool | None = None
+    proxy: bool | None = None
+    overrides: Overrides = field(default_factory=Overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section(TaskEntry):
+    """A section. Without ``tasks`` its own dtypes and scales are one task."""
+
+    defaults: Overrides = field(default_factory=Overrides)
+    tasks: Any = None  # read one by one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValues:
+    """The values of ``Keys``, by the kind of setting."""
+
+    env: Mapping[str, str]
+    params: Mapping[str, tuple[Any, ...]]
+    switches: Switches
+    slurm: Mapping[str, str]
+    profile: bool | None
+    #: The variables of NVIDIA's launch scripts that are used as settings, and are not among
+    #: ``env``.
+    used: tuple[Used, ...]
+
+
+def layer_of(keys: Keys) -> KeyValues:
+    """Return the values of ``keys``, in which ``params`` override the keys of the same name."""
+    params: dict[str, tuple[Any, ...]] = {
+        name: (value,) for name in _KEY_PARAMS if (value := getattr(keys, name)) is not None
+    }
+    slurm = {name: str(value) for name in OWN_OPTIONS if (value := getattr(keys, name)) is not None}
+    profile = getattr(keys, "profile", None)
+    if not isinstance(keys, Overrides):
+        return KeyValues(
+            env={}, params=params, switches=keys, slurm=slurm, profile=profile, used=()
+        )
+    unread, used = launch_variables.split(keys.env, LISTED, of_list=True)
+    values = {variable.sets: variable.value for variable in used}
+    params |= {name: (value,) for name, value in values.items() if name in PARAMS}
+    chosen = {name: value for name, value in values.items() if name in NAMES}
+    slurm |= {name: str(value) for name, value in values.items() if name in OWN_OPTIONS}
+    return KeyValues(
+        env={name: str(value) for name, value in unread.items()},
+        params={**params, **{str(name): listed for name, listed in keys.params.items()}},
+        switches=merged((keys, Switches(**chosen))) if chosen else keys,  # type: ignore[arg-type]
+        slurm=slurm,
+        profile=bool(values["profile"]) if "profile" in values else None,
+        used=tuple(used),
+    )

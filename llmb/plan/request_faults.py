@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults of a request that need no planning, each with its place. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from llmb.contract import switches as sw, variables
+from llmb.contract.job import JobRequest
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
+from llmb.contract.switches import PROFILE_DETAILS, Switches, merged
+from llmb.core.names import squash, suggest
+from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
+from llmb.plan.job_spec import JobOverrides
+
+Values = TypeVar("Values")
+
+OF_ALL = ("max_steps",)  # llmb's parameters that workloads without a model have too
+# no parameter: published figures are of one length
+_LENGTHS = ("seqlen", "seqlength", "sequencelength")
+# Switches that only training has, with the reason.
+_OF_TRAINING = {
+    "strong_scaling": "there is no global batch to keep",
+    "tokenizer": "there is no model with a tokenizer",
+    "fp8": "it sets how training in fp8 scales",
+    "save_checkpoint": "there is no model to save",
+    "load_checkpoint": "there is no model to load",
+    **dict.fromkeys(sw.PROFILE_DETAILS, "llmb profiles only training"),
+}
+
+
+def known_names(workload: Workload, size: str | None = None) -> tuple[str, ...]:
+    """Return the names for ``--set`` and ``params``: llmb's, then the workload's or size's."""
+    parameters = workload.parameters if size is None else workload.parameters_of(size)
+    return (*(sw.PARAMS if workload.is_training else OF_ALL), *parameters)
+
+
+def applicable(
+    workload: Workload, params: Mapping[str, Values], switches: Switches
+) -> tuple[dict[str, Values], Switches]:
+    """Drop what only training has from parameters and switches, if no model is trained."""
+    if workload.is_training:
+        return dict(params), switches
+    usable = {name: value for name, value in params.items() if name in OF_ALL}
+    return usable, replace(switches, **dict.fromkeys(_OF_TRAINING))
+
+
+def faults_of_training(
+    workload: Workload, size: str, params: Iterable[str], switches: Switches, *, profile: bool
+) -> Iterator[Fault]:
+    """Yield a fault for each setting of training, if ``workload`` trains no model."""
+    if workload.is_training:
+        return
+    hint = f"omit it; {workload.key} {size} takes {', '.join(known_names(workload, size))}"
+    for name in params:
+        if name not in OF_ALL:
+            yield _refused(
+                name, f"'{name}' is for training, and {workload.key} trains no model", hint
+            )
+    chosen = sw.given_switches(switches)
+    for name, reason in _OF_TRAINING.items():
+        if chosen.get(name):
+            yield _refused(
+                name,
+                f"'{name}' is for training, and {workload.key} trains no model: {reason}",
+                "omit it",
+            )
+    if profile:
+        yield _refused(
+            "profile", f"{workload.key} cannot be profiled: llmb profiles only training", "omit it"
+        )
+
+
+def _refused(name: str, message: str, hint: str) -> Fault:
+    return Fault(message=message, hint=hint, code="not-training", key=name)
+
+
+def faults_of_parameters(
+    workload: Workload, size: str, chosen: Mapping[str, tuple[str, ...]]
+) -> Iterator[Fault]:
+    """Yield a fault for each parameter that ``size`` lacks, and for each invalid value."""
+    for name, values in chosen.items():
+        parameter = workload.parameters_of(size).get(name)
+        if parameter is None:
+            subject = f"{workload.key} {size}" if name in workload.parameters else workload.key
+            message, hint = (
+                f"{subject} has no parameter '{name}'",
+                suggest(name, known_names(workload, size)),
+            )
+            if name in sw.NAMES:
+                hint = f"'{name}' is a key of its own, not one of 'params'"
+            model = workload.sizes[size].model
+            if squash(name) in _LENGTHS and model is not None:
+                hint = (
+                    f"omit it: {workload.key} {size} trains sequences of {model.seq_length} tokens"
+                )
+            yield Fault(message=message, hint=hint, code="param-unknown", key=name, value=name)
+            continue
+        for value in values:
+            try:
+                parameter.check(value, name)
+            except KeyFaultError as error:
+                message = f"'{name}' of {workload.key}: {error}"
+                yield Fault(
+                    message=message, hint=error.hint, code=error.code, key=name, value=value
+                )
+
+
+MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would fill the memory
+
+
+def wrong_settings(
+    request: JobRequest, workload: Workload, size: str, overrides: JobOverrides
+) -> Iterator[Fault]:
+    """Yield the faults of settings that the size lacks, and of its parameters' values."""
+    for name, value in overrides.parameters.items():
+        for fault in faults_of_parameters(workload, size, {name: (value,)}):
+            yield replace(fault, place=f"--set {name}={value}")
+    listed = {
+        name: values
+        for name, values in request.parameters.items()
+        if name not in overrides.parameters
+    }
+    faults = [
+        *faults_of_parameters(workload, size, listed),
+        *faults_of_training(
+            workload,
+            size,
+            dict.fromkeys([*request.params, *overrides.params]),
+            merged((request.switches, overrides.switches)),
+            profile=request.profile or request.add_profile,
+        ),
+    ]
+    if faults:
+        yield from faults_at(InputFaults(faults), request, request.place)
+
+
+def own_faults(
+    request: JobRequest, env: Mapping[str, str], profiled: Collection[str]
+) -> Iterator[Fault]:
+    """Yield the faults of variables, switches of profiles and repeats.
+
+    ``profiled``: headers of sections with a profile.
+    """
+    for name in {**request.env, **env}:
+        try:
+            variables.check_name(name)
+        except KeyFaultError as error:
+            yield replace(
+                error.as_fault(request.place), code="variable-refused", key="env", value=name
+            )
+    if request.switches.sets_profile and request.header not in profiled:
+        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
+        message = f"'{name}' is for profiled jobs, but no job is profiled"
+        place = request.key_places.get(name, request.place)
+        yield Fault(
+            place=place, message=message, hint="add profile: true", code="not-profiled", key=name
+        )
+    if request.repeats > MOST_REPEATS:
+        message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
+        yield Fault(place=request.place, message=message, code="repeats", value=request.repeats)
+
+
+def slurm_faults(request: JobRequest, config: ClusterConfig) -> Iterator[Fault]:
+    """The faults of options of sbatch on a cluster that has none."""
+    cluster_type = config.cluster_type
+    for name in request.slurm if not config.traits.sbatch_options else ():
+        place, hint = request.key_places.get(name, request.place), config.traits.instead_of(name)
+        message = f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}"
+        yield Fault(
+            place=place,
+            message=message,
+            hint=hint,
+            code="option-without-effect",
+            key=name,
+            value=cluster_type,
+        )
+
+
+def duplicates(request: JobRequest) -> Iterator[str]:
+    """Yield a warning for each scale or dtype that is given more than once.
+
+    It may be meant as repeats, or be a typing error.
+    """
+    by_kind: tuple[tuple[str, tuple[str | int, ...]], ...] = (
+        ("scale", request.scales),
+        ("dtype", request.dtypes),
+    )
+    for kind, values in by_kind:
+        for value, times in Counter(values).items():
+            if times > 1:
+                place = request.places.get(value, request.place)
+                prefix = f"{place}: " if place else ""
+                yield (
+                    f"{prefix}{kind} {value} is given {times} times, and each gives jobs; use"
+                    " repeats instead"
+                )
+
+
+def faults_at(error: UsageError, request: JobRequest, place: str) -> list[Fault]:
+    """The faults of an error, each at the line of the key that it is about, else at ``place``."""
+    keys = request.key_places
+    faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
+    return [
+        (
+            fault
+            if fault.place
+            else replace(
+                fault, place=next((keys[key] for key in fault.key.split() if key in keys), place)
+            )
+        )
+        for fault in faults
+    ]

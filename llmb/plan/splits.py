@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Divides a job's GPUs, batch, layers, heads and experts. A remainder is an error. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from llmb.contract.gpus import CPU
+from llmb.contract.job import Training
+from llmb.contract.model import ModelShape
+from llmb.contract.rows import Row
+from llmb.contract.spec import Size
+from llmb.errors import UsageError
+from llmb.plan.job_spec import ClusterLimits, JobSpec
+
+CHANGE = "change the scale or one of them: --set NAME=N, in a list params"
+
+
+def training_of(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Training:
+    """The numbers of training. Raises UsageError for a division with a remainder."""
+    params = spec.params
+    assert row.mbs is not None, "Size refuses such rows"
+    assert row.gbs is not None
+    tp, pp, cp = (params.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
+    vp = params.get("vp", row.vp)
+    mbs, ep = params.get("mbs", row.mbs), params.get("ep", row.ep)
+    etp = params.get("etp", row.etp or (tp if shape.moe is not None else 1))
+    ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
+    dp = divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
+    gbs = params.get("gbs", row.gbs.batch(spec.scale))
+    if gbs is None:
+        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
+        raise UsageError(
+            message,
+            hint="choose another scale, or --set gbs=N",
+            code="batch-not-whole",
+            key="scale",
+        )
+    batch = f"{label}: the global batch {gbs}"
+    ga = divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
+    model = _model(shape, params.get("num_layers", row.layers), label)
+    return Training(
+        model=model,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        vp=vp,
+        ep=ep,
+        etp=etp,
+        dp=dp,
+        mbs=mbs,
+        gbs=gbs,
+        ga=ga,
+        seq_length=model.seq_length,
+        num_layers=model.layers,
+        learning_rate=spec.own_size.learning_rate,
+    )
+
+
+def nodes_of(spec: JobSpec, limits: ClusterLimits) -> tuple[int, int]:
+    """The nodes and the GPUs on each. Raises UsageError."""
+    size, scale, chosen = spec.own_size, spec.scale, spec.switches.gpus_per_node
+    per_node = chosen or limits.gpus_per_node
+    key = "gpus_per_node scale" if chosen else "scale"
+    if limits.one_machine:
+        if size.whole_nodes and limits.rows != CPU and scale > per_node:
+            message = f"{spec.label}: {scale} GPUs are more than the {per_node} of one machine"
+            hint = f"choose fewer; --gpus-per-node {scale}, where this machine has as many"
+            raise UsageError(message, hint=hint, code="machine-too-small", key=key, value=scale)
+        return 1, scale
+    if limits.requested is not None and limits.rows != CPU and per_node > limits.requested:
+        message = (
+            f"{per_node} ranks per node, but the cluster's gres requests {limits.requested} GPUs"
+            " per node"
+        )
+        hint = (
+            f"choose at most {limits.requested}, or set 'gres' in cluster_config.yaml to what a"
+            " node has"
+        )
+        message = f"{spec.label}: gpus_per_node: {message}"
+        raise UsageError(
+            message, hint=hint, code="gres-exceeded", key="gpus_per_node", value=per_node
+        )
+    if scale % per_node == 0:
+        return scale // per_node, per_node
+    if not size.whole_nodes and scale < per_node:
+        return 1, scale
+    hint = f"choose a multiple of {per_node} GPUs"
+    if chosen:
+        fitting = [count for count in range(1, limits.gpus_per_node + 1) if scale % count == 0]
+        hint = f"choose a number of GPUs per node that divides {scale}: {alternatives(fitting)}"
+    message = f"{spec.label}: {scale} GPUs do not fill whole nodes of {per_node}"
+    raise UsageError(message, hint=hint, code="nodes-not-full", key=key, value=per_node)
+
+
+def _model(model: ModelShape, layers: int | None, label: str) -> ModelShape:
+    """Return the shape with the first ``layers`` layers. Raises UsageError."""
+    if layers is None or layers == model.layers:
+        return model
+    if model.pattern is None:
+        return replace(model, layers=layers)
+    if layers > model.layers:
+        message = f"{label}: a hybrid of {model.layers} layers has no pattern for {layers}"
+        raise UsageError(
+            message, hint="choose fewer", code="pattern-too-short", key="num_layers", value=layers
+        )
+    return replace(model, layers=layers, pattern=model.pattern[:layers])
+
+
+def divide(
+    number: int, by: int, quantity: str, divisor: str, hint: str = CHANGE, *, key: str
+) -> int:
+    """Return ``number`` / ``by``. Raises UsageError for a remainder.
+
+    ``quantity`` and ``divisor`` name both in the message.
+    """
+    if number % by:
+        message = f"{quantity} is not a multiple of {divisor} = {by}"
+        raise UsageError(message, hint=hint, code="not-divisible", key=key, value=by)
+    return number // by
+
+
+def check_splits(training: Training, size: Size, label: str) -> None:
+    """Raise UsageError for layers, heads, states or a sequence that do not split evenly.
+
+    The framework would refuse them too, but only after the job has waited for its nodes.
+    """
+    vp = training.vp or 1
+    if vp > 1 and training.pp == 1:
+        raise UsageError(
+            f"{label}: vp {vp} needs a pipeline, pp is 1",
+            hint="--set vp=1",
+            code="vp-without-pp",
+            key="vp pp",
+            value=vp,
+        )
+    counted = training.num_layers + size.pipeline_extra
+    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
+    fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
+    split = f"{label}: {training.num_layers} layers{extra}"
+    hint = f"choose pp and vp whose product is {fitting}"
+    divide(
+        counted,
+        training.pp * vp,
+        split,
+        f"pp·vp = {training.pp}·{vp}",
+        hint,
+        key="num_layers pp vp",
+    )
+    if vp > 1:
+        hint = (
+            f"--set gbs=N, a multiple of mbs·dp·pp = {training.mbs * training.dp * training.pp}; or"
+            " --set vp=1"
+        )
+        steps = f"{label}: with vp > 1 the gradient accumulation {training.ga}"
+        divide(training.ga, training.pp, steps, "pp", hint, key="gbs mbs pp vp")
+    _check_widths(training, label)
+    _check_experts(training, label)
+    for name, ways in (("cp", training.cp), ("vp", vp)):
+        if ways > 1 and training.model.pattern is not None:
+            message = (
+                f"{label}: a hybrid of Mamba and attention layers cannot be split by {name}, which"
+                f" is {ways}"
+            )
+            raise UsageError(
+                message, hint=f"--set {name}=1", code="hybrid-split", key=name, value=ways
+            )
+
+
+def _check_widths(training: Training, label: str) -> None:
+    """Check what tensor and context parallelism split: heads, MLP and the sequence.
+
+    Context parallelism halves a rank's part.
+    """
+    model, length = training.model, f"{label}: the sequence length {training.seq_length}"
+    widths = {
+        "attention heads": model.heads,
+        "query groups": model.kv_groups,
+        "units of the MLP": model.ffn,
+    }
+    if model.mamba is not None and model.pattern is not None:
+        widths |= {"Mamba heads": model.mamba.heads, "Mamba groups": model.mamba.groups}
+    fitting = alternatives(
+        [ways for ways in range(1, model.heads + 1) if not any(n % ways for n in widths.values())]
+    )
+    for quantity, count in widths.items():
+        hint = f"choose a tp of {fitting}: --set tp=N, in a list params"
+        divide(count, training.tp, f"{label}: {count} {quantity}", "tp", hint, key="tp")
+    # each rank has a piece from the front and one from the back, so that all have equal work
+    if training.cp > 1:
+        divide(
+            training.seq_length,
+            2 * training.cp,
+            length,
+            f"2·cp = 2·{training.cp}",
+            "choose a smaller cp",
+            key="cp",
+        )
+    if training.tp > 1:
+        factors = f"tp·cp = {training.tp}·{training.cp}"
+        divide(
+            training.seq_length,
+            training.tp * training.cp,
+            length,
+            factors,
+            "choose a smaller tp or cp",
+            key="tp cp",
+        )
+
+
+def _check_experts(training: Training, label: str) -> None:
+    """Raise UsageError for experts that ep, etp and the GPUs of a stage do not split evenly.
+
+    Megatron core builds the groups of experts from all GPUs of a stage: ep and etp are independent
+    of cp and dp.
+    """
+    moe, ep, etp = training.model.moe, training.ep, training.etp
+    if moe is None:
+        for name, ways in (("ep", ep), ("etp", etp)):
+            if ways > 1:
+                message = (
+                    f"{label}: {name} {ways} needs a model with experts, and this one is dense"
+                )
+                raise UsageError(
+                    message, hint=f"--set {name}=1", code="no-experts", key=name, value=ways
+                )
+        return
+    fitting = alternatives([ways for ways in range(1, moe.experts + 1) if moe.experts % ways == 0])
+    hint = f"choose an ep of {fitting}: --set ep=N, in a list params"
+    divide(moe.experts, ep, f"{label}: {moe.experts} experts", "ep", hint, key="ep")
+    width = moe.ffn or training.model.ffn
+    hint = "choose a smaller etp: --set etp=N, in a list params; by default it is tp"
+    divide(width, etp, f"{label}: {width} units of an expert", "etp", hint, key="etp")
+    stage = training.dp * training.tp * training.cp
+    quantity = f"{label}: {stage} GPUs of a pipeline stage"
+    divide(stage, ep * etp, quantity, f"ep·etp = {ep}·{etp}", key="scale pp ep etp")
+
+
+def alternatives(numbers: Sequence[int]) -> str:
+    """``1, 2, 4 or 8``."""
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Results: what each run measured, and whether it counts."""

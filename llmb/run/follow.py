@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow runs: poll all open ones at once, store their states, retry after node failures.
+
+Cancels runs too: waiting, running, or recorded and never submitted.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from llmb.contract import record
+from llmb.contract.cluster import HINT_ELSEWHERE, Cluster, Pace
+from llmb.contract.record import RunRecord
+from llmb.contract.state import (
+    CANCELLED,
+    LOST,
+    NOT_SUBMITTED,
+    UNKNOWN,
+    JobState,
+    confirm_lost,
+)
+from llmb.errors import LlmbError
+from llmb.run import store
+from llmb.run.reconcile import recover, unless_elsewhere
+from llmb.run.retry import RETRIABLE, may_be_retried, retry
+from llmb.run.submit import SubmitResult, submission_lock
+
+_GROWTH = 1.5
+_JITTER = 0.2
+
+OnRound = Callable[[Sequence[RunRecord], Mapping[str, JobState]], None]
+
+
+def poll(cluster: Cluster, runs: Sequence[RunRecord]) -> dict[str, JobState]:
+    """Return the state of each run by its id. Runs that have ended are not polled again.
+
+    Runs of a killed submitter are recovered first: a run that the cluster knows gets its id.
+    """
+    states = {
+        run.id: last
+        for run in runs
+        if (last := store.seen_state(run)) is not None and last.is_final
+    }
+    # An end that was stored is never asked again: a cluster may forget its old jobs.
+    live = [run for run in runs if run.id not in states]
+    # A run without an id may be a job all the same, if its submitter was killed before it wrote it.
+    recovered, unsent_states = recover(cluster, [run for run in live if run.scheduler_id is None])
+    states |= unsent_states
+    sent = [*(run for run in live if run.scheduler_id is not None), *recovered]
+    polled = cluster.poll(sent) if sent else {}
+    for run in sent:
+        states[run.id] = _stored(cluster, run, polled.get(run.id, JobState(state=UNKNOWN)))
+    return states
+
+
+def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
+    """Return the resulting state, stored if possible. A doubtful one is not stored."""
+    # A run that this cluster does not know is lost only if no other cluster took it.
+    if state.state == LOST and not state.certain and not state.is_doubtful:
+        state = unless_elsewhere(cluster, run, state, last_seen(run))
+    if state.is_doubtful:
+        return state
+    state = confirm_lost(store.seen_state(run), state, time.time())
+    try:
+        return store.save_state(run, state)
+    except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
+        return state
+
+
+def last_seen(run: RunRecord) -> JobState:
+    """Return the state that an earlier poll stored."""
+    return store.seen_state(run) or JobState(state=UNKNOWN)
+
+
+def try_poll(
+    cluster: Cluster, runs: Sequence[RunRecord]
+) -> tuple[dict[str, JobState], LlmbError | None]:
+    """Poll, or return the last states and the error if the cluster does not answer."""
+    try:
+        return poll(cluster, runs), None
+    except LlmbError as error:
+        return {run.id: last_seen(run) for run in runs}, error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Callbacks while runs are followed: each round, each retry with the end before it, each error.
+
+    An error is reported once. One about a run has the code of its state, and its id as the value.
+    """
+
+    on_round: OnRound = lambda runs, states: None
+    on_retry: Callable[[SubmitResult, JobState], None] = lambda results, end: None
+    on_trouble: Callable[[LlmbError], None] = lambda error: None
+    on_submit: Callable[[SubmitResult], None] = lambda result: None
+
+
+class Source(Protocol):
+    """Jobs that are submitted while runs are followed, as soon as the queue has a free place."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if jobs remain that are submitted as soon as there is a free place."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Return True if Ctrl-C ended the last submission."""
+
+    def refill(
+        self, in_queue: int, on_result: Callable[[SubmitResult], None]
+    ) -> list[SubmitResult]:
+        """Submit as many as there are free places, besides ``in_queue`` followed runs."""
+
+
+def wait(
+    cluster: Cluster,
+    runs: Sequence[RunRecord],
+    watcher: Watcher,
+    *,
+    retries: int = 0,
+    source: Source | None = None,
+) -> tuple[list[RunRecord], dict[str, JobState]]:
+    """Poll until every run is over. Return the runs, each as its last attempt, and their states.
+
+    The jobs of ``source`` are submitted when there is a free place, and followed too.
+
+    A run that a node failure, a preemption or the like has ended is retried up to ``retries``
+    times, a lost one only when it cannot reappear. A cluster that does not answer is polled again.
+    Ctrl-C does not end the jobs. Raises LlmbError if all remaining runs are on another cluster.
+    """
+    followed, remaining_retries, pause = (
+        list(runs),
+        {run.id: retries for run in runs},
+        _Pause(cluster.pace),
+    )
+    trouble = ""
+    while True:
+        words: list[str] | None = None
+        try:
+            states = poll(cluster, followed)
+        except LlmbError as error:
+            # A scheduler may restart while its jobs go on: it is polled again, and reported once.
+            if error.message != trouble:
+                watcher.on_trouble(error)
+            trouble = error.message
+        else:
+            run_id, doubt = next(
+                (pair for pair in states.items() if pair[1].is_doubtful),
+                ("", JobState(state=UNKNOWN)),
+            )
+            if doubt.detail not in ("", trouble):
+                watcher.on_trouble(LlmbError(doubt.detail, code=doubt.code, value=run_id))
+            trouble = doubt.detail
+            watcher.on_round(followed, states)
+            broken = [
+                run
+                for run in followed
+                if states[run.id].state in RETRIABLE and remaining_retries[run.id] > 0
+            ]
+            open_ = [state for state in states.values() if not state.is_over]
+            added = _added(source, len(open_), watcher)
+            followed += added
+            remaining_retries |= {run.id: retries for run in added}
+            is_due = source is not None and source.is_due
+            if not broken and not open_ and not added and not is_due:
+                return followed, states
+            if open_ and not is_due and all(state.is_elsewhere for state in open_):
+                subject = (
+                    f"{len(open_)} runs are elsewhere" if len(open_) > 1 else "the run is elsewhere"
+                )
+                raise LlmbError(
+                    f"{subject}: {open_[0].detail}", hint=HINT_ELSEWHERE, code="run-elsewhere"
+                )
+            # A lost run may reappear: a second attempt beside it would measure both wrongly.
+            ready = [run for run in broken if may_be_retried(states[run.id], time.time())]
+            followed = _retried(cluster, followed, ready, states, watcher)
+            for run in ready:
+                remaining_retries[run.id] -= 1
+            words = [*(state.state for state in states.values()), *("" for _ in added)]
+        time.sleep(pause.after(words))
+
+
+def _added(source: Source | None, in_queue: int, watcher: Watcher) -> list[RunRecord]:
+    """Return the runs that ``source`` has submitted now. Raises KeyboardInterrupt."""
+    if source is None or not source.is_due:
+        return []
+    try:
+        results = source.refill(in_queue, watcher.on_submit)
+    except LlmbError as error:  # the next round tries again
+        watcher.on_trouble(error)
+        return []
+    if source.interrupted:
+        raise KeyboardInterrupt
+    return [result.run for result in results if result.error is None]
+
+
+def _retried(
+    cluster: Cluster,
+    followed: list[RunRecord],
+    broken: Sequence[RunRecord],
+    states: Mapping[str, JobState],
+    watcher: Watcher,
+) -> list[RunRecord]:
+    """Return ``followed`` with a new attempt of each of ``broken``."""
+    if not broken:
+        return followed
+    results, interrupted = retry(
+        cluster, broken, on_result=lambda result: watcher.on_retry(result, states[result.run.id])
+    )
+    if interrupted:
+        raise KeyboardInterrupt
+    newest = {result.run.id: result.run for result in results}
+    return [newest.get(run.id, run) for run in followed]
+
+
+class _Pause:
+    """The pause before the next poll: longer while nothing changes.
+
+    It is random too, so that many waiting commands do not poll in step.
+    """
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace, self.seconds = pace, pace.poll
+        self.before: list[str] | None = None
+
+    def after(self, words: list[str] | None) -> float:
+        """Return the seconds to wait after these states (None if the cluster did not answer)."""
+        changed = words is not None and words != self.before
+        self.before = words if words is not None else self.before
+        self.seconds = (
+            self.pace.poll if changed else min(self.seconds * _GROWTH, self.pace.slowest_poll)
+        )
+        if self.pace.slowest_poll <= self.pace.poll:
+            return self.pace.poll
+        return self.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+_STILL_DOUBTFUL = 86400.0  # seconds after a run was LOST; later its id may be another job's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelResult:
+    """Runs being cancelled, runs that had ended before, and runs not cancelled with reasons."""
+
+    cancelling: list[record.RunRecord] = field(default_factory=list)
+    ended: list[tuple[record.RunRecord, JobState]] = field(default_factory=list)
+    not_cancelled: list[tuple[record.RunRecord, str]] = field(default_factory=list)
+
+
+def cancel(cluster: Cluster, runs: Sequence[record.RunRecord]) -> CancelResult:
+    """Cancel these runs. Raises LlmbError."""
+    states = poll(cluster, runs)
+    result = CancelResult()
+    sent: list[record.RunRecord] = []
+    doubtful: list[record.RunRecord] = []
+    for run in runs:
+        current, state = record.load(run.directory), states[run.id]
+        if _may_still_run(current, state):
+            doubtful.append(current)
+        elif state.is_end:
+            result.ended.append((current, state))
+        elif state.state == NOT_SUBMITTED:
+            _withdraw(current, result)
+        elif current.scheduler_id is None:
+            result.not_cancelled.append((current, state.reason or "it is being submitted"))
+        elif state.is_elsewhere:
+            result.not_cancelled.append((current, state.reason))
+        else:
+            sent.append(current)
+    cluster.cancel(sent)
+    result.cancelling.extend(sent)
+    for run in doubtful:  # alone: a job that is gone may be refused
+        try:
+            cluster.cancel([run])
+            result.cancelling.append(run)
+        except LlmbError as error:
+            result.not_cancelled.append((run, states[run.id].reason or error.message))
+    return result
+
+
+def _may_still_run(run: record.RunRecord, state: JobState) -> bool:
+    """Return True for a run that its cluster did not find: its job may run under another name."""
+    if run.scheduler_id is None or state.certain or state.is_elsewhere:
+        return False
+    if state.state == LOST:
+        return state.ended is None or time.time() - state.ended < _STILL_DOUBTFUL
+    return not state.is_end and state.missing_since is not None
+
+
+def _withdraw(run: record.RunRecord, result: CancelResult) -> None:
+    """Cancel a run that no process is submitting, unless one starts to at this moment."""
+    try:
+        with submission_lock(run):
+            current = record.load(run.directory)
+            # Under the lock nobody submits it, and nobody submits it after an end is stored.
+            if current.scheduler_id is None:
+                store.save_state(
+                    current,
+                    JobState(state=CANCELLED, reason="before it was submitted", ended=time.time()),
+                )
+                result.cancelling.append(current)
+                return
+    except LlmbError as error:
+        result.not_cancelled.append((run, error.message))
+        return
+    result.not_cancelled.append((run, "it has just been submitted"))

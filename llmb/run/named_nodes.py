@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of several nodes in a submission: ``--exclude @suspects``, by a plugin's llmb_nodes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmb.contract.schema import ClusterConfig
+from llmb.errors import UsageError
+from llmb.plugins.loaded import Plugins
+from llmb.run import store
+
+_OPTIONS = ("exclude", "nodelist")
+_NAME = re.compile(r"@([\w.-]+)")
+
+
+@dataclass(slots=True)
+class NamedNodes:
+    """Replaces names of nodes in the options of jobs. Each name is looked up once."""
+
+    plugins: Plugins
+    config: ClusterConfig
+    _nodes: dict[str, list[str]] = field(default_factory=dict)
+
+    def replaced(self, options: Mapping[str, str | bool]) -> dict[str, str | bool]:
+        """Return options of sbatch without names. Raises UsageError, PluginError."""
+        return {
+            name: self._of(name, value) if name in _OPTIONS and isinstance(value, str) else value
+            for name, value in options.items()
+        }
+
+    def _of(self, option: str, text: str) -> str | bool:
+        """Return the nodes of ``text``, False if none is left to exclude."""
+        if "@" not in text:
+            return text
+        words: list[str] = []
+        for word in text.split(","):
+            match = _NAME.fullmatch(word.strip())
+            words += [word] if match is None else self._named(match[1])
+        if words:
+            return ",".join(dict.fromkeys(words))
+        if option == "exclude":
+            return False
+        raise UsageError(
+            f"--{option} {text}: it names no node",
+            hint=f"omit --{option}, or name nodes",
+            code="nodes-none",
+            key=option,
+            value=text,
+        )
+
+    def _named(self, name: str) -> list[str]:
+        if name not in self._nodes:
+            runs, _ = store.all_runs(self.config)
+            self._nodes[name] = self.plugins.nodes(name, runs)
+        return self._nodes[name]

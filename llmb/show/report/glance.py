@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The headline of a report, and the list of configurations with verdict, figure and cause. Pure.
+
+Also how the page writes the values of metrics, and its headings and texts.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
+from llmb.judge.reference import metric_of, pooled
+from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
+from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
+from llmb.show.report.entries import ReportEntry
+from llmb.show.report.explanations import Explanation, remarkable
+from llmb.show.report.value import NEEDS_ATTENTION, ORDER, PUBLISHED, Against, Report, Run, count
+
+_TIME = TRAINING_BY_NAME[STEP_TIME]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The values of a page.
+
+    If all are of one metric, its heading has the unit, else each value has its own.
+    """
+
+    #: Of its entries.
+    metrics: frozenset[MetricSpec]
+    #: Some run trains a model.
+    train: bool = True
+    #: All runs train a model.
+    only_train: bool = True
+    against: Against = PUBLISHED
+
+    @classmethod
+    def of(
+        cls, entries: Iterable[ReportEntry], runs: Sequence[Run], against: Against = PUBLISHED
+    ) -> Self:
+        """Return the figures of a report. A report without runs is about training."""
+        training = [run.job.training is not None for run in runs]
+        metrics = frozenset(metric for entry in entries if (metric := entry.metric) is not None)
+        return cls(
+            metrics=metrics,
+            train=any(training) or not runs,
+            only_train=all(training),
+            against=against,
+        )
+
+    @property
+    def measured(self) -> str:
+        """The heading of what was measured."""
+        return "Step time (s)" if self.metrics <= {_TIME} else heading(self.metrics, "Measured")
+
+    @property
+    def published(self) -> str:
+        """The heading of what is compared with."""
+        return f"{self.against.heading} (s)" if self.metrics <= {_TIME} else self.against.heading
+
+    @property
+    def mean(self) -> str:
+        """The heading of the mean of repeats."""
+        return "Mean (s)" if self.metrics <= {_TIME} else "Mean"
+
+    @property
+    def steps(self) -> str:
+        """The heading of the charts of steps."""
+        return "Step times" if self.only_train else "Steps"
+
+    def text(self, metric: MetricSpec | None, value: float) -> str:
+        return _in_words(metric, value, with_unit=self.mixed)
+
+    @property
+    def mixed(self) -> bool:
+        """Return True for several metrics, so that each value needs the name of its own."""
+        return len(self.metrics) > 1
+
+    @staticmethod
+    def with_unit(metric: MetricSpec | None, value: float) -> str:
+        """A value with its unit, whatever the headings say."""
+        return _in_words(metric, value, with_unit=True)
+
+    def reference(self, entry: ReportEntry) -> str:
+        """Return the published figure, with its unit if it is of another metric than measured."""
+        reference, metric = entry.result.verdict.reference, entry.metric
+        if reference is None:
+            return ""
+        if metric is not None and metric.name == reference.metric:
+            return self.text(metric, reference.value)
+        return shown(reference.value, reference.unit)
+
+
+def instead(explanation: Explanation) -> str:
+    """Return the measured and the reference value, as ``2.779 s instead of 2.661``."""
+    metric = metric_of(explanation.entry.result, explanation.reference.metric)
+    spread = pooled((run.result for run in explanation.entry.runs), metric.name)
+    words = "" if spread is None else _in_words(metric, spread.mean, with_unit=True)
+    return f"{words} instead of {_in_words(metric, explanation.reference.value, with_unit=False)}"
+
+
+def metric_of_steps(run: Run) -> MetricSpec:
+    """Return the metric of a run's chart: its headline, without unit if nothing was measured."""
+    metrics = run.result.metrics
+    if metrics.value is not None:
+        return metric_of(run.result)
+    return TRAINING_BY_NAME.get(metrics.headline, MetricSpec(name=metrics.headline))
+
+
+def _in_words(metric: MetricSpec | None, value: float, *, with_unit: bool) -> str:
+    """Return a value for people. A step time has three decimals."""
+    text = f"{value:,.3f}" if metric == _TIME else shown(value)
+    return f"{text} {metric.unit}".strip() if with_unit and metric is not None else text
+
+
+LINES = 8  # configurations of one item
+_NO_CAUSE = (
+    "no clock, power limit, driver, network or node in its log differs from the runs that pass"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlanceLine:
+    """A configuration with its ratio or else ``value``, and the page's section about it."""
+
+    what: str
+    value: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlanceItem:
+    """Configurations with the same verdict or status for the same reason, and how to fix it."""
+
+    word: str
+    #: At most LINES of these ``total``.
+    lines: tuple[GlanceLine, ...]
+    total: int
+    why: str = ""
+    fix: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        """Return True if it needs attention."""
+        return self.word in NEEDS_ATTENTION or self.word in _ENDED_BADLY
+
+
+_ENDED_BADLY = frozenset({FAILED, CANCELLED, UNKNOWN})
+
+
+def glance(
+    report: Report,
+    entries: Sequence[ReportEntry],
+    explained: Sequence[ReportEntry],
+    figures: Figures,
+) -> list[GlanceItem]:
+    """Return the items of a report, in the order of the entries.
+
+    ``explained``: the entries with a section of the page. Configurations with the same verdict and
+    the same cause are one item, so that an explanation is there once.
+    """
+    groups: dict[Hashable, list[ReportEntry]] = {}
+    for number, entry in enumerate(entries):
+        groups.setdefault((entry.word, _shared(entry, number)), []).append(entry)
+    return [_item(report, group, explained, figures) for group in groups.values()]
+
+
+def _shared(entry: ReportEntry, number: int) -> Hashable:
+    """Return what entries of one item share: causes, kinds of failures, or nothing to explain."""
+    if entry.word in NEEDS_ATTENTION:
+        return tuple(cause.text for cause in entry.causes) or number
+    return entry.reason if entry.word in _ENDED_BADLY else None
+
+
+def _item(
+    report: Report, group: Sequence[ReportEntry], explained: Sequence[ReportEntry], figures: Figures
+) -> GlanceItem:
+    first = group[0]
+    lines = tuple(
+        GlanceLine(
+            what=_what(entry),
+            value=_value(entry, figures),
+            anchor=_anchor(report, entry, explained),
+        )
+        for entry in group[:LINES]
+    )
+    fix = next((run.cause.fix for run in first.runs if run.cause is not None), "")
+    return GlanceItem(
+        word=first.word, lines=lines, total=len(group), why=_why(first), fix=sentence(fix)
+    )
+
+
+def _what(entry: ReportEntry) -> str:
+    runs = (
+        f", {count(len(entry.runs), 'run')}" if len(entry.runs) > 1 and entry.ratio is None else ""
+    )
+    return f"{entry.title}{runs}" + (f" ({entry.note})" if entry.note else "")
+
+
+def _value(entry: ReportEntry, figures: Figures) -> str:
+    if entry.ratio is not None:
+        return f"{entry.ratio:.3f}"
+    return "" if entry.value is None else figures.with_unit(entry.metric, entry.value.mean)
+
+
+def _anchor(report: Report, entry: ReportEntry, explained: Sequence[ReportEntry]) -> str:
+    if entry in explained:
+        return f"why-{explained.index(entry) + 1}"
+    names = {f"{run.id} {run.job.experiment_name}" for run in entry.runs}
+    groups = (number for number, group in enumerate(report.failures, 1) if names & set(group.runs))
+    return next((f"failure-{number}" for number in groups), "results")
+
+
+def _why(entry: ReportEntry) -> str:
+    """Return the causes, or else the reason and the remarks on its runs."""
+    if entry.word in NEEDS_ATTENTION:
+        if entry.causes:
+            return sentence("; ".join(cause.text for cause in entry.causes))
+        notes = remarkable(entry)[:2]
+        if entry.word == FAIL and not notes:
+            notes = (
+                [sentence(_NO_CAUSE)]
+                if _has_conditions(entry)
+                else ["Its log names no clock, driver or network."]
+            )
+        return " ".join([sentence(entry.reason), *notes])
+    return sentence(entry.reason) if entry.word in _ENDED_BADLY else ""
+
+
+def _has_conditions(entry: ReportEntry) -> bool:
+    log = entry.result.log
+    return log is not None and bool(log.sm_clock_mhz or log.drivers or log.networks)
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence, with a capital unless it begins with a command."""
+    if not text:
+        return text
+    begun = text if text.startswith(("llmb-", "srun ")) else text[0].upper() + text[1:]
+    return begun if begun.endswith(".") else f"{begun}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The ``sentence``, the ``details`` behind it, and the runs by verdict, the worst first."""
+
+    sentence: str
+    details: tuple[str, ...]
+    tally: tuple[tuple[str, int], ...]
+
+
+def headline(entries: Sequence[ReportEntry], against: Against = PUBLISHED) -> Headline:
+    counts = Counter(entry.word for entry in entries for _ in entry.runs)
+    tally = tuple(
+        (word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word]
+    )
+    return Headline(
+        sentence=_sentence(entries, counts, against),
+        details=tuple(_details(entries, counts, against)),
+        tally=tally,
+    )
+
+
+def _sentence(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> str:
+    if not entries:
+        return "There are no runs yet."
+    total = counts.total()
+    compared = sum(entry.ratio is not None for entry in entries)
+    slow = sum(entry.word == FAIL for entry in entries)
+    faults = []
+    if slow:
+        faults.append(
+            f"{slow} of {count(compared, 'compared configuration')} {_is(slow)} worse than"
+            f" {against.as_}"
+        )
+    if counts[FAILED]:
+        faults.append(f"{counts[FAILED]} of {count(total, 'run')} failed")
+    if counts[INVALID]:
+        faults.append(f"{count(counts[INVALID], 'run')} {_is(counts[INVALID])} invalid")
+    if faults:
+        return f"{', '.join(faults[:-1])}{' and ' if faults[:-1] else ''}{faults[-1]}."
+    if not compared:
+        nothing = "nothing is published" if against.is_published else f"{against.as_} has nothing"
+        return f"{count(total, 'run')}; {nothing} to compare {'it' if total == 1 else 'them'} with."
+    if any(entry.word in (WARN, INCONCLUSIVE) for entry in entries):
+        return (
+            f"No configuration is certainly worse than {against.as_};"
+            f" {count(compared, 'configuration')} compared."
+        )
+    if compared == 1:
+        return f"The one compared configuration reaches {against.figures}."
+    return f"All {compared} compared configurations reach {against.figures}."
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Against) -> list[str]:
+    ratios = [entry.ratio for entry in entries if entry.ratio is not None]
+    details = []
+    if len(ratios) > 1:
+        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
+        details.append(
+            f"On average a configuration reaches {mean:.3f} of {against.figure}, {span}."
+        )
+    elif ratios:
+        details.append(f"It reaches {ratios[0]:.3f} of {against.figure}.")
+    undecided = sum(entry.word == INCONCLUSIVE for entry in entries)
+    if undecided:
+        verb = "needs" if undecided == 1 else "need"
+        details.append(f"{count(undecided, 'configuration')} {verb} more repeats.")
+    fast = sum(entry.word == SUSPICIOUS for entry in entries)
+    if fast:
+        details.append(f"{count(fast, 'configuration')} {_is(fast)} implausibly good.")
+    if counts[CANCELLED]:
+        details.append(
+            f"{count(counts[CANCELLED], 'run')} {'was' if counts[CANCELLED] == 1 else 'were'}"
+            " cancelled."
+        )
+    if counts[UNKNOWN]:
+        verb = "has" if counts[UNKNOWN] == 1 else "have"
+        details.append(f"{count(counts[UNKNOWN], 'run')} {verb} an unknown result.")
+    if going := counts[RUNNING] + counts[PENDING]:
+        details.append(
+            f"{count(going, 'run')} {'has' if going == 1 else 'have'} not ended: this report is not"
+            " final."
+        )
+    return details

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Statistics of step times: windows, means, intervals."""

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a run, from the phase of its workload and from the files that its script has
+written.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from llmb.contract.record import RunRecord
+from llmb.contract.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
+from llmb.core.times import clock
+from llmb.kit import bashscript
+from llmb_runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
+
+# Any other phase is no end: Degraded may recover, and unknown phases mean nothing.
+PHASES: Mapping[str, str] = {
+    "Creating": PENDING,
+    "Pending": PENDING,
+    "Initializing": "CONFIGURING",
+    "Resuming": PENDING,
+    "Running": RUNNING,
+    "Updating": RUNNING,
+    "Degraded": RUNNING,
+    "Stopping": "COMPLETING",
+    "Terminating": "COMPLETING",
+    "Deleting": "COMPLETING",
+    "Completed": COMPLETED,
+    "Failed": FAILED,
+    "Stopped": CANCELLED,
+}
+# phases that the reason names
+_NAMED = frozenset({"Degraded", "Stopping", "Terminating", "Deleting", "Updating"})
+_EVICTED = re.compile(r"\b(?:evicted|preempted)\b", re.IGNORECASE)
+OVERDUE = 600.0  # seconds after the end in a run's files in which Run:ai must have reported it
+
+
+def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
+    """The state of a run whose workload is ``data`` in Run:ai."""
+    files = bashscript.read_files(run)
+    phase = str(data.get("phase") or "Unknown")
+    state = PHASES.get(phase, phase.upper())
+    if state in (COMPLETED, FAILED):
+        return _complete(run, files, data, state)
+    if state == CANCELLED:
+        return JobState(
+            state=CANCELLED,
+            reason="stopped in Run:ai",
+            started=files.started,
+            ended=_seconds(data) or now,
+        )
+    if files.ended is not None and now - files.ended > OVERDUE:
+        end = of_files(run)
+        if end is not None:
+            return replace(
+                end, reason=_joined(end.reason, f"from its own files; Run:ai still reports {phase}")
+            )
+    started = files.started if state not in (PENDING, "CONFIGURING") else None
+    return JobState(state=state, reason=_reason(run, data, phase), started=started)
+
+
+def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
+    """The state of a run whose workload was deleted, from its own files, else from its last
+    phase.
+    """
+    if (end := of_files(run)) is not None:
+        return replace(
+            end, reason=_joined(end.reason, "from its own files; its workload was deleted")
+        )
+    state = PHASES.get(str(data.get("phase")), CANCELLED)
+    if state not in (COMPLETED, FAILED):
+        state = CANCELLED
+    started, ended = bashscript.read_files(run).started, _seconds(data) or now
+    return JobState(state=state, reason="its workload was deleted", started=started, ended=ended)
+
+
+def of_files(run: RunRecord) -> JobState | None:
+    """Return how the run ended, by its own files alone, or None where they do not say."""
+    files = bashscript.read_files(run)
+    if (run.place / RESTARTED).exists():
+        return _preempted(files)
+    if files.exit_code is None:
+        return None
+    state = COMPLETED if files.exit_code == 0 else FAILED
+    return _timed(
+        run,
+        JobState(state=state, exit_code=files.exit_code, started=files.started, ended=files.ended),
+    )
+
+
+def _complete(
+    run: RunRecord, files: bashscript.RunFiles, data: Mapping[str, Any], state: str
+) -> JobState:
+    """An end with what only the script knows: the exit code, the time limit, that pods were started
+    twice.
+    """
+    if state == FAILED and (run.place / RESTARTED).exists():
+        return _preempted(files)
+    ended = files.ended or _seconds(data)
+    code = files.exit_code if files.exit_code is not None or state == COMPLETED else _failed(run)
+    if code:  # Run:ai may call a workload completed whose script has failed
+        state = FAILED
+    reason = _message(data) if state == FAILED and not code else ""
+    if reason and _EVICTED.search(reason):
+        state = "PREEMPTED"
+    return _timed(
+        run,
+        JobState(state=state, reason=reason, exit_code=code, started=files.started, ended=ended),
+    )
+
+
+def _failed(run: RunRecord) -> int | None:
+    """The exit code of a pod that has failed, before the first pod has written how all ended."""
+    codes = [
+        line
+        for path in run.place.glob(f"{FAILED_POD}*")
+        for line in bashscript.read_lines(path)[:1]
+        if line.isdecimal()
+    ]
+    return int(codes[0]) if codes else None
+
+
+def _timed(run: RunRecord, state: JobState) -> JobState:
+    if state.exit_code != TIMED_OUT:
+        return state
+    return replace(
+        state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}"
+    )
+
+
+def _preempted(files: bashscript.RunFiles) -> JobState:
+    reason = "Run:ai has evicted its pods and started them again; a run starts once"
+    return JobState(state="PREEMPTED", reason=reason, started=files.started, ended=files.ended)
+
+
+def _reason(run: RunRecord, data: Mapping[str, Any], phase: str) -> str:
+    """Return why the run waits, or what is unusual: a phase that its state does not show, the
+    message, the number of pods.
+    """
+    pods = data.get("requestedPods")
+    count = pods.get("number") if isinstance(pods, dict) else None
+    wrong = isinstance(count, int) and count != run.launch.nodes and count > 0
+    odd = f"Run:ai asks for {count} pods, and this run has {run.launch.nodes}" if wrong else ""
+    return _joined(phase if phase in _NAMED else "", odd, _message(data))
+
+
+def _message(data: Mapping[str, Any]) -> str:
+    """Return why it waits, else Run:ai's message on the phase, preceded by its reason where the
+    message does not name it.
+    """
+    if waits := waiting_for(data):
+        return waits
+    text, name = (str(data.get(key) or "").strip() for key in ("phaseMessage", "phaseReason"))
+    return _joined(name if name not in text else "", text)
+
+
+def waiting_for(data: Mapping[str, Any]) -> str:
+    """The ``pendingSchedulingMessages``, by node pool, empty where there are none, as in lists of
+    workloads.
+    """
+    listed = data.get("pendingSchedulingMessages") if data.get("phase") == "Pending" else None
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    texts = dict[str, list[str]]()
+    for one in found:
+        name, text = (
+            str(one.get("phaseReason") or ""),
+            str(one.get("userMessage") or one.get("reason") or ""),
+        )
+        texts.setdefault(": ".join(part for part in (name, text) if part), []).append(
+            str(one.get("nodePool") or "")
+        )
+    pools = {text: ", ".join(filter(None, names)) for text, names in texts.items()}
+    return _joined(
+        *(f"{text} (node pool {names})" if names else text for text, names in pools.items())
+    )
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _seconds(data: Mapping[str, Any]) -> float | None:
+    """When it ended, in seconds since the epoch, or None where the API does not say."""
+    for key in ("completedAt", "deletedAt", "phaseUpdatedAt"):
+        try:
+            return datetime.fromisoformat(str(data.get(key)).replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A project of Run:ai as its user sees it: creates workloads, polls many at once, stops them."""
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from llmb.contract.cluster import Pace
+from llmb.contract.launch import Launch, Stamp
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.state import LOST, UNKNOWN, WAITING, JobState
+from llmb.core.node_lists import fold
+from llmb.errors import Fault, LlmbError, as_fault
+from llmb.kit import bashscript, programs
+from llmb.kit.advice import advice
+from llmb.run import store
+from llmb_runai import phases, pod_script, request, runai_checks, token, workloads
+from llmb_runai.rest import RestClient
+from llmb_runai.rest_errors import BrokenGatewayError, RefusedRequestError
+
+PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, arrival_timeout=10.0)
+YOUNG = 300.0  # seconds after the submission in which Run:ai may not list a workload yet
+_ASKED = 3  # runs of one poll whose details are requested one by one: why they wait or have failed
+_PLACED = 8  # runs of one poll whose pods are requested, to know their nodes
+# attempts to create a workload while a gateway fails and Run:ai does not have its name
+_CREATIONS = 3
+_WAITS = "pendingSchedulingMessages"
+# the first of several concurrent runs signs in and stages the programs for the others
+_once = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunaiCluster:
+    """The cluster type ``runai``."""
+
+    config: ClusterConfig
+    #: The variables of the submitting shell.
+    environ: Mapping[str, str]
+    #: Of the installed programs.
+    digest: str
+    pace: Pace = PACE
+    #: Seconds before a second attempt at a request.
+    first_pause: float = 0.5
+    #: The signed-in API, once it is needed.
+    apis: list[workloads.Api] = field(default_factory=list)
+
+    @property
+    def _setting(self) -> pod_script.PodSetting:
+        staged = programs.path(self.config.llmb_install, self.digest)
+        return pod_script.PodSetting(config=self.config, programs=str(staged))
+
+    @property
+    def api(self) -> workloads.Api:
+        """The API. Raises LlmbError without credentials."""
+        with _once:
+            if not self.apis:
+                runai = request.section(self.config)
+                credentials = token.find_credentials(runai, self.environ)
+                client = RestClient(runai.base_url, credentials, first_pause=self.first_pause)
+                self.apis.append(workloads.Api(client=client, runai=runai))
+            return self.apis[0]
+
+    def identity(self) -> str:
+        """The configured project, cluster and address. Raises LlmbError without a runai section."""
+        runai = request.section(self.config)
+        cluster = f" on cluster {runai.cluster}" if runai.cluster is not None else ""
+        return f"project {runai.project}{cluster} of {runai.base_url.rstrip('/')}"
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        """Every fault that prevents these launches, empty when there is none."""
+        try:
+            runai = request.section(self.config)
+        except LlmbError as error:
+            return [as_fault(error)]
+        faults = runai_checks.check(launches, self._setting, runai, self.digest)
+        try:
+            # asks for what Run:ai rejects of the configuration: address, sign-in, project
+            _ = self.api.project
+        except LlmbError as error:
+            faults.append(as_fault(error))
+        return list(dict.fromkeys(faults))
+
+    def faults_of_secrets(self, launches: Sequence[Launch]) -> list[Fault]:
+        """The secrets that these launches lack: pods get them from Kubernetes, not from this
+        shell.
+        """
+        runai = self.config.section
+        return (
+            [] if runai is None else [*runai_checks.faults_of_secrets(launches, self.config, runai)]
+        )
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        """The script of ``launch``, with the request at its top. Pure. Raises UsageError for what
+        bash cannot take.
+        """
+        return pod_script.render(launch, stamp, self._setting, f"launch_{launch.name}")
+
+    def submit(self, run: RunRecord) -> str:
+        """Create the run's workload. Return its id. Raises LlmbError for a refusal, UnclearError
+        where no answer came.
+        """
+        self._stage()
+        kind, content = request.from_script(run.script.read_text(encoding="utf-8"))
+        variables = content["spec"]["environmentVariables"]
+        content["spec"]["environmentVariables"] = [
+            one for one in map(self._filled, variables) if one is not None
+        ]
+        broken: BrokenGatewayError | None = None
+        fault: LlmbError
+        for attempt in range(_CREATIONS):
+            time.sleep(self.first_pause * attempt)
+            try:
+                return self.api.create(kind, content)
+            except BrokenGatewayError as error:
+                fault = broken = error
+            except RefusedRequestError as error:
+                fault = broken or error  # perhaps because an earlier attempt created it
+            if (known := self._known(run, fault)) is not None:
+                return known
+            if fault is not broken:
+                break
+        raise fault
+
+    def _known(self, run: RunRecord, fault: LlmbError) -> str | None:
+        """The id of the run's workload, looked up by name. Raises ``fault`` where that fails as
+        well.
+        """
+        try:
+            return self.find([run]).get(run.id)
+        except LlmbError:
+            raise fault from None
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        """The ids of those runs that Run:ai has under their names, also deleted ones. Raises
+        LlmbError.
+
+        A run that had started and was deleted permanently is known by its name only.
+        """
+        if not runs:
+            return {}
+        since = min(run.submitted_at for run in runs)
+        wanted = {name_of(run): run for run in runs}
+        found: dict[str, str] = {}
+        for deleted in (False, True):
+            left = [name for name, run in wanted.items() if run.id not in found]
+            listed = self.api.by_names(left, since, deleted=deleted) if left else {}
+            found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
+        for name, run in wanted.items():
+            if run.id not in found and bashscript.read_files(run).job_id is not None:
+                found[run.id] = name
+        return found
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        """The state of each run by its id, with one request for each page of workloads. Raises
+        LlmbError.
+        """
+        api, now = self.api, time.time()
+        by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
+        known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
+        found = {
+            run.id: phases.of_workload(run, known[key], now)
+            for key, run in by_workload.items()
+            if key in known
+        }
+        found |= self._waiting(
+            {key: run for key, run in by_workload.items() if key in known}, known, now
+        )
+        for key, state in self._explained(found, by_workload).items():
+            found[key] = (
+                replace(state, fix=advice("runai_waiting", state.reason))
+                if state.state in WAITING
+                else state
+            )
+        found |= self._placed(found, by_workload)
+        missing = [run for run in runs if run.id not in found]
+        since = min((run.submitted_at for run in missing), default=now)
+        deleted = (
+            api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}
+        )
+        for run in missing:
+            data = deleted.get(name_of(run))
+            found[run.id] = (
+                phases.of_deleted(run, data, now) if data is not None else _gone(run, now)
+            )
+        return found
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        """Stop these runs, waiting or running. Their workloads stay in Run:ai as stopped. Raises
+        LlmbError.
+        """
+        ids = {run.id: run.scheduler_id for run in runs if run.scheduler_id is not None}
+        ids |= self.find([run for run in runs if run.scheduler_id is None])
+        for run in runs:
+            if run.id in ids:
+                self.api.suspend(request.kind_of(run.launch), str(ids[run.id]))
+
+    def _stage(self) -> None:
+        """Stage the programs, once: reading all of them for each job takes longer than its
+        submission.
+        """
+        with _once:
+            programs.stage_once(self.config.llmb_install, self.digest)
+
+    def _filled(self, variable: dict[str, object]) -> dict[str, object] | None:
+        """A variable of the request with the shell's value, or None where the shell has none."""
+        name = str(variable["name"])
+        if variable.get("value") != request.placeholder(name):
+            return variable
+        return {"name": name, "value": self.environ[name]} if name in self.environ else None
+
+    def _waiting(
+        self, runs: Mapping[str, RunRecord], known: Mapping[str, Mapping[str, object]], now: float
+    ) -> dict[str, JobState]:
+        """The states of a few waiting runs, with the scheduler's reasons, which lists do not
+        have.
+        """
+        found = dict[str, JobState]()
+        listed = [
+            key for key in runs if known[key].get("phase") == "Pending" and _WAITS not in known[key]
+        ]
+        for key in listed[:_ASKED]:
+            try:
+                data = self.api.one(key)
+            except LlmbError:  # the state is known without it
+                continue
+            if data is not None:
+                found[runs[key].id] = phases.of_workload(runs[key], data, now)
+        return found
+
+    def _placed(
+        self, found: Mapping[str, JobState], by_workload: Mapping[str, RunRecord]
+    ) -> dict[str, JobState]:
+        """The states of a few runs that have started, with the nodes of their pods, where no
+        earlier poll had them.
+        """
+        started = [
+            (key, run)
+            for key, run in by_workload.items()
+            if run.id in found and found[run.id].started
+        ]
+        unplaced = [
+            (key, run)
+            for key, run in started
+            if not (seen := store.seen_state(run)) or not seen.nodes
+        ]
+        placed = dict[str, JobState]()
+        for key, run in unplaced[:_PLACED]:
+            try:
+                placed[run.id] = replace(found[run.id], nodes=fold(self.api.nodes(key)))
+            except LlmbError:  # the state is known without them
+                break
+        return placed
+
+    def _explained(
+        self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]
+    ) -> dict[str, JobState]:
+        """``found``, with Kubernetes' warnings about a few runs that start or have failed without a
+        reason.
+        """
+        unexplained = []
+        for key, run in by_workload.items():
+            state = found.get(run.id)
+            failed = state is not None and state.state == "FAILED" and state.exit_code is None
+            if state is not None and not state.reason and (failed or state.state == "CONFIGURING"):
+                unexplained.append((key, run))
+        for key, run in unexplained[:_ASKED]:
+            try:
+                events = self.api.events(key)
+            except LlmbError:  # the state is known without it
+                continue
+            warned = next((one for one in events if one.get("type") == "Warning"), None)
+            if warned is not None:
+                reason = ": ".join(
+                    str(warned[part]) for part in ("reason", "message") if warned.get(part)
+                )
+                found[run.id] = replace(found[run.id], reason=reason)
+        return found
+
+
+def create(config: ClusterConfig) -> RunaiCluster:
+    """The configured project. The API is called and secrets are read only when needed."""
+    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
+
+
+def name_of(run: RunRecord) -> str:
+    """The run's name in Run:ai."""
+    return request.workload_name(run.launch, run.stamp)
+
+
+def _gone(run: RunRecord, now: float) -> JobState:
+    """The state of a run that Run:ai does not have."""
+    if (end := phases.of_files(run)) is not None:
+        return replace(
+            end, reason=end.reason or "from its own files; Run:ai no longer has its workload"
+        )
+    seen = store.seen_state(run) or JobState(state=UNKNOWN)
+    if now - run.submitted_at < YOUNG:
+        return replace(seen, reason="Run:ai does not list its workload yet")
+    return JobState(
+        state=LOST,
+        reason=f"Run:ai no longer has its workload, and it recorded no end; last seen {seen.state}",
+    )

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of Megatron-Bridge's launch: image, variables, binding, the gated config.json, what the
+user overrides.
+
+tests/real_bridge compares the recipe with NVIDIA's; the values here are those of its launch
+scripts.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.contract.launch import Launch
+from llmb.contract.switches import Switches
+from llmb.errors import UsageError
+from llmb_workloads.bridge_pretrain.recipe import parse_recipe
+
+Launched = Callable[..., Launch]
+Recipe = Callable[..., dict[str, Any]]
+LLAMA, NEMOTRON = "pretrain_llama3.1", "pretrain_nemotronh"
+OFFLINE = {"TOKENIZERS_PARALLELISM": "False", "HF_HUB_OFFLINE": "0"}
+ASSETS = {"meta-llama/Meta-Llama-3-70B": Path("/llmb/datasets/hub/70b")}
+
+
+def test_the_launch_of_a_row(launched: Launched) -> None:
+    """One process for each GPU, in the image of the release."""
+    found = launched(LLAMA, "70b", "gb300", "fp8_cs", 64, installed={"assets": ASSETS})
+    assert (found.nodes, found.ranks_per_node, found.image) == (16, 4, "nvcr.io/nvidia/nemo:26.08")
+    assert (found.program.module, found.args) == (
+        "llmb_workloads.bridge_pretrain",
+        ("recipe.json",),
+    )
+    assert found.mounts == ("/llmb/datasets/hub/70b:/llmb/datasets/hub/70b:ro",)
+    assert (found.inputs, found.secrets) == (("/llmb/datasets/hub/70b/config.json",), ())
+    assert found.environment == {**OFFLINE, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ranks"), [("h100", 4), ("b200", 4), ("b300", 4), ("gb200", 2), ("gb300", 2)]
+)
+def test_ranks_are_bound_as_by_nvidia(launched: Launched, gpu: str, ranks: int) -> None:
+    """numactl --cpunodebind=$((SLURM_LOCALID/D)): D is 2 on gb200 and gb300, else 4."""
+    (bound,) = launched(NEMOTRON, "56b", gpu, "fp8_cs", 64).wrappers
+    assert f"LLMB_LOCAL_RANK / {ranks}" in " ".join(bound.argv)
+
+
+def test_the_older_launcher_exports_all_variables(launched: Launched, recipe: Recipe) -> None:
+    row = (LLAMA, "405b", "gb200", "fp8_cs", 256, "26.02.01")
+    exported = launched(*row, env={"NCCL_NVLS_ENABLE": "1"}).environment
+    assert exported == recipe(*row)["environment"] | {"NCCL_NVLS_ENABLE": "1"}
+    assert (exported["PYTORCH_CUDA_ALLOC_CONF"], exported["NCCL_NET_GDR_C2C"]) == (
+        "expandable_segments:True",
+        "1",
+    )
+    newer = (*row[:-1], "26.08")
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in launched(*newer).environment
+    assert recipe(*newer)["environment"]["NCCL_P2P_NET_CHUNKSIZE"] == "2097152"
+
+
+def test_a_gated_config_json_without_the_installed_file(launched: Launched) -> None:
+    """Ranks ask the hub with the user's token; the fix says where to ask for access. 56b needs
+    none.
+    """
+    found = launched(LLAMA, "70b", "h100", "bf16", 64)
+    assert (found.secrets, found.environment["TRANSFORMERS_OFFLINE"]) == (("HF_TOKEN",), "0")
+    assert "https://huggingface.co/meta-llama/Meta-Llama-3-70B" in found.fixes["HF_TOKEN"]
+    other = launched(NEMOTRON, "56b", "h100", "fp8_cs", 64)
+    assert (other.secrets, other.inputs, other.environment["TRANSFORMERS_OFFLINE"]) == ((), (), "1")
+
+
+def test_what_nvidia_has_not_is_refused(launched: Launched) -> None:
+    with pytest.raises(UsageError) as caught:
+        launched(LLAMA, "8b", "h100", "nvfp4", 8)
+    assert caught.value.code == "row-missing"
+
+
+@pytest.mark.parametrize(
+    ("scale", "release", "name"),
+    [
+        (64, "26.08", "llama3_8b_pretrain_64gpu_h100_bf16_config"),
+        (16, "26.08", "llama3_8b_pretrain_8gpu_h100_bf16_config"),
+        (128, "26.08", "llama3_8b_pretrain_64gpu_h100_bf16_config"),
+        (128, "26.02.01", "llama3_8b_pretrain_config"),
+    ],
+)
+def test_other_scales_take_the_next_lower_function(
+    recipe: Recipe, scale: int, release: str, name: str
+) -> None:
+    """With the batch of the row for this scale, 16 samples a GPU."""
+    found = recipe(LLAMA, "8b", "h100", "bf16", scale, release)
+    assert found["base"].partition(":")[2] == name
+    assert found["set"]["train.global_batch_size"] == 16 * scale
+    assert (found["nodes"], found["gpus_per_node"]) == (scale // 8, 8)
+
+
+@pytest.mark.parametrize("release", ["26.08", "26.02.01"])
+def test_the_program_reads_the_recipe(recipe: Recipe, release: str) -> None:
+    """With what the user asks for: steps, profile, checkpoint, settings by dotted path."""
+    switches = Switches(
+        profile_start=45, profile_stop=50, profile_ranks="0,8", save_checkpoint=True
+    )
+    own = {"max_steps": 60, "profile": True, "switches": switches, "dotted": {"optimizer.lr": 1e-4}}
+    read = parse_recipe(recipe(NEMOTRON, "56b", "h100", "fp8_cs", 64, release, **own))
+    assert read.overrides == {"optimizer.lr": 1e-4}
+    assert (read.set["train.train_iters"], read.set["checkpoint.save_interval"]) == (60, 60)
+    assert read.set["profiling"]["with"]["profile_ranks"] == [0, 8]
+    assert read.set["checkpoint.load"] is None
+    assert read.release == release
+
+
+def test_a_profile_wraps_the_rank(launched: Launched) -> None:
+    switches = Switches(profile_start=45, profile_stop=50)
+    found = launched(NEMOTRON, "56b", "h100", "fp8_cs", 64, profile=True, switches=switches)
+    assert [wrapper.name for wrapper in found.wrappers] == ["numa", "nsight"]

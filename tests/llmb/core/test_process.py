@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the identity of processes."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmb.core import process, shell
+from llmb.core.process import ProcessId
+
+
+@pytest.fixture(params=[True, False], ids=["proc", "no-proc"])
+def proc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """With and without the /proc of Linux."""
+    monkeypatch.setattr(process, "_has_proc", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[shell.Popen[bytes]]:
+    """A process that runs."""
+    started = shell.spawn(
+        ["sleep", "600"], env=dict(os.environ), cwd=tmp_path, log=tmp_path / "log"
+    )
+    yield started
+    started.kill()
+    started.wait()
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_process_is_alive_until_it_is_a_zombie(sleeper: shell.Popen[bytes]) -> None:
+    identity = ProcessId.of(sleeper.pid)
+    assert identity.is_here
+    assert identity.is_alive()
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    assert not identity.is_alive()
+    sleeper.wait()
+    assert not identity.is_alive()
+    with pytest.raises(ProcessLookupError):
+        ProcessId.of(sleeper.pid)
+
+
+@pytest.mark.usefixtures("proc")
+@pytest.mark.parametrize("changed", [{"start": -100.0}, {"boot": "another"}])
+def test_another_process_of_the_same_number_is_not_it(changed: dict[str, float | str]) -> None:
+    this = ProcessId.of(os.getpid())
+    other = dataclasses.replace(this, **changed)  # type: ignore[arg-type]
+    assert this.is_alive()
+    assert not other.is_alive()
+
+
+def test_it_comes_back_from_plain_data() -> None:
+    me = ProcessId.current()
+    assert ProcessId.from_data(dataclasses.asdict(me)) == me
+
+
+def test_setting_the_clock_changes_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/proc/self/stat").exists():  # there, start times are by the clock
+        return
+    before = ProcessId.current()
+    monkeypatch.setattr(psutil, "boot_time", lambda: 0.0)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: 0.0)
+    assert ProcessId.current() == before
+    assert before.is_alive()
+
+
+def test_the_name_of_a_program_may_hold_anything(tmp_path: Path) -> None:
+    script = tmp_path / "a) R 1 (b"
+    script.symlink_to("/bin/sleep")
+    started = shell.spawn([str(script), "600"], env={}, cwd=tmp_path, log=tmp_path / "log")
+    assert ProcessId.of(started.pid).is_alive()
+    started.kill()
+    started.wait()

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every metric with a reference or limits is judged, and the worst decides."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.spec import Workload, read_workload
+from llmb.contract.window import Window
+from llmb.errors import LlmbError
+from llmb.judge.compare import to_data, with_measured
+from llmb.judge.judge import judge
+from llmb.judge.per_metric import only_by
+from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
+from llmb.measure.columns import from_json, report
+from llmb.measure.description import Configuration
+from llmb.measure.result import SUCCESS, Result
+from llmb.measure.run_result import reader_of
+from llmb.plan.published import Figure
+from llmb.show.results_table import legend
+
+BUSBW = MetricSpec(name="busbw", unit="GB/s")
+LATENCY = MetricSpec(name="latency", unit="us", better="lower")
+FIGURE = Figure(
+    release="1.0",
+    source="a table",
+    window=Window(4, 17),
+    steps=20,
+    workload="microbench",
+    model_size="all_reduce",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
+    metric=BUSBW,
+    value=480.0,
+)
+FIGURES = (FIGURE, replace(FIGURE, metric=LATENCY, value=36.0))
+OWN = Configuration(
+    workload="microbench", model_size="all_reduce", dtype="bf16", gpu_type="h100", scale=16
+)
+
+
+def result(run: str = "a", *specs: tuple[MetricSpec, float]) -> Result:
+    measured = {spec.name: spec.measured(value, 0.0, 14) for spec, value in specs}
+    values: dict[str, Any] = {
+        "experiment": "all_reduce",
+        "path": f"{run}.out",
+        "run": run,
+        "status": SUCCESS,
+        "window": Window(4, 17),
+        "max_iteration": 19,
+        "steps": 20,
+        "configuration": OWN,
+        "metrics": measured,
+        "headline": specs[0][0].name,
+    }
+    return from_json(values)
+
+
+def test_a_metric_beside_the_headline_decides_if_it_is_worse() -> None:
+    """An all-reduce of 64K that takes 3.3 times as long, beside a bandwidth as published."""
+    (got,) = judge([result("a", (BUSBW, 481.0), (LATENCY, 118.8))], FIGURES)
+    assert got.verdict.word == FAIL
+    assert got.verdict.ratio == pytest.approx(36 / 118.8)
+    assert got.verdict.reference is not None
+    assert got.verdict.reference.metric == "latency"
+    assert "compared by latency" in (got.verdict.reason or "")
+    assert {name: one.word for name, one in got.verdict.metrics.items()} == {
+        "busbw": PASS,
+        "latency": FAIL,
+    }
+
+
+def test_a_headline_that_fails_is_named_first() -> None:
+    (got,) = judge([result("a", (BUSBW, 400.0), (LATENCY, 118.8))], FIGURES)
+    assert got.verdict.reference is not None
+    assert got.verdict.reference.metric == "busbw"
+    assert "also FAIL by latency" in (got.verdict.reason or "")
+
+
+def test_json_has_the_verdict_of_each_metric() -> None:
+    judged = judge([result("a", (BUSBW, 481.0), (LATENCY, 118.8))], FIGURES)
+    (row,) = report(judged)["results"]
+    latency = row["metrics"]["latency"]
+    assert (latency["verdict"], latency["reference"]["value"]) == (FAIL, 36.0)
+    assert latency["ratio"] == pytest.approx(36 / 118.8)
+    (row,) = report(judge([result("a", (BUSBW, 481.0))], ()))["results"]
+    assert row["metrics"]["busbw"]["verdict"] is None
+
+
+def test_runs_are_compared_by_each_metric_that_both_measured() -> None:
+    ours, theirs = (
+        result(run, (BUSBW, 480.0), (LATENCY, latency)) for run, latency in (("a", 50), ("b", 36))
+    )
+    (row,) = with_measured([ours], [theirs], "B")
+    assert (row.verdict, row.metric) == (FAIL, "latency")
+    (data,) = to_data([row], "B")["comparisons"]
+    assert {name: one["verdict"] for name, one in data["metrics"].items()} == {
+        "busbw": PASS,
+        "latency": FAIL,
+    }
+
+
+@pytest.mark.parametrize(("value", "word"), [(340.0, FAIL), (360.0, PASS), (480.0, PASS)])
+def test_a_minimum_is_judged_without_a_reference(value: float, word: str) -> None:
+    promised = replace(BUSBW, minimum=360.0)
+    (got,) = judge([result("a", (promised, value))], ())
+    assert (got.verdict.word, got.verdict.ratio) == (word, None)
+    if word == FAIL:
+        assert got.verdict.reason == "busbw 340.0 GB/s is below the minimum 360.0 GB/s"
+
+
+def test_a_broken_minimum_decides_beside_a_good_ratio() -> None:
+    promised = replace(BUSBW, minimum=500.0)
+    (got,) = judge([result("a", (promised, 481.0))], FIGURES)
+    assert got.verdict.word == FAIL
+    assert got.verdict.metrics["busbw"].ratio == pytest.approx(481 / 480)
+
+
+@pytest.mark.parametrize(("errors", "word"), [(0.0, PASS), (2.0, FAIL)])
+def test_zero_is_a_value(errors: float, word: str) -> None:
+    count = MetricSpec(name="errors", better="lower", maximum=0.0)
+    (got,) = judge([result("a", (BUSBW, 480.0), (count, errors))], FIGURES)
+    assert (got.verdict.word, got.verdict.metrics["errors"].word) == (word, word)
+    (alone,) = judge([result("a", (count, errors))], ())
+    assert alone.verdict.word == word
+
+
+def test_zero_without_limits_has_no_ratio() -> None:
+    (got,) = judge([result("a", (BUSBW, 0.0))], FIGURES)
+    assert got.verdict.word == INVALID
+
+
+def test_a_metric_has_bounds_of_its_own() -> None:
+    loose = replace(LATENCY, fail_below=0.5, warn_below=0.8)
+    (got,) = judge([result("a", (BUSBW, 480.0), (loose, 50.0))], FIGURES)
+    assert got.verdict.metrics["latency"].word == WARN
+    assert "below 0.8" in got.verdict.metrics["latency"].reason
+
+
+def test_a_metric_that_is_not_judged_has_no_verdict() -> None:
+    (got,) = judge([result("a", (BUSBW, 480.0), (replace(LATENCY, judged=False), 99.0))], FIGURES)
+    assert (got.verdict.word, list(got.verdict.metrics)) == (PASS, ["busbw"])
+
+
+def test_bounds_stay_with_the_run() -> None:
+    """A result is read back from its own JSON, in which the limits are."""
+    spec = replace(BUSBW, minimum=360.0, fail_below=0.9)
+    kept = spec.measured(1.0, 0.0, 1)
+    assert kept.spec("busbw") == spec
+    assert BUSBW.measured(1.0, 0.0, 1) == Measured(mean=1.0, std=0.0, n=1, unit="GB/s")
+
+
+WORKLOAD = """
+key: net
+title: Network
+default_size: small
+default_dtype: bf16
+judge: [busbw]
+metrics:
+  - {name: busbw, unit: GB/s, minimum: 360, fail_below: 0.9}
+  - {name: latency, unit: us, better: lower}
+sizes:
+  small: {rows: [{gpu: any, dtype: bf16, scales: 1}]}
+"""
+
+
+def workload(folder: Path, text: str = WORKLOAD) -> Workload:
+    path = folder / "workload.yaml"
+    path.write_text(text)
+    return read_workload(path)
+
+
+def test_a_workload_says_which_metrics_are_judged_and_by_what(tmp_path: Path) -> None:
+    busbw, latency = reader_of(workload(tmp_path), "small", None).metrics
+    assert (busbw.minimum, busbw.fail_below, busbw.judged) == (360, 0.9, True)
+    assert latency.judged is False
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ("judge: [busbw]", "judge: [busbandwidth]", "metric-unknown"),
+        ("fail_below: 0.9", "fail_below: 0.99", "bounds-invalid"),
+        ("fail_below: 0.9", "maximum: 300", "bounds-invalid"),
+    ],
+)
+def test_wrong_bounds_are_faults(tmp_path: Path, before: str, after: str, code: str) -> None:
+    with pytest.raises(LlmbError) as error:
+        workload(tmp_path, WORKLOAD.replace(before, after))
+    assert code in str([getattr(fault, "code", "") for fault in getattr(error.value, "faults", [])])
+
+
+def test_no_reference_stays_no_reference() -> None:
+    (got,) = judge([result("a", (BUSBW, 480.0))], ())
+    assert got.verdict.word == NO_REFERENCE
+
+
+def test_a_table_says_how_many_warnings_chance_predicts() -> None:
+    """Six configurations whose repeats deviate by 2 %, one of them at 0.97."""
+    runs, figures = [], []
+    for number in range(6):
+        figures.append(replace(FIGURE, scale=8 * 2**number))
+        for repeat, factor in enumerate((0.98, 1.0, 1.02)):
+            value = 480.0 * factor * (0.975 if number == 5 else 1.0)
+            run = result(f"r{number}{repeat}", (BUSBW, value))
+            own = replace(OWN, scale=8 * 2**number)
+            runs.append(replace(run, identity=replace(run.identity, configuration=own)))
+    judged = judge(runs, figures)
+    assert {one.verdict.word for one in judged} == {PASS, WARN}
+    (line,) = (line for line in legend(judged) if "chance" in line)
+    # by hand: the error is 2 % / √3 = 1.15 %, with a 95 % interval by Student's t for 12 degrees
+    # of 2.52 %; below 0.98 are 6 · Φ(-2.02 / 1.285) = 0.35
+    assert "0.3 WARN among 6 configurations" in line or "0.4 WARN among 6 configurations" in line
+    assert not [line for line in legend(judge(runs[:3], figures)) if "chance" in line]
+
+
+def test_one_metric_alone_may_be_judged() -> None:
+    both = result("a", (BUSBW, 481.0), (LATENCY, 118.8))
+    (busbw,) = judge([only_by(both, "busbw")], FIGURES)
+    assert (busbw.verdict.word, list(busbw.verdict.metrics)) == (PASS, ["busbw"])
+    (latency,) = judge([only_by(both, "latency")], FIGURES)
+    assert (latency.verdict.word, latency.metrics.headline) == (FAIL, "latency")
+    assert list(latency.verdict.metrics) == ["latency"]

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of lists that are longer than the queue: by a limit of the user, and of the scheduler."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from llmb.contract.record import RunRecord
+from llmb.contract.state import COMPLETED, FAILED, RUNNING
+from llmb.run import backlog
+from llmb_testing.scheduler import Behaviour, Scheduler
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Runs = Callable[[], list[RunRecord]]
+RunWording = Callable[[str, str], None]
+ENDLESS = Behaviour(script={"*": (RUNNING,)})
+CONFIG = "cluster_config.yaml"
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """A list of six jobs."""
+    path = tmp_path / "jobs.txt"
+    path.write_text("fake_small:\n('bf16', [8], 6)\n")
+    return path
+
+
+def test_the_rest_is_left_with_the_command_that_submits_it(
+    llmb: Command,
+    jobs: Path,
+    scheduler: Scheduler,
+    runs: Runs,
+    run_wording: RunWording,
+) -> None:
+    scheduler.behave(ENDLESS)
+    done = llmb("submit-all", jobs, "--max-in-queue", "4")
+    assert done.returncode == 0, done.stderr
+    assert len(scheduler.jobs()) == 4
+    text = done.stderr.replace(str(jobs), "jobs.txt")
+    run_wording("submit-all", text)
+    scheduler.cancel(1)
+    again = llmb("submit-all", jobs, "--max-in-queue", "4", "--resume")
+    assert again.returncode == 0, again.stderr
+    assert len(scheduler.jobs()) == 5
+    assert len({run.session.id for run in runs() if run.session is not None}) == 1
+    full = llmb("submit-all", jobs, "--max-in-queue", "4", "--resume")
+    assert full.returncode == 0, full.stderr
+    assert len(scheduler.jobs()) == 5
+
+
+def test_with_wait_the_rest_follows_as_jobs_end(
+    llmb: Command, jobs: Path, install: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most: list[int] = []
+    submitted = Scheduler.submit
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        number = submitted(self, name, folder)
+        most.append(sum(job.state in ("PENDING", RUNNING) for job in self.jobs()))
+        return number
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    config = yaml.safe_load((install / CONFIG).read_text())
+    (install / CONFIG).write_text(yaml.safe_dump({**config, "max_in_queue": 2}))
+    done = llmb("submit-all", jobs, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+    assert max(most) == 2
+    assert len(runs()) == 6
+
+
+def test_runs_of_other_sessions_take_places(
+    llmb: Command, jobs: Path, scheduler: Scheduler
+) -> None:
+    scheduler.behave(ENDLESS)
+    assert llmb("submit-all", jobs, "--repeats", "3").returncode == 0
+    assert llmb("submit-all", jobs, "--max-in-queue", "4").returncode == 0
+    assert len(scheduler.jobs()) == 4
+    before = llmb("submit-all", jobs, "--max-in-queue", "4")
+    assert before.returncode == 0
+    assert len(scheduler.jobs()) == 4
+    assert "--resume" in before.stderr
+
+
+def test_a_full_queue_leaves_the_list_as_it_is(
+    llmb: Command,
+    jobs: Path,
+    scheduler: Scheduler,
+    runs: Runs,
+    wording: Callable[..., None],
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING,)}, places=3))
+    done = llmb("submit-all", jobs, "--keep-going")
+    assert done.returncode == 1
+    assert len(scheduler.jobs()) == 3
+    *_, totals, note, hint, _ = done.stderr.splitlines()
+    assert re.findall(r"\d+", totals) == ["3", "6", "3"]
+    wording("submit-all", "\n".join([totals, note, hint]).replace(str(jobs), "jobs.txt"))
+    rows = json.loads(llmb("jobs", "list", "--format", "json").stdout)
+    assert FAILED not in {row["state"] for row in rows}
+    scheduler.behave(ENDLESS)
+    resumed = llmb("submit-all", jobs, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert len(runs()) == 6
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+
+
+def test_with_wait_a_full_queue_is_tried_again(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Runs
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}, places=2))
+    done = llmb("submit-all", jobs, "--wait", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["success_experiments"] == 6
+    assert sorted(job.name for job in scheduler.jobs()) == sorted(run.id for run in runs())
+
+
+def test_a_full_queue_of_other_users_is_tried_again_after_a_while(
+    llmb: Command, jobs: Path, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of these jobs is in the queue, so none of them can end."""
+    tries: list[str] = []
+    monkeypatch.setattr(backlog, "_TRY_AGAIN", 0.0)
+    scheduler.behave(Behaviour(places=0))
+    submitted = Scheduler.submit
+
+    def submit(self: Scheduler, name: str, folder: Path) -> int:
+        tries.append(name)
+        if len(tries) > 12:
+            scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+        return submitted(self, name, folder)
+
+    monkeypatch.setattr(Scheduler, "submit", submit)
+    done = llmb("submit-all", jobs, "--wait")
+    assert done.returncode == 0, done.stderr
+    assert len(scheduler.jobs()) == 6
+
+
+def test_retries_keep_to_the_limit(
+    llmb: Command, jobs: Path, scheduler: Scheduler, runs: Runs, run_wording: RunWording
+) -> None:
+    scheduler.behave(Behaviour(script={"*": (RUNNING, FAILED)}))
+    assert llmb("submit-all", jobs, "--wait").returncode == 3
+    scheduler.behave(ENDLESS)
+    done = llmb("jobs", "retry", "--failed", "--max-in-queue", "2")
+    assert done.returncode == 0, done.stderr
+    assert sum(run.attempt == 2 for run in runs()) == 2
+    run_wording("jobs retry", "\n".join(done.stderr.splitlines()[6:]))
+    scheduler.behave(Behaviour(script={"*": (RUNNING, COMPLETED)}))
+    scheduler.cancel(7)
+    scheduler.cancel(8)
+    done = llmb("jobs", "retry", "--failed", "--max-in-queue", "2", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert all(run.attempt == 2 for run in runs())
+
+
+def test_a_limit_is_at_least_one(llmb: Command, jobs: Path, install: Path) -> None:
+    config = yaml.safe_load((install / CONFIG).read_text())
+    (install / CONFIG).write_text(yaml.safe_dump({**config, "max_in_queue": 0}))
+    done = llmb("submit-all", jobs)
+    assert done.returncode == 2
+    assert "max_in_queue" in done.stderr

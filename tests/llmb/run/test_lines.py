@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what `jobs wait` says where there is no terminal."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from llmb.cli.progress import _Lines
+from llmb.contract.record import RunRecord
+from llmb.contract.state import NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
+
+STEP = (
+    "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
+)
+
+
+def test_each_tenth_of_the_steps_has_a_line(
+    submitted: Callable[..., list[RunRecord]],
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
+) -> None:
+    (run,) = submitted(1)
+    show, printed = _Lines(), []
+    run.work.mkdir(parents=True, exist_ok=True)
+    for last in (-1, 0, 4, 5, 9, 15, 49):
+        run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
+        show([run], {run.id: JobState(state=RUNNING)})
+        printed += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.split()[:2] for line in printed] == [[run.id, run.job.experiment_name]] * 5
+    wording("jobs wait", "\n".join(line.split(" ", 2)[2] for line in printed))
+
+
+def test_why_runs_wait_is_printed_once(
+    submitted: Callable[..., list[RunRecord]],
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
+) -> None:
+    runs, show = submitted(3), _Lines()
+    full, low = (JobState(state=PENDING, reason=reason) for reason in ("Resources", "Priority"))
+    for states in ((full, low, low), (low, full, low), (JobState(state=RUNNING), full, low)):
+        show(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    printed = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    wording("jobs wait", printed[0])
+    assert printed[1:] == [f"{runs[0].id} {runs[0].job.experiment_name} RUNNING"]
+    failed = JobState(state="CONFIGURING", reason="FailedMount: claim nope not found")
+    show(runs[1:2], {runs[1].id: failed})
+    wording("jobs wait", capsys.readouterr().err.splitlines()[-1].partition(" ")[2])
+
+
+def test_on_one_machine_only_the_jobs_of_others_are_news(
+    submitted: Callable[..., list[RunRecord]],
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
+) -> None:
+    runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines()
+    second, third = (
+        JobState(state=PENDING, reason=f"queued behind {number} jobs") for number in (1, 2)
+    )
+    for states in (
+        (JobState(state=PENDING, reason=NEXT, code=NEXT_CODE), second),
+        (JobState(state=RUNNING), second),
+    ):
+        _Lines()(runs, dict(zip([run.id for run in runs], states, strict=True)))
+    assert "waiting" not in capsys.readouterr().err
+    for _ in range(2):
+        show(runs, dict(zip([run.id for run in runs], (second, third), strict=True)))
+    (line,) = capsys.readouterr().err.splitlines()
+    wording("jobs wait", line.partition(" ")[2])
+
+
+def test_why_nothing_is_known(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = submitted(1)
+    _Lines()([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue")})
+    assert capsys.readouterr().err.split(": ", 1)[1] == "no answer: squeue\n"

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of a submission: the record comes first, the script is the preview's, and refusals leave
+nothing unknown.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract import record
+from llmb.contract.cluster import Pace
+from llmb.contract.job import JobRequest
+from llmb.contract.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Program, StagedFile, Stamp
+from llmb.contract.record import RunRecord
+from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
+from llmb.contract.spec import Workload
+from llmb.contract.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
+from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.plan.plan import Plan, make_plan
+from llmb.plugins.loader import Plugins, load_plugins
+from llmb.run import follow, store
+from llmb.run.prepare import Prepared, check, prepare, preview, site_of
+from llmb.run.software import Finder
+from llmb.run.submit import submit
+from llmb_installer.cluster_types import all_types
+
+
+class Scheduler:
+    """A cluster in memory: accepts ``space`` runs, and each poll brings every run one state
+    further.
+    """
+
+    def __init__(self, space: int = 99) -> None:
+        self.space = space
+        self.taken: list[RunRecord] = []
+        self.polls = 0
+
+    def preflight(self, launches: Sequence[Launch]) -> list[Fault]:
+        down = (
+            Fault(message=f"{launch.nodes} nodes are down", code="nodes") for launch in launches
+        )
+        return [Fault(message="no space", code="space"), *down]
+
+    def render(self, launch: Launch, stamp: Stamp) -> str:
+        return f"run {launch.name} as {stamp.id} in {stamp.directory}\n"
+
+    @property
+    def pace(self) -> Pace:
+        return Pace(poll=0, slowest_poll=0)
+
+    def identity(self) -> str | None:
+        return None
+
+    def find(self, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        raise AssertionError("nothing was left")
+
+    def submit(self, run: RunRecord) -> str:
+        on_disk = record.load(run.directory)
+        assert on_disk == run
+        assert on_disk.scheduler_id is None
+        assert run.script.read_text() == f"run {run.launch.name} as {run.id} in {run.directory}\n"
+        if len(self.taken) == self.space:
+            raise LlmbError("the queue is full")
+        self.taken.append(run)
+        return str(100 + len(self.taken))
+
+    def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
+        state = (PENDING, RUNNING, COMPLETED)[min(self.polls, 2)]
+        self.polls += 1
+        return {run.id: JobState(state=state) for run in runs}
+
+    def cancel(self, runs: Sequence[RunRecord]) -> None:
+        raise AssertionError("nobody asked for this")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ClusterConfig:
+    return ClusterConfig(
+        cluster_type="local", gpu_type="cpu", llmb_install=tmp_path, kind=all_types()["local"]
+    )
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return load_plugins(builtin_plugins())
+
+
+def planned(workloads: dict[str, Workload], config: ClusterConfig, **changes: object) -> Plan:
+    values = {"workload": "nemotron4_tiny", "scales": (1, 2), "place": "l:2", **changes}
+    request = JobRequest(**values)  # type: ignore[arg-type]
+    plan = make_plan([request], workloads, config)
+    assert not plan.faults
+    return plan
+
+
+@pytest.fixture
+def items(
+    workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
+) -> list[Prepared]:
+    found, faults = prepare(planned(workloads, config), plugins, config)
+    assert not faults
+    return found
+
+
+def test_a_hook_gets_everything_that_is_installed_for_its_workload(
+    workloads: dict[str, Workload], config: ClusterConfig
+) -> None:
+    venvs, assets = {"nemo": Path("/v/nemo"), "torch": Path("/v/torch")}, {"ana/model": Path("/a")}
+    repos = {"https://host/code": Path("/r")}
+    own = WorkloadConfig(venv_path=Path("/v/nemo"), venvs=venvs, assets=assets, repos=repos)
+    config = replace(config, workloads=WorkloadsConfig(config={"nemotron-4": own}))
+    site = site_of(config, planned(workloads, config).jobs[0])
+    assert (site.venv, site.venvs, site.assets, site.repos) == (
+        Path("/v/nemo"),
+        venvs,
+        assets,
+        repos,
+    )
+
+
+def test_each_job_is_recorded_before_the_cluster_hears_of_it(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    reported: list[str] = []
+    outcome = submit(
+        items, Scheduler(), config, "1.2", on_result=lambda one: reported.append(one.run.id)
+    )
+    runs = outcome.submitted
+    assert (outcome.refused, outcome.untried, outcome.interrupted) == ((), (), False)
+    assert [run.scheduler_id for run in runs] == ["101", "102"]
+    assert [run.job.scale for run in runs] == [1, 2]
+    assert reported == [run.id for run in runs]
+    assert {run.id for run in store.all_runs(config)[0]} == set(reported)
+    assert all(record.load(run.directory) == run for run in runs)
+    assert {(run.llmb_version, run.cluster_type) for run in runs} == {("1.2", "local")}
+
+
+def test_each_record_has_the_software_of_its_submission(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    for run in submit(items, Scheduler(), config, "1.2").submitted:
+        software = record.load(run.directory).software
+        assert software is not None
+        assert (software.plugin, software.plugin_version) == (
+            "llmb-nemotron4:nemotron4",
+            metadata.version("llmb-nemotron4"),
+        )
+        assert (software.framework, software.image_digest) == ("nemo", None)
+        assert re.fullmatch("[0-9a-f]{64}", software.program_sha256 or "")
+
+
+def test_program_image_and_lock_are_those_that_are_read(
+    items: list[Prepared], config: ClusterConfig, plugins: Plugins
+) -> None:
+    job, script = items[0].job, config.llmb_install / "train.py"
+    launch = items[0].launch
+    assert launch is not None
+    lock = config.llmb_install / ".llmb/locks/torch.txt"
+    lock.parent.mkdir(parents=True)
+    image = config.llmb_install / "images/a+b.sqsh.json"
+    image.parent.mkdir()
+    found = []
+    for text in ("one", "two", "two"):
+        for path in (script, lock):
+            path.write_text(text)
+        image.write_text(json.dumps({"digest": f"sha256:{text}"}))
+        staged = StagedFile(name="run.sh", text=text)
+        for own in (
+            replace(launch, program=Program(script=str(script))),
+            replace(launch, files=(staged,)),
+            replace(launch, venv=str(config.llmb_install / "venvs/torch")),
+        ):
+            finder = Finder(plugins, config)
+            found.append(finder.software_of(replace(job, image="a:b"), own))
+    first, second, third = found[:3], found[3:6], found[6:]
+    assert second == third
+    assert all(one != other for one, other in zip(first, second, strict=True))
+    assert [software.image_digest for software in second] == 3 * ["sha256:two"]
+    assert second[2].environment_lock == hashlib.sha256(b"two").hexdigest()
+    assert [
+        one.program_sha256 == other.program_sha256 for one, other in zip(first, second, strict=True)
+    ] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_the_preview_is_the_script_but_for_what_only_a_submission_knows(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    shown = preview(items[0], Scheduler(), config)
+    (run,) = submit(items[:1], Scheduler(), config, "1").submitted
+    stamp = run.directory.name.rpartition("_")[2]
+    assert shown is not None
+    assert (
+        shown.replace(PREVIEW_ID, run.id).replace(PREVIEW_TIMESTAMP, stamp)
+        == run.script.read_text()
+    )
+
+
+def test_there_is_no_preview_without_a_cluster_or_a_launch(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    assert preview(items[0], None, config) is None
+    assert preview(Prepared(job=items[0].job, launch=None), Scheduler(), config) is None
+
+
+@pytest.mark.parametrize(("keep_going", "tried"), [(False, 2), (True, 4)])
+def test_a_refusal_is_an_end_and_stops_the_others(
+    keep_going: bool,
+    tried: int,
+    workloads: dict[str, Workload],
+    config: ClusterConfig,
+    plugins: Plugins,
+) -> None:
+    items, _ = prepare(planned(workloads, config, repeats=2), plugins, config)
+    outcome = submit(items, Scheduler(space=1), config, "1", keep_going=keep_going)
+    on_disk, _ = store.all_runs(config)
+    assert [run.scheduler_id for run in on_disk] == ["101", *[None] * (tried - 1)]
+    assert [run.id for run in outcome.submitted] == [on_disk[0].id]
+    assert [one.run.id for one in outcome.refused] == [run.id for run in on_disk[1:]]
+    assert outcome.untried == tuple(items[tried:])
+    for run in on_disk[1:]:
+        seen = store.seen_state(run)
+        assert seen is not None
+        assert (seen.state, seen.is_refused) == (FAILED, True)
+        assert "queue is full" in seen.reason  # what the scheduler says
+
+
+def test_a_job_that_nothing_launches_is_not_submitted(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    several = [Prepared(job=item.job, launch=None) for item in items]
+    with pytest.raises(PreflightError) as raised:
+        submit(several, Scheduler(), config, "1")
+    assert {fault.code for fault in raised.value.faults} == {"not-launchable"}
+    assert len(raised.value.faults) == len({item.job.experiment_name for item in items}) > 1
+    assert store.all_runs(config) == ([], [])
+
+
+def test_every_failed_check_is_reported_once(items: list[Prepared]) -> None:
+    with pytest.raises(PreflightError) as raised:
+        check(items, Scheduler())
+    assert [fault.code for fault in raised.value.faults] == ["space", "nodes"]
+    assert raised.value.exit_code == 1
+
+
+def test_what_cannot_be_launched_is_a_fault_of_its_place(
+    workloads: dict[str, Workload], plugins: Plugins, tmp_path: Path
+) -> None:
+    config = ClusterConfig(
+        cluster_type="local", gpu_type="cpu", llmb_install=tmp_path, kind=all_types()["local"]
+    )
+    tiny = {
+        "workload": "nemotron4_tiny",
+        "scales": (2,),
+        "dtypes": ("bf16",),
+        "params": {"tp": (2,)},
+    }
+    plan = planned(workloads, config, **tiny, repeats=3)
+    found, faults = prepare(plan, plugins, config)
+    assert found == []
+    assert [fault.place for fault in faults] == ["l:2"]
+
+
+def test_waiting_polls_until_every_run_has_ended(
+    items: list[Prepared], config: ClusterConfig
+) -> None:
+    scheduler = Scheduler()
+    runs = submit(items, scheduler, config, "1").submitted
+    rounds: list[set[str]] = []
+    watcher = follow.Watcher(
+        on_round=lambda _, seen: rounds.append({state.state for state in seen.values()})
+    )
+    followed, states = follow.wait(scheduler, runs, watcher)
+    assert rounds == [{PENDING}, {RUNNING}, {COMPLETED}]
+    assert [run.id for run in followed] == [run.id for run in runs] == list(states)
+    assert all(store.seen_state(run) == JobState(state=COMPLETED) for run in runs)

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what a report says: its order, its headline, what differs, its conditions. No page is
+written.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+
+from llmb.contract.job import Job
+from llmb.contract.record import RunRecord
+from llmb.judge.explain import Subject, explain
+from llmb.judge.value import BAD
+from llmb.show.report.conditions import conditions_of, shown_variables
+from llmb.show.report.entries import ReportEntry, entries_of, families_of
+from llmb.show.report.explanations import explanations
+from llmb.show.report.glance import Figures, GlanceItem, glance, headline
+from llmb.show.report.value import MEANINGS, ORDER, Report
+
+Wording = Callable[..., None]
+
+Gather = Callable[..., Report]
+
+
+class Night(Protocol):
+    """The fixture of conftest.py."""
+
+    def job(self, workload: str, dtype: str, scale: int, **how: Any) -> Job: ...
+    def run(self, job: Job, log: str | None, state: str = ..., **how: Any) -> RunRecord: ...
+    def measured(
+        self, seconds: float, workload: str, dtype: str, scale: int, **how: Any
+    ) -> None: ...
+    def digest(self, reference: str, digest: str) -> None: ...
+
+
+def entries(gather: Gather, night: Night) -> list[ReportEntry]:
+    return entries_of(gather(night).runs)
+
+
+def items_of(report: Report, explained: int = 0) -> list[GlanceItem]:
+    found = entries_of(report.runs)
+    return glance(report, found, found[:explained], Figures.of(found, report.runs))
+
+
+def shown(report: Report) -> str:
+    return headline(entries_of(report.runs)).sentence
+
+
+# All others occur in such a night. INCONCLUSIVE does not, since its configurations have repeats.
+ABSENT = ("Unknown", "Pending", "INCONCLUSIVE")
+
+
+def test_the_worst_is_first_and_every_run_once(morning: Report) -> None:
+    found = entries_of(morning.runs)
+    words = [entry.word for entry in found]
+    expected = [word for word in ORDER if word not in ABSENT]
+    assert list(dict.fromkeys(words)) == expected  # all others occur in such a night, in this order
+    assert sorted(run.id for entry in found for run in entry.runs) == sorted(
+        run.id for run in morning.runs
+    )
+    for word in ("FAIL", "WARN", "PASS"):
+        ratios = [entry.ratio for entry in found if entry.word == word and entry.ratio is not None]
+        assert ratios == sorted(ratios)
+    assert entries_of(reversed(morning.runs))[0].runs[0].id == found[0].runs[0].id
+
+
+def test_repeats_are_one_entry_with_a_common_ratio(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, repeats=3)
+    (entry,) = entries(gather, empty_night)
+    assert entry.ratio is not None
+    assert (entry.result.verdict.repeats, len(entry.runs), entry.note) == (3, 3, "")
+    wording("report", str(entry.label))
+    assert entry.rate == pytest.approx(4096 * 64 / 16 / entry.value.mean if entry.value else 0)
+    assert entry.mfu is not None
+    assert 0.5 < entry.mfu < 0.7
+
+
+def test_entries_of_one_title_say_what_differs(empty_night: Night, gather: Gather) -> None:
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, how={"NCCL_ALGO": "Ring"})
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, how={"params": {"mbs": 1}})
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 32)
+    notes = {entry.note for entry in entries(gather, empty_night) if entry.job.scale == 16}
+    assert notes == {"mbs 2", "mbs 2, NCCL_ALGO=Ring", "mbs 1"}
+    assert [entry.note for entry in entries(gather, empty_night) if entry.job.scale == 32] == [""]
+
+
+def test_the_headline_of_a_night(night: Night, gather: Gather, wording: Wording) -> None:
+    found = headline(entries(gather, night))
+    wording("report", found.sentence)
+    wording("report", "\n".join(found.details))
+    assert sum(number for _, number in found.tally) == 37
+    assert [word for word, _ in found.tally] == [word for word in ORDER if word not in ABSENT]
+
+
+@pytest.mark.parametrize("times", [[], [2.75], [2.75, 2.66], [2.83], [3.1]])
+def test_the_headline_says_it_as_it_is(
+    times: list[float], empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    for seconds, scale in zip(times, (16, 32), strict=False):
+        empty_night.measured(seconds, "nemotron4_15b", "bf16", scale)
+    wording("report", str(shown(gather(empty_night))))
+
+
+def test_the_headline_without_anything_to_compare_with(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    empty_night.measured(3.0, "nemotron4_15b", "bf16", 96)
+    wording("report", str(shown(gather(empty_night))))
+
+
+def test_the_list_at_the_top_has_each_configuration_with_its_cause(
+    morning: Report, wording: Wording
+) -> None:
+    items = items_of(morning, 2)
+    assert [item.word for item in items] == sorted((item.word for item in items), key=ORDER.index)
+    assert sum(item.total for item in items) == len(entries_of(morning.runs))
+    assert {item.word for item in items if not item.is_bad} == {"Running", "PASS", "NO_REFERENCE"}
+    assert items[0].lines[0].anchor == "why-1"
+    (clocked,) = (item for item in items if "1395 MHz" in item.why)
+    assert (clocked.word, [line.value for line in clocked.lines]) == ("FAIL", ["0.888"])
+    # two configurations, one cause
+    (memory,) = (item for item in items if "out of memory" in item.why)
+    assert (memory.word, memory.total, {line.anchor for line in memory.lines}) == (
+        "Failed",
+        2,
+        {"failure-1"},
+    )
+    assert "nvidia-smi" in memory.fix
+    (passed,) = (item for item in items if item.word == "PASS")
+    assert passed.total == sum(entry.word == "PASS" for entry in entries_of(morning.runs))
+    assert passed.why == ""
+    wording(
+        "report",
+        "\n".join(
+            f"{item.word} {'; '.join(line.what for line in item.lines)}: {item.why}"
+            for item in items
+        ),
+    )
+
+
+def test_one_cause_of_several_configurations_is_there_once(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(3.1, "nemotron4_15b", "bf16", 32, clock=1395)
+    empty_night.measured(3.2, "nemotron4_15b", "bf16", 64, clock=1395)
+    slow, good = items_of(gather(empty_night))
+    assert (slow.word, slow.total, good.word) == ("FAIL", 2, "PASS")
+    assert all(
+        line.what in ("nemotron4 15b bf16, 32 GPUs", "nemotron4 15b bf16, 64 GPUs")
+        for line in slow.lines
+    )
+    (entry,) = [entry for entry in entries(gather, empty_night) if entry.job.scale == 64]
+    assert [cause.usual for cause in entry.causes] == ["1980 MHz"]
+
+
+def test_what_holds_for_several_entries_is_explained_once(morning: Report) -> None:
+    asking = [
+        entry for entry in entries_of(morning.runs) if entry.word in ("FAIL", "WARN", "SUSPICIOUS")
+    ]
+    found = explanations(asking, {})
+    shared = {(own.name, own.text): own.entries for own in found.shared}
+    assert len(shared[("SM clock", "1980 MHz under load")]) == len(asking) - 1
+    texts = {("", text) for one in found.entries for text in one.differs} | {
+        f for one in found.entries for f in one.facts
+    }
+    assert not texts & set(shared)
+
+
+def test_why_a_figure_is_not_the_published_one(morning: Report, wording: Wording) -> None:
+    asking = [entry for entry in entries_of(morning.runs) if entry.word in ("FAIL", "SUSPICIOUS")]
+    found = explanations(asking, morning.digests)
+    assert len(found.entries) == len(asking)
+    slow, clocked, fast = found.entries[0], found.entries[1], found.entries[-1]
+    wording("report", str(slow.differs))
+    assert not any("window" in sentence for sentence in fast.differs)
+    wording("report", str(fast.differs))
+    wording("report", slow.notes[0])
+    wording("report", "\n".join(f"{own.name}: {own.text}" for own in found.shared))
+    common = dict(found.common)
+    assert common["image"] == "nvcr.io/nvidia/nemo:25.04.01 sha256:" + "4f1c0de2" * 8
+    assert (common["NCCL"], common["network"], common["driver"]) == (
+        "2.26.3+cuda12.9",
+        "IB",
+        "570.86.15",
+    )
+    assert "1395" in dict(clocked.facts)["SM clock"]
+    assert "SM clock" not in dict(slow.facts)  # that of most: shared
+    wording("report", "\n".join(f"{name}: {value}" for name, value in fast.facts))
+    assert found.missing == ()
+
+
+def test_what_no_log_tells_is_reported(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    lines = (f"iteration {i}/49 | train_step_timing in s: 3.1\n" for i in range(50))
+    empty_night.run(empty_night.job("nemotron4_15b", "bf16", 16), "".join(lines))
+    report = gather(empty_night)
+    found = explanations(entries_of(report.runs), {})
+    wording("report", str(dict(found.common)["driver"]))
+    (sentence,) = found.missing
+    assert "NCCL_DEBUG=INFO" in sentence
+    wording("report", str(dict(conditions_of(report).common)["missing in all logs"]))
+
+
+def test_the_ratio_over_the_published_window(empty_night: Night, gather: Gather) -> None:
+    empty_night.measured(2.7, "nemotron4_15b", "bf16", 128, slow={49: 1.5}, noise=0.0, jitter=0.0)
+    (entry,) = entries(gather, empty_night)
+    sentence = "Over the window of the published figure (the last iteration) the ratio is 0.659."
+    assert explanations([entry], {}).entries[0].notes == (sentence,)
+
+
+def test_slow_steps_that_make_the_difference(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    slow = dict.fromkeys((20, 27, 33), 2.0)
+    empty_night.measured(2.76, "nemotron4_15b", "bf16", 16, slow=slow, noise=0.001, jitter=0.0)
+    (entry,) = entries(gather, empty_night)
+    assert entry.word == "FAIL"
+    (sentence,) = explanations([entry], {}).entries[0].notes
+    wording("report", sentence)
+
+
+def test_explain_and_the_report_find_the_same_differences(morning: Report) -> None:
+    for entry in entries_of(morning.runs):
+        run = entry.runs[0]
+        if run.figure is None or entry.ratio is None:
+            continue
+        found = explain(
+            Subject(
+                result=run.result,
+                job=run.job,
+                figure=run.figure,
+                peak_tflops=run.peak_tflops,
+                row=run.row,
+            )
+        )
+        (why,) = explanations([entry], {}).entries
+        assert all(sentence in found for sentence in why.differs)
+
+
+def test_what_is_the_same_for_all_runs_and_what_is_not(
+    night: Night, gather: Gather, wording: Wording
+) -> None:
+    found = conditions_of(gather(night))
+    common = dict(found.common)
+    wording("report", str(common["cluster"]))
+    first, last = ("2025-11-20 20:00", "2025-11-21 02:00")
+    assert common["submitted"] == f"{first} to {last}"
+    assert common["variables"] == "NCCL_DEBUG=WARN"
+    assert common["window"] == "11-44 of 50"
+    assert "network" not in common
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    bf16 = [row for row in rows if row["configuration"] == "nemotron4 15b bf16"]
+    assert {tuple(row["GPUs"].split(", ")) for row in bf16} == {
+        ("16",),
+        ("32", "64", "128", "256"),
+        ("96",),
+    }
+    assert {row["own variables"] for row in bf16} == {"", "NCCL_ALGO=Ring"}
+    assert {row["network"] for row in rows} == {"", "IB", "Socket"}
+    assert len(found.rows) == len(set(found.rows))
+
+
+def test_a_variable_of_one_run_is_not_reported_as_common(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(2.75, "nemotron4_15b", "bf16", 16, how={"NCCL_ALGO": "Ring"})
+    found = conditions_of(gather(empty_night))
+    assert "own variables" in found.columns
+    assert "NCCL_ALGO" not in json.dumps(found.common)
+
+
+@pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({"B": "2", "A": "1"}, ["A=1", "B=2"]),
+        ({"HF_TOKEN": "hf_abc", "MY_SECRET": "x", "API_KEY": "x"}, []),
+        ({"HTTPS_PROXY": "http://me:pass@proxy:3128"}, ["HTTPS_PROXY=http://<secret>@proxy:3128"]),
+    ],
+)
+def test_no_secret_is_shown(variables: Mapping[str, str], shown: list[str]) -> None:
+    assert shown_variables(variables) == shown
+
+
+def test_scaling_has_the_published_figures_of_the_same_batch(
+    morning: Report, wording: Wording
+) -> None:
+    bf16 = next(family for family in families_of(morning) if family.label == "nemotron4 15b bf16")
+    assert (bf16.kind, bf16.gpu_type) == ("weak", "h100")
+    wording("report", str(bf16.batch))
+    assert [one.scale for one in bf16.published] == [16, 32, 64, 128, 256, 512]
+    first = bf16.published[0]
+    assert first.release == "25.05"
+    assert first.value == pytest.approx(4096 * 64 / 2.746 / 16)
+    assert len(bf16.values) == sum(point.n for point in bf16.points)
+    old = next(
+        family
+        for family in families_of(replace(morning, release="25.04"))
+        if family.label == bf16.label
+    )
+    assert old.published[0].release == "25.04"
+    assert old.published[0].value == pytest.approx(4096 * 64 / 2.66 / 16)
+
+
+def test_every_word_has_a_meaning() -> None:
+    assert {
+        "FAIL",
+        "WARN",
+        "PASS",
+        "SUSPICIOUS",
+        "INCONCLUSIVE",
+        "NO_REFERENCE",
+        "Failed",
+        "Running",
+    } <= set(MEANINGS)
+    assert set(MEANINGS) >= BAD
+
+
+def test_what_failed_for_several_reasons_names_all(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    job = empty_night.job("llama3.1_8b", "bf16", 8)
+    for log in (
+        "torch.OutOfMemoryError: CUDA out of memory\n",
+        "Segmentation fault\n",
+        "Bus error\n",
+        "odd\n",
+    ):
+        empty_night.run(job, log, "FAILED", exit_code=1)
+    (entry,) = entries(gather, empty_night)
+    wording("report", str(entry.reason))
+    (item,) = items_of(gather(empty_night))
+    assert item.word == "Failed"
+    wording("report", f"{item.lines[0].what}: {item.why}")
+
+
+def test_cancelled_runs_are_counted_and_do_not_head_the_page(
+    empty_night: Night, gather: Gather, wording: Wording
+) -> None:
+    job = empty_night.job("llama3.1_8b", "bf16", 8)
+    for _ in range(5):
+        empty_night.run(job, None, "CANCELLED", reason="by 1000")
+    empty_night.run(job, "Segmentation fault\n", "FAILED", exit_code=139)
+    report = gather(empty_night)
+    found = headline(entries_of(report.runs))
+    wording("report", "\n".join([found.sentence, *found.details]))
+    assert found.tally == (("Failed", 1), ("Cancelled", 5))
+    assert [item.word for item in items_of(report)] == ["Failed", "Cancelled"]

@@ -338,12 +338,20 @@ def bare_site(bare_kit: SlurmKit, site_at: Callable[..., Site]) -> Site:
 
 @pytest.fixture
 def fake_python(site: Site) -> Callable[[str], None]:
-    """Replaces the environment's Python with a bash script, which the jobs of llmb-run then run."""
+    """Replaces the environment's Python with a bash script, which the jobs of llmb-run then run.
+
+    As telemetry, which runs beside the ranks with the same Python, it does nothing.
+    """
 
     def put(text: str) -> None:
         path = site.install / "venv/bin/python"
         path.unlink()
-        path.write_text(f"#!{shutil.which('bash')}\n{text}\n", encoding="utf-8")
+        lines = (
+            f"#!{shutil.which('bash')}",
+            "[[ $* != *llmb_workloads.telemetry* ]] || exit 0",
+            text,
+        )
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         path.chmod(0o755)
 
     return put

@@ -43,7 +43,7 @@ def test_submit_follow_and_measure(site: Site, fake_python: Put) -> None:
     done = site.llmb(
         *ONE, 1, "--set", "max_steps=5", "--wait", "--format", "json", "--env", "note=a 'b' $c"
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr + done.stdout
     (result,) = json.loads(done.stdout)["results"]
     assert (result["status"], result["steps"]) == ("Success", 5)
     (row,) = jobs(site)

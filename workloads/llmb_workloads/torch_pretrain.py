@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         plan = plan_batch(micro=recipe.micro_batch, total=recipe.global_batch, world=process.world)
         check_versions()
     except RefusedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         return 2
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name, value in QUIET.items():

@@ -206,7 +206,7 @@ def test_a_refusal_is_one_line(library: Path, case: str) -> None:
     code, out, err = start(library, recipe(**changes))
     assert code == 2
     assert "trained" not in out
-    assert err.startswith("error: ")
+    assert err.startswith("llmb error: ")
     assert err.count("\n") == 1
     assert word in err
 

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         check_world(recipe, process)
         config = build(recipe)
     except RefusedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         return 2
     if process.rank == 0:
         Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")

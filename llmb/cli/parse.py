@@ -140,7 +140,8 @@ def command(
     """Read logs and show what they measured.
 
     PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for
-    standard input. Logs may be compressed with gzip. Options override what a log or its name
+    standard input. Folders of CloudAI, superbench and ReFrame are read too. Logs may be compressed
+    with gzip. Options override what a log or its name
     contains, and llmb prints what they override. With -w, the plugin of that workload reads the
     logs.
     """

@@ -10,14 +10,14 @@ from types import MappingProxyType
 
 from llmb.contract.failures import Failure
 from llmb.contract.flops import Flops
-from llmb.contract.formats import MEGATRONS, NEMOS
+from llmb.contract.formats import MEGATRONS, NEMOS, ParseSpec
 from llmb.contract.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.model import ModelShape
 from llmb.contract.samples import Samples
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
-from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason
+from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason, suites
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import describe_log, overridden_by
@@ -69,7 +69,7 @@ def result_of_log(
         if workload is not None:
             reader = readers.get((workload.key, named.size or workload.default_size), reader)
     try:
-        samples, unreadable = read_samples(path, reader.spec)
+        samples, unreadable = _read(path, reader.spec)
     except PatternError as error:  # this log alone
         samples, unreadable = Samples(), error.message
     identity = Identity(experiment=experiment_of(path), path=str(path))
@@ -108,6 +108,25 @@ def result_of_log(
         metrics=metrics,
         nodes=facts.node_facts(joined(samples.environment.described)),
     )
+
+
+def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
+    """Return the samples of a log and, if it cannot be read, the reason. Raises PatternError.
+
+    Programs that log by Python's logging print their steps to the standard error.
+    """
+    samples, unreadable = read_samples(path, spec)
+    if unreadable or _has_any(samples):
+        return samples, unreadable
+    beside = suites.stderr_beside(path)
+    others = Samples() if beside is None else read_samples(beside, spec)[0]
+    return (others if _has_any(others) else samples), unreadable
+
+
+def _has_any(samples: Samples) -> bool:
+    """Return True if a log measured anything."""
+    parts = (samples.mlperf, samples.nccl_table, samples.figures)
+    return bool(samples.steps) or any(part is not None for part in parts)
 
 
 def _without_hybrid_tflops(
@@ -150,7 +169,12 @@ def _metrics(
 
 
 def experiment_of(path: Path) -> str:
-    """Return the experiment's name in a log's, without ``log-``, account and attempt."""
+    """Return the experiment's name in a log's, without ``log-``, account and attempt.
+
+    A run of a suite of benchmarks has the suite's name for it.
+    """
+    if (name := suites.name_of(path)) is not None:
+        return name
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
     name = re.sub(f"{find_logs.REQUEUED}$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
@@ -165,18 +189,21 @@ def _status_of_log(
 
     A log that omits the number of planned steps has succeeded if nothing in it contradicts.
     """
+    beside = find_logs.logs_beside(path)
     if samples.mlperf is not None and samples.mlperf.status:
         return (SUCCESS if samples.mlperf.status == mlperf.SUCCESSFUL else FAILED), None
     if metrics.headline == nccl_tests.BUSBW and samples.nccl_table is not None:
         if samples.nccl_table.ended:
             return SUCCESS, None
-        return FAILED, root_cause(find_logs.logs_beside(path), more=more)
+        return FAILED, root_cause(beside, more=more)
     if samples.failed:
-        return FAILED, None
+        return FAILED, root_cause(beside, more=more) if samples.figures is not None else None
+    if samples.figures is not None and not samples.steps:
+        return SUCCESS, None
     reached = metrics.has_figures and samples.is_complete
     if reached and samples.last is not None:
         return SUCCESS, None
-    cause = root_cause(find_logs.logs_beside(path), more=more)
+    cause = root_cause(beside, more=more)
     if cause is None and reached:
         return SUCCESS, None
     if cause is None and reason.is_unknown_format(path, samples):

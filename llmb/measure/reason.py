@@ -124,6 +124,7 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
         or samples.ended
         or samples.mlperf is not None
         or samples.nccl_table is not None
+        or samples.figures is not None
         or samples.checkpoints
         or samples.environment != Environment()
     ):

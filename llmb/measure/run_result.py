@@ -18,7 +18,16 @@ from llmb.contract.spec import Workload
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, covered, default_window
 from llmb.errors import LlmbError
-from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, statistics, telemetry
+from llmb.measure import (
+    facts,
+    find_logs,
+    mlperf,
+    nccl_tests,
+    reason,
+    statistics,
+    superbench,
+    telemetry,
+)
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.description import Description, configuration_of_run
 from llmb.measure.log_lines import PatternError, UnitMismatchError
@@ -345,8 +354,9 @@ def result_of_run(
 
 
 def with_program_lines(metrics: Metrics, samples: Samples, reader: LogReader) -> Metrics:
-    """Add what the lines of MLPerf and the tables of nccl-tests measured."""
-    return nccl_tests.with_table(mlperf.with_mlperf(metrics, samples), samples, reader.metrics)
+    """Add what MLPerf's lines, tables of nccl-tests and results of superbench measured."""
+    metrics = nccl_tests.with_table(mlperf.with_mlperf(metrics, samples), samples, reader.metrics)
+    return superbench.with_figures(metrics, samples)
 
 
 def has_ended(samples: Samples, metrics: Metrics) -> bool:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the command group, runs one command, and prints errors and sets the exit code."""
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -20,15 +19,11 @@ from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describ
 from llmb.plugins import guard
 from llmb.plugins.loader import Plugins, load_plugins
 
-# Allocations between two garbage collections: a command ends before it has made many objects, and
-# with Python's default of 700 the collections take a twelfth of a short command.
-_COLLECT_AFTER = 200_000
 _COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run one command line (default: ``sys.argv``) and end the process with its exit code."""
-    gc.set_threshold(_COLLECT_AFTER)
     try:
         console.prepare()
         sys.exit(_complete() if _COMPLETING in os.environ else run(args))

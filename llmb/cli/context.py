@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.contract import schema
 from llmb.core import console, files
 from llmb.errors import InputFaults, LlmbError, UsageError, describe
-from llmb.plan import config_layers, locate
+from llmb.plan import locate
 from llmb.plan.locate import is_archive
 
 if TYPE_CHECKING:
     from llmb.contract.cluster import Cluster
     from llmb.contract.record import RunRecord
+    from llmb.contract.schema import ClusterConfig
     from llmb.contract.spec import Workload
     from llmb.measure.run_result import LogReader
     from llmb.plan.published import Figure
@@ -207,12 +207,14 @@ class CliContext:
         return self._readers[key]
 
     @cached_property
-    def config(self) -> schema.ClusterConfig:
+    def config(self) -> ClusterConfig:
         """The configuration of the install directory with all layers.
 
         Prints a note for each layer above the file. ``kind`` is None for an unknown cluster type:
         runs can be shown, and ``need_type`` raises.
         """
+        from llmb.plan import config_layers
+
         environ: Mapping[str, str] = os.environ
         start = self.install_option
         if self.archive is not None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from llmb.core import console
-from llmb.core.process import OverdueError, time_limit
+from llmb.core.time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
 
 if TYPE_CHECKING:

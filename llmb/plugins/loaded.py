@@ -228,7 +228,7 @@ class Plugins:
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
         from llmb.plugins.answers import completed, memory_of
-        from llmb.plugins.calls import check_launch
+        from llmb.plugins.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
         command: api.Command | None = self._ask("llmb_launch", (api.Launch, api.Command), arguments)

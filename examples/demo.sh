@@ -37,13 +37,16 @@ run llmb-run jobs wait
 
 heading "4 of 4: the verdict" "2 s"
 code=0
-run llmb-run compare --baseline demo || code=$?
+run llmb-run compare --baseline demo | tee .demo/compare.txt || code=$?
 run llmb-run report --baseline demo -o .demo/report.html || [[ $? -eq 3 ]]
 echo
-if ((code != 3)); then
+if ((code == 3)); then
+    echo "FAIL, as it should be: each step paused, and compare names SLOW_ON_PURPOSE as what differs."
+elif grep -q INCONCLUSIVE .demo/compare.txt; then
+    echo "note: other programs slow this machine so unevenly that no verdict is certain"
+    echo "hint: make demo ends in FAIL where nothing else runs"
+else
     echo "error: the second night did not end in FAIL" >&2
-    echo "hint: other programs have slowed the first night; run make demo again where none runs" >&2
     exit 1
 fi
-echo "FAIL, as it should be: each step paused, and compare names SLOW_ON_PURPOSE as what differs."
 echo "Next: open .demo/report.html"

@@ -75,6 +75,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/fields.py --check
 	$(BIN)/python docs/exemplar.py --check
 	$(BIN)/python docs/bridge.py --check
+	$(BIN)/python docs/figures.py --check
 	$(BIN)/python docs/commands.py --check
 	$(BIN)/python docs/keys.py --check
 	$(BIN)/python docs/hooks.py --check

@@ -23,21 +23,34 @@ class OverdueError(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Iterator[None]:
+def time_limit(
+    seconds: float,
+    give_up: Callable[[], None] | None = None,
+    *,
+    early: tuple[float, Callable[[], None]] | None = None,
+) -> Iterator[None]:
     """Raise OverdueError in the block after ``seconds``, and again each second until it ends.
 
     It uses a signal, which also interrupts regular expressions. Other threads than the main one
     have no limit. ``give_up`` is called if the block has caught OverdueError several times.
+    ``early``: seconds, and what to call once in the block after these, if they are fewer.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     rings = 0
     active = True
+    noted = early is None or early[0] >= seconds
     unraisable_before = sys.unraisablehook
 
     def ring(_number: int, _frame: FrameType | None) -> None:
-        nonlocal rings
+        nonlocal rings, noted
+        if not noted and early is not None:
+            noted = True
+            remaining = seconds - (time.monotonic() - started)
+            signal.setitimer(signal.ITIMER_REAL, max(remaining, 0.001), 1.0)
+            early[1]()
+            return
         rings += 1
         if rings > _RINGS and give_up is not None:
             give_up()
@@ -58,7 +71,8 @@ def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Ite
     started = time.monotonic()
     sys.unraisablehook = ring_again
     before = signal.signal(signal.SIGALRM, ring)
-    outer_limit, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    first = seconds if noted or early is None else early[0]
+    outer_limit, again = signal.setitimer(signal.ITIMER_REAL, first, 1.0)
     try:
         yield
     finally:

@@ -73,7 +73,7 @@ class Needle:
 
 @lru_cache(maxsize=512)
 def needle(text: str | bytes, nearby: bytes = b"") -> Needle:
-    """Return ``text`` with its bytes and those that are always ``nearby``, within REACH after it."""
+    """Return ``text`` with its bytes and those always ``nearby``, within REACH after it."""
     data = text.encode() if isinstance(text, str) else text
     rarest = sorted(set(data + nearby), key=lambda byte: (-(_FREQUENT.find(byte) % 256), byte))
     return Needle(data, bytes(rarest))

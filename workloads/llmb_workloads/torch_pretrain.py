@@ -44,7 +44,7 @@ SLOW_ON_PURPOSE = "SLOW_ON_PURPOSE"
 
 
 def pause_share(environ: Mapping[str, str]) -> float:
-    """Return the pause after each step as a share of the step, 0 by default. Raises RefusedError."""
+    """Return the pause after each step as a share of it, 0 by default. Raises RefusedError."""
     text = environ.get(SLOW_ON_PURPOSE, "0")
     try:
         share = float(text)

@@ -9,7 +9,7 @@ NEXT ?= tests/slurm tests/llmb
 # Python keeps its bytecode, whatever the caller's environment says: the tests start thousands of Pythons.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-nemo test-bridge test-docs test-runs test-slurm-next test-python-oldest test-faults lint docs site pictures release bench bench-check clean
+.PHONY: help demo test test-nemo test-bridge test-docs test-runs test-slurm-next test-python-oldest test-faults lint docs site pictures release bench bench-check gpu clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -81,6 +81,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/hooks.py --check
 	$(BIN)/python docs/reliability.py --check
 	$(BIN)/python docs/power.py --check
+	$(BIN)/python docs/gpu.py --check
 
 SITE := .venv/.site
 site: $(STAMP) $(SITE)  ## build the documentation site in .cache/site; warnings are errors
@@ -105,8 +106,19 @@ bench: $(STAMP)  ## measure the speed of llmb itself (10 minutes); ARGS="startup
 bench-check: $(STAMP)  ## count the instructions of planning and reading (a minute, valgrind); ARGS=--accept
 	@$(BIN)/python benchmarks/instructions.py $(ARGS) || [ $$? -eq 77 ]
 
+# Where python3 has torch, as on a machine with GPUs, nothing is installed and nothing is fetched.
+# Elsewhere torch comes from the installation that `make demo` also makes.
+OUT ?= .gpu
+PARTS ?=
+GPU = PYTHONPATH=benchmarks $(1) -m gpu
+gpu:  ## measure llmb on this machine's GPU, or small on its CPU: PARTS="facts load", OUT=DIR
+	@if $(call GPU,$(PYTHON)) --check 2> /dev/null; then $(call GPU,$(PYTHON)) --out "$(OUT)" $(PARTS); else \
+		$(MAKE) --no-print-directory $(STAMP) && \
+		$(BIN)/llmb-install --config examples/local.yaml --install .demo --yes && \
+		$(call GPU,$(BIN)/python) --out "$(OUT)" --torch .demo/venvs/torch/bin/python $(PARTS); fi
+
 clean:  ## remove what the other targets created
-	rm -rf .venv .demo .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .demo .gpu .cache dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 # With LLMB_RELEASE members are required by version, which the editable installs of the same command satisfy.
 $(STAMP): Makefile hatch_build.py pyproject.toml $(MEMBERS:%=%/pyproject.toml)

@@ -6,9 +6,11 @@ each in a process with a time limit. A part that fails stops no other; the exit 
 """
 
 import argparse
+import importlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,7 +55,7 @@ def _describe(torch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(word: str) -> Part:
-    """Return the part of a name, or a module of the user's: NAME=MODULE:SECONDS."""
+    """Return the part of a name, or a module on PYTHONPATH: NAME=MODULE:SECONDS."""
     name, is_own, rest = word.partition("=")
     if is_own:
         module, _, seconds = rest.partition(":")
@@ -69,25 +71,31 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=names)
     parser.add_argument("--out", type=Path, default=ROOT / ".gpu", help="folder of the results")
     parser.add_argument("--torch", default=sys.executable, help="a Python that has torch")
-    parser.add_argument("--check", action="store_true", help="only see if torch can be imported")
+    parser.add_argument(
+        "--check", action="store_true", help="only see if torch and llmb can be imported"
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     """Run the parts and print the summary last."""
     options = _arguments()
-    torch = ask_torch(options.torch)
-    if options.check or torch is None:
-        print("" if torch else f"{options.torch} cannot import torch; --torch PYTHON names another")
-        return int(torch is None)
+    python = shutil.which(options.torch)
+    torch = None if python is None else ask_torch(python)
+    if python is None or torch is None:
+        print(f"error: {options.torch} has no torch; --torch names another Python", file=sys.stderr)
+        return 2
+    if options.check:
+        importlib.import_module("llmb.cli.app")  # and what llmb requires
+        return 0
     parts = options.parts or [ALL[name] for name in DEFAULT]
     if len(parts) > MOST_PARTS:
         print(f"error: {len(parts)} parts; at most {MOST_PARTS} have a file", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="llmb-gpu-", ignore_cleanup_errors=True) as folder:
-        context = Context(
-            folder=Path(folder), torch_python=options.torch, machine=_describe(torch)
-        )
+        # Not resolved: a link to a Python is how an environment is found.
+        python = str(Path(python).absolute())
+        context = Context(folder=Path(folder), torch_python=python, machine=_describe(torch))
         outcomes = run_parts(parts, options.out, context)
     print("\n".join(summary(context, outcomes)), flush=True)
     print(f"Results: {options.out}", flush=True)
@@ -95,6 +103,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.environ["PYTHONPATH"] = search_path()
+    folders = [search_path(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = ":".join(folders)
     sys.path[1:1] = search_path().split(":")
     sys.exit(main())

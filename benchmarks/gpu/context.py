@@ -4,7 +4,6 @@
 import json
 import shutil
 import subprocess
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,9 @@ class Context:
     def record(self, name: str, value: Any, line: str | None = None) -> None:
         """Keep a figure now, with a ``line`` for the summary: a killed part has what it recorded."""
         path = self.folder / RESULTS
-        empty = {"figures": {"size": self.size}, "lines": []}
-        data = json.loads(path.read_text("utf-8")) if path.exists() else empty
+        data: dict[str, Any] = {"figures": {"size": self.size}, "lines": []}
+        if path.exists():
+            data = json.loads(path.read_text("utf-8"))
         data["figures"][name] = value
         if line is not None:
             data["lines"].append(line)
@@ -108,8 +108,3 @@ class Context:
 def search_path() -> str:
     """Return PYTHONPATH for processes of this package: the checkout, as nothing is installed."""
     return ":".join(map(str, [ROOT / "benchmarks", *CHECKOUT]))
-
-
-def version_of_python(python: str = sys.executable) -> str:
-    """Return the version of a Python, as in ``Python 3.12.3``."""
-    return subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()

@@ -57,7 +57,11 @@ class RecordingLibrary:
         self.calls: list[dict[str, Any]] = []
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        function = getattr(self._library, name)  # AttributeError: this driver does not have it
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            self.calls.append({"function": name, "arguments": [], "code": "no such function"})
+            raise
 
         def call(*arguments: Any) -> int:
             begin = time.perf_counter()
@@ -67,7 +71,9 @@ class RecordingLibrary:
                 {
                     "function": name,
                     "arguments": [
-                        argument.value for argument in arguments if isinstance(argument, UINT | SIGNED)
+                        argument.value
+                        for argument in arguments
+                        if isinstance(argument, UINT | SIGNED)
                     ],
                     "code": code,
                     "answers": list(_answers(arguments)),

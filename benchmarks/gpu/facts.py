@@ -82,8 +82,11 @@ def _clock_text(state: dict[str, Any]) -> str:
     return ", ".join(f"{name} {mhz}" for name, mhz in sorted(_clocks(state).items())) + " (SM, MHz)"
 
 
-def _failed(state: dict[str, Any]) -> dict[str, int]:
-    """Return the return codes other than 0, by function and its arguments."""
+def _failed(state: dict[str, Any]) -> dict[str, int | str]:
+    """Return the return codes other than 0, by function and its arguments.
+
+    A function that the driver does not have is one too.
+    """
     return {
         f"{call['function']}{call['arguments'] or ''}": call["code"]
         for call in state["calls"]
@@ -91,6 +94,6 @@ def _failed(state: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def _text(codes: dict[str, int]) -> str:
+def _text(codes: dict[str, int | str]) -> str:
     names = (f"{name.removeprefix('nvmlDeviceGet')} = {code}" for name, code in codes.items())
     return ", ".join(names) or "none"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A matrix product at the board's own power limit, sampled at 1 Hz, and what sampling costs."""
 
+import itertools
 import json
 import resource
 import statistics
@@ -111,7 +112,7 @@ def _rate(steps: list[dict[str, float]]) -> float:
 def _each_second(steps: list[dict[str, float]]) -> list[float]:
     return [
         round((b["products"] - a["products"]) / (b["seconds"] - a["seconds"]), 2)
-        for a, b in zip(steps, steps[1:], strict=False)
+        for a, b in itertools.pairwise(steps)
         if b["seconds"] > a["seconds"]
     ]
 

@@ -4,6 +4,7 @@
 The lines of the steps have the format of Megatron's training loop, which is not part of the core.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -77,6 +78,9 @@ def join(device: str) -> None:
         torch.manual_seed(1234)
         # The rotary embedding asks for the GPU's number, whatever the device of the model.
         torch.cuda.current_device = lambda: torch.device("cpu")
+        # Dropout, which is off, would take the random state of a GPU.
+        tracker = tensor_parallel.get_cuda_rng_tracker()
+        tracker.fork = lambda *name: contextlib.nullcontext()
 
 
 def main(shape: dict[str, Any]) -> None:

@@ -72,7 +72,11 @@ def _record(context: Context, site: Site, result: dict[str, Any]) -> None:
     }
     means = ", ".join(f"{key} {m['mean']:.4g} {m['unit'] or ''}" for key, m in metrics.items())
     share = _share_of_peak(result, site.gpu_type)
-    values: dict[str, Any] = {"status": result["status"], "verdict": result["verdict"], "metrics": metrics}
+    values: dict[str, Any] = {
+        "status": result["status"],
+        "verdict": result["verdict"],
+        "metrics": metrics,
+    }
     values["share_of_peak"] = share
     peak = "" if share is None else f", {share:.1%} of the data sheet's peak"
     text = f"{name}: {result['status']}, {means or 'nothing measured'}{peak}, {result['verdict']}"

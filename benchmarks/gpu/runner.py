@@ -146,7 +146,9 @@ def _read_results(path: Path) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    yield from sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    yield from sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    )
 
 
 def pack(folder: Path, target: Path, limit: int) -> dict[str, int]:

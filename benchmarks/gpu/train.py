@@ -125,9 +125,7 @@ def _status(values: list[dict[str, Any]]) -> str:
     return ", ".join(dict.fromkeys(str(value["status"]) for value in values))
 
 
-def _record_verdict(
-    context: Context, site: Site, name: str, results: list[dict[str, Any]]
-) -> None:
+def _record_verdict(context: Context, site: Site, name: str, results: list[dict[str, Any]]) -> None:
     """Record the verdict of the newest session against the baseline, and what `explain` says."""
     words = ("compare", "--baseline", BASELINE, "--format", "json")
     (row,) = json.loads(site.run(*words, codes=(0, 3)))["comparisons"]

@@ -2,8 +2,9 @@
  * A fake of NVIDIA's libnvidia-ml.so.1: GPUs whose values follow a script.
  *
  * NVML_SCRIPT names a file of lines "SECOND GPU KEY VALUE": from this second after nvmlInit_v2 on,
- * this GPU (-1: each) has this value. Keys are gpus, clock (MHz), reasons (bits), power (mW),
- * temperature, errors and rows. "SECOND GPU FUNCTION 0" makes a function answer NOT_SUPPORTED.
+ * this GPU (-1: each) has this value. Keys are gpus, clock (MHz), max_clock and applications_clock
+ * (MHz), reasons (bits), power and power_limit (mW), temperature, errors and rows. "SECOND GPU
+ * FUNCTION 0" makes a function answer NOT_SUPPORTED. NVML_NAME is the name of the GPUs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -60,6 +61,8 @@ int nvmlInit_v2(void)
     return SUCCESS;
 }
 
+int nvmlInitWithFlags(unsigned flags) { return flags == 0 ? nvmlInit_v2() : INVALID; }
+
 int nvmlShutdown(void) { initialized = 0; return SUCCESS; }
 
 int nvmlDeviceGetCount_v2(unsigned *gpus) { *gpus = (unsigned)value(NULL, "gpus", 8); return SUCCESS; }
@@ -75,13 +78,31 @@ int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size,
 int nvmlDeviceGetName(void *device, char *text, unsigned size)
 {
     ASK(device);
-    snprintf(text, size, "NVIDIA H100 80GB HBM3");
+    const char *name = getenv("NVML_NAME");
+    snprintf(text, size, "%s", name ? name : "NVIDIA H100 80GB HBM3");
     return SUCCESS;
 }
 
-int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz) { ASK(device); *mhz = 1980; return type == 1 ? SUCCESS : INVALID; }
+int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz)
+{
+    ASK(device);
+    *mhz = (unsigned)value(device, "max_clock", 1980);
+    return type == 1 ? SUCCESS : INVALID;
+}
 
-int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw) { ASK(device); *mw = 700000; return SUCCESS; }
+int nvmlDeviceGetApplicationsClock(void *device, int type, unsigned *mhz)
+{
+    ASK(device);
+    *mhz = (unsigned)value(device, "applications_clock", 1980);
+    return type == 1 ? SUCCESS : INVALID;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw)
+{
+    ASK(device);
+    *mw = (unsigned)value(device, "power_limit", 700000);
+    return SUCCESS;
+}
 
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz)
 {

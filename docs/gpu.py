@@ -70,7 +70,8 @@ the commands' output: 8 files, none above 16 MiB. A file that does not fit is na
 On a machine without a GPU the same parts run on the CPU, much smaller; each result then says `CPU, small`. If `python3`
 has no torch, `make gpu` first makes the installation of `make demo`.
 
-`python docs/gpu.py FOLDER` adds the results of a GPU to this page.
+Without make, `PYTHONPATH=benchmarks python3 -m gpu --out DIR facts load` does the same. `python docs/gpu.py FOLDER`
+adds the results of a GPU to this page.
 """
 NONE = """
 ## What has been measured

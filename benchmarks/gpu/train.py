@@ -69,11 +69,11 @@ def run(context: Context) -> None:
         context, site, plan, "slowed", *slowing, batch=first, repeats=min(2, plan.repeats)
     )
     _record_verdict(context, site, "slowed", slowed)
-    _record_flops(context, base[0])
     for batch in others:
         _train(context, site, plan, f"batch {batch}", batch=batch)
     if plan.larger is not None:
         _train(context, site, plan, plan.larger, batch=1, size=plan.larger)
+    _record_flops(context, base[0])
 
 
 def _train(

@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from llmb.contract.flops import model_flops
+from llmb.contract.model import ModelShape
 from llmb_testing import nvml
 from llmb_testing.nvml import Change
 
@@ -207,7 +209,51 @@ def test_quick_parts_run_on_the_cpu_in_the_flow_of_a_user(
     ]
 
 
-GPU_RESULTS = {
+#: The size 1b, as the torch program gets it.
+SHAPE = ("architecture", "layers", "hidden", "ffn", "heads", "kv_groups", "vocab", "seq_length")
+RECIPE: dict[str, Any] = {
+    "program": "torch_pretrain",
+    "model": {
+        "architecture": "llama",
+        "layers": 16,
+        "hidden": 2048,
+        "ffn": 8192,
+        "heads": 32,
+        "kv_groups": 8,
+        "head_dim": None,
+        "vocab": 128256,
+        "seq_length": 4096,
+        "pattern": None,
+        "mamba": None,
+    },
+    "parallelism": {"tp": 1, "pp": 1, "cp": 1, "vp": None},
+    "dtype": "bf16",
+    "micro_batch": 1,
+    "global_batch": 1,
+    "max_steps": 5,
+    "learning_rate": 3e-4,
+    "seed": 1,
+    "model_flops": None,
+    "checkpoint": None,
+    "profile": None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.local_install
+def test_torch_counts_the_flops_of_the_trained_shape_as_llmb_computes_them(
+    torch_install: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(RECIPE))
+    torch = torch_install / "venvs" / "torch" / "bin" / "python"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'benchmarks'}:{ROOT / 'workloads'}"}
+    argv = [str(torch), "-m", "gpu.flops", "recipe.json"]
+    out = subprocess.check_output(argv, env=environment, cwd=tmp_path, text=True)
+    shape = ModelShape(**{key: RECIPE["model"][key] for key in SHAPE}, gated=True)
+    assert json.loads(out)["flops"] == model_flops(shape)
+
+
+GPU_RESULTS: dict[str, Any] = {
     "machine": {
         "gpu": "NVIDIA H200",
         "gpus": 1,

@@ -28,7 +28,7 @@ from collections.abc import Callable  # noqa: E402
 # Allocations between two garbage collections: a command ends before it has made many objects, and
 # with Python's default of 700 the collections, most of them during imports, take a tenth of a short
 # command.
-_COLLECT_AFTER = 200_000
+gc.set_threshold(200_000)
 
 
 def begin(main: Callable[[], object]) -> None:
@@ -46,7 +46,6 @@ def begin(main: Callable[[], object]) -> None:
 
 def main() -> None:
     """Run ``llmb-run`` and leave with its exit code."""
-    gc.set_threshold(_COLLECT_AFTER)
     from llmb.cli import app
 
     begin(app.main)

@@ -132,9 +132,11 @@ def as_kept(log: Path) -> Path:
     return packed if not files.is_file(log) and files.is_file(packed) else log
 
 
-def logs_of(record: RunRecord) -> list[Path]:
-    """Return the logs that may say why a run failed: training, script, others beside them."""
-    log = log_of(record)
+def logs_of(record: RunRecord, log: Path) -> list[Path]:
+    """Return the logs that may say why a run failed: training, script, others beside them.
+
+    ``log`` is ``log_of(record)``.
+    """
     # without the folder, or the right to read it, there are none: reading the log says so
     paths = [log.parent / name for name in _names(log.parent)]
     beside = [path for path in paths if path.suffix in _LOGS and files.is_file(path)]
@@ -262,7 +264,7 @@ def _is_enabled(path: Path) -> bool:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(path.name for path in folder.iterdir())
+        return sorted(os.listdir(folder))  # noqa: PTH208 - for each of thousands
     except OSError:
         return []
 

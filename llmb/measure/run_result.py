@@ -317,7 +317,7 @@ def result_of_run(
     )
     nodes = telemetry.nodes_of(samples, path, metrics.window)
     metrics = with_power(metrics, nodes, job.scale)
-    logs = find_logs.logs_of(record)
+    logs = find_logs.logs_of(record, path)
     complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
     status = _status(state, complete=complete, readable=not unreadable)
     if (

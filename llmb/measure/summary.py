@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -204,7 +205,7 @@ def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int
     if not state.is_final or store.seen_state(run) != state:
         return None
     try:
-        paths = [run.place / store.STATE, log.parent, *find_logs.logs_of(run)]
+        paths = [run.place / store.STATE, log.parent, *find_logs.logs_of(run, log)]
     except OSError:  # a folder that this user may not read
         return None
     stamps: dict[str, tuple[int, ...]] = {}
@@ -284,7 +285,7 @@ def _compact(value: Any) -> Any:
     The file is half as long. Text of a log may contain NUL, which no file of llmb's own may.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        values = {key.name: (getattr(value, key.name), _default(key)) for key in fields(value)}
+        values = {name: (getattr(value, name), default) for name, default in _defaults(type(value))}
         return {name: _compact(item) for name, (item, default) in values.items() if item != default}
     if isinstance(value, Mapping):
         return {name: _compact(item) for name, item in value.items()}
@@ -293,8 +294,13 @@ def _compact(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) else typed.own_data(value)
 
 
-def _default(key: Field[Any]) -> Any:
-    return key.default if key.default_factory is MISSING else key.default_factory()
+@cache
+def _defaults(kind: type) -> list[tuple[str, Any]]:
+    """Return the name and the default of each field of a dataclass."""
+    return [
+        (key.name, key.default if key.default_factory is MISSING else key.default_factory())
+        for key in fields(kind)
+    ]
 
 
 def _used(result: Result, log: str, stamps: Mapping[str, Any]) -> Iterable[str]:

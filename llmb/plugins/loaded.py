@@ -293,6 +293,16 @@ class Plugins:
             self._accept(source, "llmb_launch", partial(check_launch, answer, job.experiment_name))
         return answer
 
+    def launches_each_repeat(self, workload: api.Workload, sections: Sections) -> bool:
+        """Return True if a plugin's code makes or changes the launch of each repeat of a job.
+
+        llmb's own launches do not depend on the number of the repeat. ``sections`` are those of
+        plugins in the configuration.
+        """
+        source = self.offers[workload.key].source
+        own = self.calls.implementation(source, "llmb_launch") is not None
+        return own or any(self._site_wide(sections))
+
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
         """Return the operations of one sample by the plugin's own formula, None for llmb's."""
         key = (workload.key, shape)

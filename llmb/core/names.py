@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from llmb.errors import UsageError
 
@@ -13,11 +14,13 @@ _UNTRAINED = r"(.+?_gpus\d+)((?:_[^_]+)+)()"  # where no model is trained
 _LEAST = 24  # characters to which a name that is not an experiment's can be shortened
 
 
+@lru_cache(maxsize=4096)  # each line of a job list is compared with every workload
 def squash(name: str) -> str:
     """The form under which names are compared: lower case, without ``-``, ``_`` and ``.``."""
     return re.sub(r"[-_.]", "", name.strip().lower())
 
 
+@lru_cache(maxsize=4096)
 def squash_workload(name: str) -> str:
     """Like ``squash``, and without the optional prefix ``pretrain_`` or ``pretraining_``."""
     return re.sub(r"^pretrain(ing)?", "", squash(name))

@@ -88,12 +88,14 @@ def prepare(
     names = NamedNodes(plugins, config)
     prepared, faults = [], list[Fault]()
     faults_by_source = plugins.require_settings(config) if config.plugins else {}
-    previous: tuple[Prepared, JobRequest] | None = None
+    # By the names of experiments, the newest job whose repeats have an equal launch.
+    shared: dict[str, tuple[Prepared, JobRequest]] = {}
     for job, request in zip(plan.jobs, plan.requests, strict=True):
-        if previous is not None and previous[1] is request and is_repeat(job, previous[0].job):
-            prepared.append(replace(previous[0], job=job))
-            continue
-        previous = None
+        if (known := shared.get(job.experiment_name)) is not None:
+            first, first_request = known
+            if first_request.slurm == request.slurm and is_repeat(job, first.job):
+                prepared.append(replace(first, job=job))
+                continue
         if plugin_faults := faults_by_source.get(plugins.offers[job.workload].source):
             faults += plugin_faults
             continue
@@ -112,7 +114,7 @@ def prepare(
         software = None if launch is None else finder.software_of(job, launch)
         prepared.append(Prepared(job=job, launch=launch, software=software))
         if not plugins.launches_each_repeat(workloads[job.workload], config.plugins):
-            previous = prepared[-1], request
+            shared[job.experiment_name] = prepared[-1], request
     return prepared, list(dict.fromkeys(faults))
 
 

@@ -82,6 +82,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/reliability.py --check
 	$(BIN)/python docs/power.py --check
 	$(BIN)/python docs/gpu.py --check
+	$(BIN)/python docs/corpus.py --check
 
 SITE := .venv/.site
 site: $(STAMP) $(SITE)  ## build the documentation site in .cache/site; warnings are errors

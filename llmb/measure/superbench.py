@@ -20,8 +20,7 @@ from typing import Any, BinaryIO
 
 from llmb.contract.metrics import LOWER, STEP_TIME, Better, MetricSpec
 from llmb.contract.samples import Environment, Figures, NcclTable, Samples, Step
-from llmb.core import files
-from llmb.core.scan import plain, read_chunks
+from llmb.core.scan import open_log, plain, read_chunks
 from llmb.measure import suites
 from llmb.measure.result import Metrics
 
@@ -97,10 +96,16 @@ def _beginning(stream: BinaryIO, size: int) -> bytes:
 
 
 def _benchmarks_at(path: Path) -> list[dict[str, Any] | None] | None:
+    return _benchmarks(_beginning_at(path))
+
+
+def _beginning_at(path: Path) -> bytes:
+    """Return the content of a file, compressed or not, empty if it cannot be read."""
     try:
-        return _benchmarks(files.read_start(path, _MOST))
+        with open_log(path) as stream:
+            return _beginning(stream, _MOST)
     except OSError:
-        return None
+        return b""
 
 
 def _benchmarks(data: bytes) -> list[dict[str, Any] | None] | None:
@@ -131,10 +136,7 @@ def _output(path: Path, benchmarks: Iterable[dict[str, Any] | None]) -> bytes:
     ]
     if texts:
         return "\n".join(texts).encode("utf-8", "replace")
-    try:
-        return files.read_start(path.with_name(RAW_LOG), _MOST)
-    except OSError:
-        return b""
+    return _beginning_at(path.with_name(RAW_LOG))
 
 
 def _steps(benchmarks: Iterable[dict[str, Any] | None]) -> tuple[Step, ...]:

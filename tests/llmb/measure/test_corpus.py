@@ -5,8 +5,10 @@
 read. A change of the golden file is a change of what users see.
 """
 
+import gzip
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +31,15 @@ BESIDE = {"stderr.txt", "rfm_job.err", "test-run.toml", "cloudai_sbatch_script.s
 SUITES = ("cloudai", "superbench", "reframe")
 
 
-def read(log: dict[str, Any]) -> Result:
-    """The verdict of a log, which no reference is for."""
+def read(log: dict[str, Any], folder: Path = CORPUS) -> Result:
+    """The verdict of a log below ``folder``, which no reference is for."""
     declared = log.get("declared", {})
     metrics = tuple(MetricSpec(name=name, unit=unit) for name, unit in declared.items())
     reader = LogReader()
     if metrics:
         spec = ParseSpec(metrics=tuple(declared), metric_units=declared)
         reader = LogReader(spec=spec, metrics=metrics, headline=metrics[0].name)
-    (result,) = judge([result_of_log(CORPUS / log["file"], reader, workloads={})], [])
+    (result,) = judge([result_of_log(folder / log["file"], reader, workloads={})], [])
     return result
 
 
@@ -87,6 +89,70 @@ def test_nothing_is_read_otherwise_than_before() -> None:
     if os.environ.get("LLMB_TEST_ACCEPT"):
         GOLDEN.write_text(json.dumps(got, indent=1, sort_keys=True) + "\n")
     assert got == json.loads(GOLDEN.read_text()), "LLMB_TEST_ACCEPT=1 accepts it"
+
+
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+def of_windows(data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+def with_hole(data: bytes) -> bytes:
+    """With the zeros that a file has if two programs write to it, at the begin of a line."""
+    at = data.find(b"\n", len(data) // 2) + 1
+    return data[:at] + bytes(4096) + data[at:]
+
+
+def with_endless_line(data: bytes) -> bytes:
+    """With a line of 8 MB before the first one."""
+    return b"x" * (8 << 20) + b"\n" + data
+
+
+def copied(folder: Path, change: Callable[[bytes], bytes]) -> Path:
+    """The corpus in ``folder``, each log changed."""
+    for path in CORPUS.rglob("*"):
+        if path.is_file() and path.parent != CORPUS:
+            copy = folder / path.relative_to(CORPUS)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            is_log = path.name not in {"test-run.toml", "cloudai_sbatch_script.sh"}
+            copy.write_bytes(change(path.read_bytes()) if is_log else path.read_bytes())
+    return folder
+
+
+JSON = (".json", ".jsonl")
+
+
+@pytest.mark.parametrize("change", [packed, of_windows, with_hole, with_endless_line])
+def test_the_figures_survive_what_happens_to_files(
+    change: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    folder = copied(tmp_path, change)
+    for log in LOGS:
+        if change in (with_hole, with_endless_line) and log["file"].endswith(JSON):
+            continue  # no JSON any more
+        got = read(log, folder)
+        figures = {name: got.metrics.mean(name) for name in log["figures"]}
+        assert figures == pytest.approx(log["figures"], rel=1e-6), log["file"]
+        assert got.status == log["status"], log["file"]
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_part_of_a_log_has_no_wrong_figure(part: float, tmp_path: Path) -> None:
+    """Cut in the middle of a line too: what is measured is what complete lines say."""
+    folder = copied(tmp_path, lambda data: data[: int(part * len(data))])
+    for log in LOGS:
+        got = read(log, folder)
+        time = got.metrics.step_time
+        if time is not None and log["status"] == "Success" and got.metrics.window is not None:
+            first, last = got.metrics.window
+            each = log["figures"].get("step_time")
+            # the mean of 2 + n/100 over a window is between those of its ends
+            is_steady = log["format"].startswith("Trainer") or each is None
+            assert is_steady or 2 + (first - 1) / 100 <= time <= 2 + last / 100, log["file"]
+        if part == 0:
+            assert got.metrics.value is None, log["file"]
 
 
 def test_every_file_is_in_the_index() -> None:

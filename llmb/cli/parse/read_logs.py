@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run parse`: what logs measured, also of runs that llmb did not submit."""
+"""Reads logs and prints what they measured, also of runs that llmb did not submit."""
 
 import shutil
 import sys
@@ -12,11 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
 from llmb.check.log_trial import readers_of_logs
-from llmb.cli import options, reading
-from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli import reading
+from llmb.cli.context import CliContext, say
 from llmb.cli.results import judged, print_report
 from llmb.cli.submit.overrides import parse_set
 from llmb.contract import gpus, record, switches
@@ -82,7 +80,6 @@ def with_settings(
     return replace(description, **values, parameters=parameters or None)
 
 
-_COUNT = click.IntRange(min=1)
 _STDIN = Path("-")
 _OPTION_OF = {
     "size": "--workload",
@@ -91,60 +88,19 @@ _OPTION_OF = {
 }
 
 
-@click.command("parse")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
-@options.window_option
-@options.reference_option
-@click.option(
-    "--gpu-type", metavar="TYPE", help="GPU type of logs without a record, for verdict and MFU."
-)
-@click.option(
-    "-w", "--workload", metavar="W_SIZE", help="Workload and size of logs without a record."
-)
-@click.option("--dtype", metavar="D", help="Dtype of logs without a record.")
-@click.option("--scale", type=_COUNT, metavar="N", help="Number of GPUs of logs without a record.")
-@click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of logs without a record.",
-)
-@click.option(
-    "--framework", metavar="NAME", help="Framework of logs without a record: nemo or bridge."
-)
-@click.option(
-    "--release", metavar="RELEASE", help="Megatron-Bridge release of logs without a record."
-)
-@click.option("--full-names", is_flag=True, help="Do not shorten names.")
-@options.format_or_junit_option
-@pass_context
-def command(
+def described(
     context: CliContext,
-    /,
-    paths: tuple[Path, ...],
-    window: str | None,
-    reference: str | None,
+    *,
     gpu_type: str | None,
     workload: str | None,
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
-    settings: tuple[str, ...],
+    settings: Sequence[str],
     framework: str | None,
     release: str | None,
-    full_names: bool,
-    fmt: str,
-) -> int:
-    """Read logs and show what they measured.
-
-    PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for
-    standard input. Folders of CloudAI, superbench and ReFrame are read too. Logs may be compressed
-    with gzip. Options override what a log or its name
-    contains, and llmb prints what they override. With -w, the plugin of that workload reads the
-    logs.
-    """
+) -> Description:
+    """Describe logs without a record by all options of the command. Raises UsageError."""
     description = describe(
         context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs
     )
@@ -162,9 +118,7 @@ def command(
         framework=bridge_rows.BRIDGE if release is not None else framework,
         release=release,
     )
-    description = with_settings(context, description, settings)
-    logs = paths or (Path("experiments"),)
-    return print_logs(context, logs, description, window, reference, fmt, full_names=full_names)
+    return with_settings(context, description, settings)
 
 
 def describe(

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,10 @@ class Site:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.folder = context.folder / "install"
-        metadata = context.folder / "metadata"
-        _write_metadata(metadata)
+        self._python = _make_environment(context.folder / "python", context.folder / "metadata")
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         self._environment = {
-            **os.environ,
-            "PYTHONPATH": f"{metadata}:{os.environ['PYTHONPATH']}",
+            **inherited,
             "LLMB_PLUGINS": str(PLUGINS),
             "LLMB_INSTALL": str(self.folder),
             "LLMB_STATE_DIR": str(context.folder / "state"),
@@ -61,7 +61,7 @@ class Site:
     def call(self, command: str, *words: object, codes: tuple[int, ...] = (0,)) -> str:
         """Run a command of llmb and return what it prints. Raises on other exit codes."""
         start = f"from {_COMMANDS[command]} import main; main()"
-        argv = [sys.executable, "-c", start, *map(str, words)]
+        argv = [self._python, "-c", start, *map(str, words)]
         done = subprocess.run(
             argv,
             cwd=self.context.folder,
@@ -86,7 +86,10 @@ class Site:
         """Submit, wait, and return the results. A failed run or verdict is a result too."""
         words = ("submit", *words, "--wait", "--format", "json")
         answer = json.loads(self.run(*words, codes=(0, 1, 3)))
-        results: list[dict[str, Any]] = answer["results"]
+        results: list[dict[str, Any]] = answer["results"] if isinstance(answer, dict) else []
+        if not results:
+            text = self._transcript.read_text("utf-8")
+            raise RuntimeError(f"nothing was submitted:\n{text[-1500:]}")
         return results
 
     def keep_log(self, result: dict[str, Any], name: str) -> None:
@@ -97,6 +100,30 @@ class Site:
         self.context.keep(log, f"{name}.log")
         for path in log.parent.glob("telemetry-*.jsonl"):
             self.context.keep(path, f"{name}-telemetry.jsonl")
+
+
+def _make_environment(folder: Path, metadata: Path) -> str:
+    """Make a Python environment that has this Python's packages and the checkout, by their paths.
+
+    PYTHONPATH would not do: the queue of the local cluster does not inherit it.
+    """
+    argv = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(argv, check=True, cwd=folder.parent)
+    _write_metadata(metadata)
+    standard = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    packages = [
+        path
+        for path in map(Path, sys.path)
+        if path.is_dir() and str(path) not in standard and path.name != "lib-dynload"
+    ]
+    python = str(folder / "bin" / "python")
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    own = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    paths = dict.fromkeys(map(str, [metadata, *CHECKOUT, *packages]))
+    # Each of these folders may have such files itself, as editable installs do.
+    lines = (f"import site; site.addsitedir({path!r})\n" for path in paths)
+    Path(own, "checkout.pth").write_text("".join(lines))
+    return python
 
 
 def _prefix(python: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from llmb.contract.flops import model_flops
 from llmb.contract.model import ModelShape
@@ -61,9 +62,12 @@ def gpu(tmp_path: Path) -> Gpu:
     """Runs `python -m gpu`, with the results in tmp_path/out."""
 
     def run(
-        *words: str, variables: Mapping[str, str] | None = None, folders: str = ""
+        *words: str,
+        variables: Mapping[str, str] | None = None,
+        folders: str = "",
+        python: Path | str = sys.executable,
     ) -> "subprocess.CompletedProcess[str]":
-        argv = [sys.executable, "-m", "gpu", "--out", str(tmp_path / "out"), *words]
+        argv = [str(python), "-m", "gpu", "--out", str(tmp_path / "out"), *words]
         path = os.pathsep.join(filter(None, [str(ROOT / "benchmarks"), folders]))
         environment = {**os.environ, "PYTHONPATH": path, **(variables or {})}
         return subprocess.run(
@@ -185,8 +189,11 @@ def test_the_facts_of_a_pretended_h200_have_return_codes_and_those_of_the_bindin
 def test_quick_parts_run_on_the_cpu_in_the_flow_of_a_user(
     gpu: Gpu, torch_install: Path, tmp_path: Path
 ) -> None:
+    # As on a machine with a GPU: one Python has torch and what llmb requires, and no llmb.
     torch = torch_install / "venvs" / "torch" / "bin" / "python"
-    done = gpu("facts", "launch", "megatron", "--torch", str(torch))
+    done = gpu(
+        "facts", "launch", "megatron", python=torch, folders=str(Path(yaml.__file__).parents[1])
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     parts = results(tmp_path / "out")["parts"]
     assert {part["figures"].get("size", "CPU, small") for part in parts.values()} == {"CPU, small"}

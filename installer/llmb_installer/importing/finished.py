@@ -293,5 +293,5 @@ def _name_of(log: Path) -> str:
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
     if stamped and stamped[1] == log.parent.name:
         return log.parent.name
-    name = experiment_of(log)
+    name = experiment_of(log).replace("/", "_")  # suites of benchmarks name runs by folders
     return name if re.search(r"_(?:bf16|fp8)_\d+$", name) else re.sub(r"_\d{3,}$", "", name)

@@ -106,8 +106,8 @@ def with_hole(data: bytes) -> bytes:
 
 
 def with_endless_line(data: bytes) -> bytes:
-    """With a line of 8 MB before the first one."""
-    return b"x" * (8 << 20) + b"\n" + data
+    """With a line of 1 MB before the first one."""
+    return b"x" * (1 << 20) + b"\n" + data
 
 
 def copied(folder: Path, change: Callable[[bytes], bytes]) -> Path:

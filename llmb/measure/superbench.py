@@ -28,7 +28,7 @@ NAME = "superbench"
 RAW_LOG = "rawdata.log"  # beside results.json, with log_raw_data
 _START = re.compile(rb"\s*\[\s*(?:null|\{\s*\"name\"|\])")
 _HEAD = 64
-_MOST = 1 << 26  # bytes of a file
+_MOST = 1 << 24  # bytes of a file
 _CODE = "return_code"
 _TRAIN_TIME = re.compile(r"(?:.+_)?train_step_time")
 _NCCL = re.compile(r"([a-z]+)_(?:\d+_\d+:)?(\d{1,18})_(busbw|algbw|time)")
@@ -111,8 +111,10 @@ def _beginning_at(path: Path) -> bytes:
 def _benchmarks(data: bytes) -> list[dict[str, Any] | None] | None:
     """Return the benchmarks of a file, None for one that failed without a result.
 
-    None for any other file, also for one that is cut off.
+    None for any other file, also for one that is cut off, or larger than _MOST.
     """
+    if len(data) >= _MOST:
+        return None  # it takes memory, and is cut off here
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

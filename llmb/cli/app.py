@@ -68,8 +68,14 @@ def build(plugins: Plugins) -> click.Group:
 
 
 def _with_install(command: click.Command) -> click.Command:
-    """``command`` with the option ``--install``, which a plugin's command need not declare."""
-    if not isinstance(command, commands.Deferred) and not any(
+    """``command`` with the option ``--install``, which a plugin's command need not declare.
+
+    A group of a plugin gets the option in each of its commands.
+    """
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _with_install(subcommand)
+    elif not isinstance(command, commands.Deferred) and not any(
         "--install" in option.opts for option in command.params
     ):
         options.install_option(command)

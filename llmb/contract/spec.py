@@ -74,6 +74,8 @@ class Size:
     pipeline_extra: int = 0
     #: Only the scales of the rows are possible.
     exact_scales: bool = False
+    #: Every scale is possible, not only those of the rows: the program does not depend on it.
+    any_scale: bool = False
     #: A job uses all GPUs of its nodes.
     whole_nodes: bool = True
     #: The GPU types for which ``submit-all`` without a list includes it (None: all that it

@@ -64,7 +64,10 @@ def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, 
         faults.append(
             Fault(message=message, hint=hint, code="no-strong-scaling", key="strong_scaling")
         )
-    elif spec.scale not in (*counts, *rules.checkpoint_scales(spec.switches, size, limits.rows)):
+    elif not size.any_scale and spec.scale not in (
+        *counts,
+        *rules.checkpoint_scales(spec.switches, size, limits.rows),
+    ):
         is_uniform = len({tuple(scales) for scales in tested.values()}) == 1 or not is_known
         subject, named = (
             f"{spec.label}{'' if is_uniform else f' {spec.dtype}'} on {gpu}",

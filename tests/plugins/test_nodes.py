@@ -19,7 +19,10 @@ NO_LIMITS = {"facts": {}, "measures": {name: {"unit": ""} for name in MEASURES}}
 
 
 def report(
-    node: str, *rounds: Mapping[str, Any], local_rank: int = 0, **facts: Any
+    node: str,
+    *rounds: Mapping[str, Any],
+    local_rank: int = 0,
+    facts: Mapping[str, Any] | None = None,
 ) -> exchange.Report:
     """The file of a rank, as the program writes it. A value that is a text is absent."""
 
@@ -29,7 +32,7 @@ def report(
     return {
         "node": node,
         "local_rank": local_rank,
-        "facts": {name: outcome(value) for name, value in facts.items()},
+        "facts": {name: outcome(value) for name, value in (facts or {}).items()},
         "rounds": [{name: outcome(value) for name, value in one.items()} for one in rounds],
     }
 
@@ -141,13 +144,13 @@ def test_a_node_that_wrote_nothing_is_unknown() -> None:
 def test_facts_have_rules_per_gpu_type_severities_and_fixes() -> None:
     good = {"driver": "570", "ecc_uncorrected": [0] * 8, "kernel": "6.1", "nvlinks_up": [18] * 8}
     reports = [
-        report("n1", **good),
-        report("n2", **good),
-        report("n3", **{**good, "driver": "550"}),
-        report("n4", **{**good, "ecc_uncorrected": [0] * 7 + [2]}),
-        report("n5", **{**good, "kernel": "6.2"}),
-        report("n6", **{**good, "nvlinks_up": [18] * 6 + [17, 18]}),
-        report("n7", **{**good, "driver": {"absent": "no NVIDIA driver"}}),
+        report("n1", facts=good),
+        report("n2", facts=good),
+        report("n3", facts={**good, "driver": "550"}),
+        report("n4", facts={**good, "ecc_uncorrected": [0] * 7 + [2]}),
+        report("n5", facts={**good, "kernel": "6.2"}),
+        report("n6", facts={**good, "nvlinks_up": [18] * 6 + [17, 18]}),
+        report("n7", facts={**good, "driver": {"absent": "no NVIDIA driver"}}),
     ]
     found = by_name(reports)
     assert {name: node.word for name, node in found.items()} == {
@@ -162,7 +165,7 @@ def test_facts_have_rules_per_gpu_type_severities_and_fixes() -> None:
 
 
 def test_two_halves_of_different_drivers_blame_no_node() -> None:
-    reports = [report(f"n{number}", driver=str(550 + number % 2)) for number in range(4)]
+    reports = [report(f"n{number}", facts={"driver": str(550 + number % 2)}) for number in range(4)]
     assert {node.word for node in words.judge(reports, TABLE)} == {"OK"}
 
 

@@ -181,7 +181,7 @@ def _advise(broken: Sequence[str], slow: Sequence[str], reports: Sequence[NodeRe
 
 
 def as_data(node: NodeReport) -> dict[str, Any]:
-    """Return the object of a node in JSON, as docs/json.md describes it."""
+    """Return the object of a node in JSON, as docs/nodes.md describes it."""
     return {
         "name": node.name,
         "word": node.word,

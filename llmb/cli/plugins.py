@@ -267,8 +267,8 @@ def _settings(context: CliContext, config: ClusterConfig | None, faults: list[Fa
     plugins = context.plugins
     able = [
         source
-        for source in plugins.sources
-        if plugins.calls.implementation(source, "llmb_settings")
+        for source, origin in plugins.calls.sources.items()
+        if not origin.is_own and plugins.calls.implementation(source, "llmb_settings")
     ]
     able = list(dict.fromkeys([*able, *cluster_trial.site_wide(plugins)]))
     if config is None:

@@ -69,9 +69,9 @@ def check(
     fmt: str,
     **passed: str | None,
 ) -> int:
-    """Ask and measure each node in one job, without traffic between nodes.
+    """Ask and measure each node in one job.
 
-    A node that is far below its peers is measured again before it is called SLOW. The exit code is
+    Nothing goes between the nodes. A node that is far below its peers is measured again before it is called SLOW. The exit code is
     3 if a node is a FAULT.
     """
     number = _number_of_nodes(context, nodelist, count)

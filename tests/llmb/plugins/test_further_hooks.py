@@ -44,7 +44,7 @@ def llmb_report(results):
 
 @hookimpl
 def llmb_nodes(name, runs):
-    return {"suspects": ["n5", "n7"], "none": [], "runs": [run.id for run in runs]}.get(name)
+    return {"hot": ["n5", "n7"], "none": [], "runs": [run.id for run in runs]}.get(name)
 
 @hookimpl
 def llmb_hint(program, word, words):
@@ -174,8 +174,8 @@ def previewed(cluster: Callable[..., Path], llmb_here: Command) -> Command:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ("@suspects", "#SBATCH --exclude=n5,n7"),
-        ("n1,@suspects,n7", "#SBATCH --exclude=n1,n5,n7"),
+        ("@hot", "#SBATCH --exclude=n5,n7"),
+        ("n1,@hot,n7", "#SBATCH --exclude=n1,n5,n7"),
         ("n[1-3]", "#SBATCH --exclude=n[1-3]"),
         ("@none", ""),
     ],

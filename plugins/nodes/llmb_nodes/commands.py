@@ -71,8 +71,8 @@ def check(
 ) -> int:
     """Ask and measure each node in one job.
 
-    Nothing goes between the nodes. A node that is far below its peers is measured again before it is called SLOW. The exit code is
-    3 if a node is a FAULT.
+    Nothing goes between the nodes. A node that is far below its peers is measured again before it
+    is called SLOW. The exit code is 3 if a node is a FAULT.
     """
     number = _number_of_nodes(context, nodelist, count)
     code, text = context.call(_words(context, number, nodelist, passed, quick, dry_run, fmt))

@@ -24,7 +24,7 @@ _format = click.option(
     show_default=True,
     help="Output format.",
 )
-# Options that are handed on to `llmb-run submit`, with their metavar and help.
+# Options that are passed to `llmb-run submit`, with their metavar and help.
 _PASSED = {
     "partition": ("NAME", "Partition of the job (Slurm)."),
     "account": ("NAME", "Account that the job is charged to (Slurm)."),

@@ -18,7 +18,7 @@ class Suspect:
     """A node with the evidence against it."""
 
     name: str
-    #: SLOW or FAULT if a check said so.
+    #: SLOW or FAULT if a check found that.
     word: str
     evidence: tuple[str, ...]
     fixes: tuple[str, ...] = ()

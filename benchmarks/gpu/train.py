@@ -101,9 +101,9 @@ def _train(
             )
         }
         | {
-            "peak_memory_bytes": result["log"]["peak_memory_bytes"],
+            "peak_memory_bytes": (result["log"] or {}).get("peak_memory_bytes"),
             "telemetry": [node.get("telemetry") for node in result["nodes"]],
-            "outliers": result["statistics"] and result["statistics"]["outliers"],
+            "outliers": (result["statistics"] or {}).get("outliers"),
         }
         for result in results
     ]

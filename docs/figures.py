@@ -70,6 +70,7 @@ MODELS = {
     "LLAMA3_8B": Model(plugin="llama31", size="8b", layers=32),
     "LLAMA3_70B": Model(plugin="llama31", size="70b", layers=80),
     "LLAMA3.1_405B": Model(plugin="llama31", size="405b", layers=126),
+    "Qwen3_30B_a3B": Model(plugin="qwen3", size="30b-a3b", layers=48),
 }
 
 

@@ -31,6 +31,7 @@ OWN_DISTRIBUTIONS = frozenset(
         "llmb-nemotron4",
         "llmb-nemotronh",
         "llmb-nodes",
+        "llmb-qwen3",
         "llmb-runai",
     ]
 )

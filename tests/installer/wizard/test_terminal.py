@@ -62,6 +62,7 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
         "pretrain_llama3.1",
         "pretrain_nemotron4",
         "pretrain_nemotronh",
+        "pretrain_qwen3",
     ]
 
 

@@ -30,7 +30,14 @@ from llmb.plugins.contract import HOOKS
 from llmb.plugins.loader import Plugins, Problem
 from llmb_installer.cluster_types import all_types
 
-OURS = {"microbench", "node_check", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
+OURS = {
+    "microbench",
+    "node_check",
+    "pretrain_llama3.1",
+    "pretrain_nemotron4",
+    "pretrain_nemotronh",
+    "pretrain_qwen3",
+}
 
 SITE = Site(
     cluster_type="local",

@@ -19,6 +19,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 LIMIT = "1"  # seconds that a plugin may take here, llmb's own too
 OURS = {
     "microbench",
+    "node_check",
     "pretrain_llama3.1",
     "pretrain_nemotron4",
     "pretrain_nemotronh",

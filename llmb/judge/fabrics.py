@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from llmb.contract.settings import Settings
 from llmb.core import typed, yamlfile
-from llmb.measure.description import Configuration
 from llmb.measure.fabric import Fabric
 from llmb.measure.nccl_tests import BUSBW
 from llmb.measure.result import ReferenceValue, Result
@@ -160,7 +160,7 @@ def _fabric_of(result: Result) -> Fabric:
     )
 
 
-def _gpus_of_node(configuration: Configuration) -> int | None:
+def _gpus_of_node(configuration: Settings) -> int | None:
     """Return the GPUs of each node, None unless they divide the job's."""
     per_node = configuration.gpus_per_node
     if per_node is None:

@@ -18,6 +18,7 @@ from llmb import __version__
 from llmb.contract.flops import Flops, flops_of
 from llmb.contract.metrics import STEP_TIME, Measured
 from llmb.contract.record import RunRecord
+from llmb.contract.settings import Settings
 from llmb.contract.state import JobState
 from llmb.contract.window import Window
 from llmb.core import files, typed
@@ -25,7 +26,6 @@ from llmb.errors import LlmbError
 from llmb.measure import columns, find_logs
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.description import Configuration, configuration_of_run
 from llmb.measure.facts import LogFacts, NodeFacts
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader
@@ -59,7 +59,7 @@ class _Row:
     run: str | None = None
     state: str | None = None
     cause: Cause | None = None
-    configuration: Configuration | None = None
+    configuration: Settings | None = None
     invalid: tuple[str, ...] = ()
     statistics: Statistics | None = None
     log: LogFacts | None = None
@@ -128,7 +128,10 @@ class Summary:
             ) == (formula.total, formula.convention)
             same_llmb = same_llmb and same_formula
         if run.job.dotted:  # an earlier llmb kept the configuration of the workload's table
-            same_llmb = same_llmb and self.result.configuration == configuration_of_run(run)
+            same_llmb = same_llmb and (
+                self.result.configuration is not None
+                and self.result.configuration.key == run.settings.key
+            )
         # Checkpoints are looked at each time: they are large, so they may be deleted.
         if same_llmb and self.result.checkpoints is None:
             folder = f"{run.directory}/"

@@ -19,29 +19,26 @@ from llmb.cli.results import judged, print_report
 from llmb.cli.submit.overrides import parse_set
 from llmb.contract import gpus, record, switches
 from llmb.contract.samples import Samples
+from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, UNKNOWN, JobState
 from llmb.contract.window import Window, parse_window
 from llmb.core.names import suggest
 from llmb.core.shell import map_many
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.measure import describe_log, find_logs, log_result
-from llmb.measure.description import Description
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.run_result import LogReader
 from llmb.plan import bridge_rows, request_faults, select
 from llmb.run import store
 
-_FIELDS = {"num_layers": "layers"}  # what a description calls them, where not the same
 _OF_LOGS = ("max_steps",)  # what a log itself says
 
 
-def with_settings(
-    context: CliContext, description: Description, text: Sequence[str]
-) -> Description:
+def with_settings(context: CliContext, description: Settings, text: Sequence[str]) -> Settings:
     """Add the pairs ``text`` of ``--set``. Raises InputFaults with every fault."""
     faults: list[Fault] = []
-    workload = context.workloads.get(description.workload or "")
-    size = None if workload is None else description.size or workload.default_size
+    workload = context.workloads.get(description.workload)
+    size = None if workload is None else description.model_size or workload.default_size
     setting_names = () if workload is None else request_faults.known_names(workload, size)
     usable = None if workload is None else [name for name in setting_names if name not in _OF_LOGS]
     params, words, parameters = parse_set(text, context.parameters, faults, usable)
@@ -76,15 +73,14 @@ def with_settings(
         faults += [replace(fault, hint="omit it") for fault in training_faults]
     if faults:
         raise InputFaults(faults)
-    values: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in params.items()}
-    return replace(description, **values, parameters=parameters or None)
+    values: dict[str, Any] = {**params}
+    return replace(description, **values, parameters=parameters)
 
 
 _STDIN = Path("-")
 _OPTION_OF = {
-    "size": "--workload",
-    "gpus": "--scale",
-    **{name: f"--{name}" for name in ("workload", "dtype", "gbs", "framework", "release")},
+    "model_size": "--workload",
+    **{name: f"--{name}" for name in ("workload", "dtype", "scale", "gbs", "framework", "release")},
 }
 
 
@@ -99,7 +95,7 @@ def described(
     settings: Sequence[str],
     framework: str | None,
     release: str | None,
-) -> Description:
+) -> Settings:
     """Describe logs without a record by all options of the command. Raises UsageError."""
     description = describe(
         context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs
@@ -115,7 +111,7 @@ def described(
         )
     description = replace(
         description,
-        framework=bridge_rows.BRIDGE if release is not None else framework,
+        framework=bridge_rows.BRIDGE if release is not None else framework or "",
         release=release,
     )
     return with_settings(context, description, settings)
@@ -129,7 +125,7 @@ def describe(
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
-) -> Description:
+) -> Settings:
     """Describe logs without a record by the options. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else select.split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
@@ -153,7 +149,14 @@ def describe(
     dtypes.update(name for spec in specs for row in spec.rows for name in row.dtype)
     dtypes.update(name for kind in context.plugins.gpu_types.values() for name in kind.peak_tflops)
     _check("--dtype", dtype, sorted(dtypes))
-    return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
+    return Settings(
+        workload=key or "",
+        model_size=size or "",
+        dtype=dtype or "",
+        gpu_type=gpu_type,
+        scale=scale or 0,
+        gbs=gbs,
+    )
 
 
 def _check(option: str, value: str | None, allowed: list[str]) -> None:
@@ -170,7 +173,7 @@ def _check(option: str, value: str | None, allowed: list[str]) -> None:
 def print_logs(
     context: CliContext,
     paths: Sequence[Path],
-    description: Description,
+    description: Settings,
     window: str | None,
     reference: str | None,
     fmt: str,
@@ -249,7 +252,7 @@ def _in_folder(result: Result, paths: Sequence[Path]) -> Result:
 
 
 def _results(
-    context: CliContext, logs: Sequence[Path], window: Window | None, description: Description
+    context: CliContext, logs: Sequence[Path], window: Window | None, description: Settings
 ) -> list[Result]:
     """Return the results of logs. The log of a run's last attempt has the result of the run."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}

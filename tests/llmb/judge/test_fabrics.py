@@ -12,10 +12,10 @@ import pytest
 
 from llmb.contract.formats import ParseSpec
 from llmb.contract.metrics import MetricSpec
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.fabrics import table
 from llmb.judge.judge import judge
-from llmb.measure.description import Configuration
 from llmb.measure.fabric import Fabric
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
@@ -214,7 +214,8 @@ def test_the_figures_of_azure_s_machines(log: str, value: float, tmp_path: Path)
     assert (smaller.verdict.word, smaller.verdict.ratio) == ("NO_REFERENCE", None)
 
 
-MICROBENCH = Configuration(
+MICROBENCH = Settings(
+    framework="nemo",
     workload="microbench",
     model_size="all_reduce",
     dtype="fp32",

@@ -26,7 +26,6 @@ from llmb.contract.state import COMPLETED, FAILED, JobState
 from llmb.core import files, typed
 from llmb.core.process import ProcessId
 from llmb.plan.config_layers import load_config
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run import store
@@ -57,7 +56,7 @@ def jobs_of(install: Path) -> list[Job]:
         for dtype in ("bf16", "fp8")
         for scale in (16, 32, 64, 128, 256)
     ]
-    plan = make_plan(requests, workloads, config, overrides=JobOverrides(force=True))
+    plan = make_plan(requests, workloads, config, force=True)
     assert not plan.faults, plan.faults
     return list(plan.jobs)
 

@@ -14,6 +14,7 @@ from typing import Any
 from llmb.cli.jobs import runs_table
 from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
+from llmb.contract import settings
 from llmb.contract.job import Job, Training
 from llmb.contract.metrics import Measured
 from llmb.contract.record import Session
@@ -22,7 +23,7 @@ from llmb.contract.software import Software
 from llmb.contract.window import Window
 from llmb.core import yamlfile
 from llmb.judge import compare, scaling
-from llmb.measure import checkpoints, columns, description, facts, result, uneven
+from llmb.measure import checkpoints, columns, facts, result, uneven
 from llmb.measure.causes import Cause
 from llmb.measure.fabric import Fabric
 from llmb.measure.statistics import Statistics
@@ -100,10 +101,11 @@ def word(hint: Any) -> str:
     return WORDS.get(hint, "object")
 
 
-def of_class(cls: type) -> list[Field]:
-    """The fields of a dataclass."""
+def of_class(cls: type, names: Iterable[str] = ()) -> list[Field]:
+    """The fields of a dataclass, all or those with these ``names``."""
     hints = typing.get_type_hints(cls)
-    return [(own.name, word(hints[own.name])) for own in dataclasses.fields(cls)]
+    names = names or [own.name for own in dataclasses.fields(cls)]
+    return [(name, word(hints[name])) for name in names]
 
 
 def hint_of(cls: type, name: str) -> Any:
@@ -176,7 +178,7 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("Each of `metrics`:", "metrics", [*of_class(Measured), *_of_metric_verdict()]),
         ("Each of `causes`:", "causes", of_class(facts.VerdictCause)),
         ("`reference`:", "reference", of_class(result.ReferenceValue)),
-        ("`configuration`:", "configuration", of_class(description.Configuration)),
+        ("`configuration`:", "configuration", of_class(settings.Settings, settings.COMPARED)),
         ("`configuration.software`:", "configuration.software", of_class(Software)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),

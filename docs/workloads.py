@@ -150,10 +150,11 @@ def _workload(workload: Workload) -> list[str]:
         if (declared := list(listing.declared(workload)))
         else []
     )
+    configurations = listing.configurations(workload, NEMO)
     parts += [
-        _table(
-            [*listing.rows_of(workload, NEMO), *releases], listing.configurations(workload, NEMO)
-        )
+        _table([*listing.rows_of(workload, NEMO), *releases], configurations)
+        if configurations
+        else "Its rows are those of [Megatron-Bridge](megatron-bridge.md#rows)."
     ]
     saved = [row for name, size in workload.sizes.items() for row in _checkpoint(name, size)]
     if saved:

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         read_workload as read_workload,
     )
     from llmb.contract.state import JobState as JobState
+    from llmb.core.tables import Column as Column
     from llmb.errors import (
         Fault as Fault,
         KeyFaultError as KeyFaultError,
@@ -94,6 +95,11 @@ if TYPE_CHECKING:
         job_environment as job_environment,
         launch_faults as launch_faults,
         stage_programs as stage_programs,
+    )
+    from llmb.kit.command_kit import (
+        expand_nodes as expand_nodes,
+        fold_nodes as fold_nodes,
+        render_table as render_table,
     )
     from llmb.kit.node_script import (
         job_by_files as job_by_files,

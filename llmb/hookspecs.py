@@ -20,6 +20,9 @@ PROJECT = "llmb"
 # or a field with a default is added: older plugins work unchanged. MAJOR grows when something is
 # removed or changes its meaning.
 CONTRACT = "1.1"
+# Plugins made for this contract and later ones are loaded. While it is of an older MAJOR than
+# CONTRACT, llmb adapts their calls and answers (docs/plugin-contract.md has the policy).
+OLDEST_CONTRACT = "1.0"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

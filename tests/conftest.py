@@ -148,6 +148,7 @@ _LONGEST = [
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
     "benchmarks/test_guard.py",
+    "benchmarks/test_gpu.py",
     "sqshpull/test_build.py",
     "llmb/run/test_exactly_once.py",
     "llmb/cli/completion/test_shells.py",

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core.tables import to_json
 from llmb.judge.compare import to_data, with_published
 from llmb.measure.columns import report
-from llmb.measure.description import Configuration
 from llmb.measure.result import SUCCESS, ReferenceValue, Verdict
 from llmb_testing.results import result_of
 
@@ -74,7 +74,7 @@ def test_a_field_without_a_meaning_is_an_error(script: ModuleType) -> None:
 
 
 def test_what_is_printed_is_on_the_page(tables: dict[str, dict[str, str]]) -> None:
-    own = Configuration(workload="w", model_size="s", dtype="bf16", gpu_type=None, scale=8)
+    own = Settings(workload="w", model_size="s", dtype="bf16", gpu_type=None, scale=8)
     value = {
         "experiment": "e",
         "path": "p",

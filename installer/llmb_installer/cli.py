@@ -4,6 +4,7 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -94,6 +95,18 @@ def cli(
     carry_out(gathered.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=gathered.agreed)
 
 
+def _hint_of_plugin(program: str, word: str, words: Sequence[str]) -> str | None:
+    """Return a plugin's hint for a word that ``program`` does not know, or None."""
+    from llmb.builtin.plugins import builtin_plugins
+    from llmb.plugins.loader import load_plugins
+
+    try:
+        return load_plugins(builtin_plugins()).hint_for(program, word, words)
+    except UsageError as error:  # of LLMB_PLUGIN_TIMEOUT
+        console.echo(describe(error), err=True)
+        return None
+
+
 def end_in_order() -> None:
     """Let SIGTERM and SIGHUP end the running steps and record the finished ones, as Ctrl-C does.
 
@@ -132,7 +145,7 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error, sys.argv[1:])), err=True)
+        console.echo(describe(as_error(error, sys.argv[1:], hints=_hint_of_plugin)), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort

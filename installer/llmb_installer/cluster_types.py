@@ -1,17 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster types of installations: llmb's own and plugins'."""
 
+import os
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.cluster_type import ClusterType
 from llmb.plan.read_config import kind_in
 from llmb.plugins.loader import load_plugins
+from llmb.plugins.sources import FOLDERS_VARIABLE
 
 
 def all_types() -> Mapping[str, ClusterType]:
-    """Every cluster type by its name, llmb's own first. Loads the plugins."""
+    """Every cluster type by its name, llmb's own first. Loads the plugins at the first call."""
+    return _types_in(os.environ.get(FOLDERS_VARIABLE, ""), tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _types_in(_folders: str, _path: tuple[str, ...]) -> Mapping[str, ClusterType]:
+    """Return the cluster types of the plugins in these places.
+
+    Kept, because one command asks a dozen times, and loading every plugin takes milliseconds.
+    """
     return load_plugins(builtin_plugins()).cluster_types()
 
 

@@ -35,14 +35,16 @@ def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
 def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
     """Return whether to install Megatron-Bridge, and whether NeMo.
 
-    By default Megatron-Bridge only if NeMo has no row for the GPU type. A workload without rows of
-    Megatron-Bridge is installed for NeMo, whatever is selected.
+    By default Megatron-Bridge only if NeMo has no row for the GPU type. A workload that has only
+    one of them is installed for that, whatever is selected.
     """
     from llmb.plan.bridge_rows import bridge_sizes
 
     choice = site.settings.get("framework", "auto")
     if workload.bridge is None or site.runs.trains == "torch" or site.gpu_type == "cpu":
         return False, True
+    if not any(size.rows for size in workload.sizes.values()):
+        return True, False
     if choice == "auto":
         sizes = workload.sizes.values()
         has_nemo = any(

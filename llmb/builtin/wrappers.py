@@ -39,7 +39,7 @@ exec "$@\""""
 
 _PROFILE = """\
 {others}if ! command -v nsys > /dev/null; then
-    echo "error: a profile was asked for, and nsys is not here" >&2
+    echo "llmb error: a profile was asked for, and nsys is not here; use an image or a node with it" >&2
     exit 127
 fi
 {metrics}mkdir -p {folder}

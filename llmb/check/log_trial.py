@@ -11,13 +11,13 @@ from llmb import api
 from llmb.check import workload_trial
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME
 from llmb.contract.record import RunRecord
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.core.process import ProcessId
 from llmb.core.scan import open_log, read_blocks
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
-from llmb.measure.description import Description
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import UNKNOWN, Metrics, Result
@@ -115,7 +115,7 @@ def result_of_trial(
     """Read ``log`` of a run of ``size`` (None: the default) by its plugin. Raises LlmbError."""
     name = size or workload.default_size
     workloads_by_key = {workload.key: workload}
-    description = Description(workload=workload.key, size=name)
+    description = Settings(workload=workload.key, model_size=name)
     reader = reader_for_log(workload, name, log, plugins)
     return result_of_log(
         log,

@@ -14,12 +14,13 @@ from llmb.builtin.torch.torch_pretrain import ARCHITECTURE_UNKNOWN
 from llmb.check.cluster_trial import IMPURE, faults_of_wrappers, settings_for
 from llmb.contract.gpus import CPU, GpuTypes, gpus_in_words
 from llmb.contract.rows import ANY_GPU
-from llmb.contract.switches import Switches
+from llmb.contract.settings import Settings
 from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
+from llmb.plan.bridge_rows import NEMO
 from llmb.plan.configure import configure
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.settings import Sections
 
@@ -138,10 +139,16 @@ def _jobs(
             one_machine=gpu == CPU,
             needs_image=gpu != CPU,
         )
-        switches = Switches(strong_scaling=row.strong_scaling)
-        spec = JobSpec(workload=workload, size=size, dtype=dtype, scale=scale, switches=switches)
+        settings = Settings(
+            workload=workload.key,
+            model_size=size,
+            dtype=dtype,
+            scale=scale,
+            framework=NEMO,
+            strong_scaling=row.strong_scaling,
+        )
         try:
-            yield configure(spec, limits)[0]
+            yield configure(settings, workload, limits)[0]
         except UsageError as error:
             yield key.fault(error.message, "fix the row, or the model's shape", code="row-invalid")
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the command group, runs one command, and prints errors and sets the exit code."""
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -20,15 +19,11 @@ from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describ
 from llmb.plugins import guard
 from llmb.plugins.loader import Plugins, load_plugins
 
-# Allocations between two garbage collections: a command ends before it has made many objects, and
-# with Python's default of 700 the collections take a twelfth of a short command.
-_COLLECT_AFTER = 200_000
 _COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run one command line (default: ``sys.argv``) and end the process with its exit code."""
-    gc.set_threshold(_COLLECT_AFTER)
     try:
         console.prepare()
         sys.exit(_complete() if _COMPLETING in os.environ else run(args))
@@ -73,8 +68,14 @@ def build(plugins: Plugins) -> click.Group:
 
 
 def _with_install(command: click.Command) -> click.Command:
-    """``command`` with the option ``--install``, which a plugin's command need not declare."""
-    if not isinstance(command, commands.Deferred) and not any(
+    """``command`` with the option ``--install``, which a plugin's command need not declare.
+
+    A group of a plugin gets the option in each of its commands.
+    """
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _with_install(subcommand)
+    elif not isinstance(command, commands.Deferred) and not any(
         "--install" in option.opts for option in command.params
     ):
         options.install_option(command)

@@ -20,7 +20,7 @@ _COMMANDS = {
         "command",
         "Show results of RUNS (default: the newest session), with verdicts.",
     ),
-    "parse": ("parse", "command", "Read logs and show what they measured."),
+    "parse": ("parse.command", "command", "Read logs and show what they measured."),
     "compare": (
         "compare",
         "command",

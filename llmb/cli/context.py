@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmb.contract import schema
 from llmb.core import console, files
 from llmb.errors import InputFaults, LlmbError, UsageError, describe
-from llmb.plan import config_layers, locate
+from llmb.plan import locate
 from llmb.plan.locate import is_archive
 
 if TYPE_CHECKING:
     from llmb.contract.cluster import Cluster
     from llmb.contract.record import RunRecord
+    from llmb.contract.schema import ClusterConfig
     from llmb.contract.spec import Workload
     from llmb.measure.run_result import LogReader
     from llmb.plan.published import Figure
@@ -93,7 +94,7 @@ class CliContext:
 
         if (option := self.install_option) not in self._searched:
             self._searched.add(option)
-            with suppress(LlmbError):  # without an install directory there are none
+            with contextlib.suppress(LlmbError):  # without an install directory there are none
                 add_benchmarks(self._plugins, locate.find_install(option, os.environ))
         return self._plugins
 
@@ -207,12 +208,14 @@ class CliContext:
         return self._readers[key]
 
     @cached_property
-    def config(self) -> schema.ClusterConfig:
+    def config(self) -> ClusterConfig:
         """The configuration of the install directory with all layers.
 
         Prints a note for each layer above the file. ``kind`` is None for an unknown cluster type:
         runs can be shown, and ``need_type`` raises.
         """
+        from llmb.plan import config_layers
+
         environ: Mapping[str, str] = os.environ
         start = self.install_option
         if self.archive is not None:
@@ -285,6 +288,20 @@ class CliContext:
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
         """The runs of this install directory that ``names`` name, each once (default: all)."""
         return select_runs(self.read_runs()[0], names)
+
+    def call(self, words: Sequence[str]) -> tuple[int, str]:
+        """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
+
+        Raises LlmbError and click's exceptions.
+        """
+        # A context of its own: the configuration depends on the options of the command.
+        context = self.with_plugins(self._plugins)
+        context.words, context.verbose = tuple(words), self.verbose
+        group = click.get_current_context().find_root().command
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = group.main([*words], prog_name="llmb-run", standalone_mode=False, obj=context)
+        return code if isinstance(code, int) else 0, out.getvalue()
 
 
 def select_runs(runs: list[RunRecord], names: tuple[str, ...]) -> list[RunRecord]:

@@ -22,7 +22,6 @@ from llmb.judge.export import Baseline
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import References
 from llmb.measure.causes import Cause
-from llmb.measure.description import configuration_of
 from llmb.measure.find_logs import log_of
 from llmb.measure.reason import REFUSED_KIND, cause_of_end
 from llmb.measure.result import Result
@@ -80,11 +79,11 @@ def print_explanation(
     accepted = (
         {result.identity.run for result in baseline.results} if baseline is not None else set()
     )
-    configuration, is_accepted = configuration_of(run.job), run.id in accepted
+    key, is_accepted = run.job.settings.key, run.id in accepted
     repeats = [
         candidate
         for candidate in runs
-        if configuration_of(candidate.job) == configuration
+        if candidate.job.settings.key == key
         and (candidate.id in accepted) == is_accepted
         and session_of(candidate).id == session_of(run).id
     ]

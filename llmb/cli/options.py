@@ -10,7 +10,6 @@ import click
 
 from llmb.cli.commands import Deferred
 from llmb.cli.context import CliContext
-from llmb.contract.sbatch import OWN_OPTIONS, long_name
 from llmb.errors import UsageError
 from llmb.plugins.guard import DEBUG_OPTION
 
@@ -56,6 +55,8 @@ _WORDS: dict[str, bool] = {"true": True, "false": False, "null": False}  # as in
 def _keep_slurm_args(
     context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
 ) -> None:
+    from llmb.contract.sbatch import long_name
+
     pairs = (item.partition("=") for item in value)
     sbatch_options = {
         long_name(name): _WORDS.get(text, text) if equals else True for name, equals, text in pairs
@@ -82,6 +83,8 @@ def _keep_slurm_option(
 
 def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None:
     """Keep these options of sbatch for the command. Raises UsageError for two different values."""
+    from llmb.contract.sbatch import OWN_OPTIONS
+
     slurm_args = context.ensure_object(CliContext).slurm_args
     for name, value in sbatch_options.items():
         if name in OWN_OPTIONS and slurm_args.get(name, value) != value:
@@ -97,6 +100,8 @@ def _keep(context: click.Context, sbatch_options: dict[str, str | bool]) -> None
 
 def slurm_arg_in_words(name: str, value: str | bool) -> str:
     """The option that gives this option of sbatch: its own, else ``--slurm-arg``."""
+    from llmb.contract.sbatch import OWN_OPTIONS
+
     if name in OWN_OPTIONS and not isinstance(value, bool):
         return f"--{name} {shlex.quote(value)}"
     text = name if value is True else f"{name}={'null' if value is False else value}"

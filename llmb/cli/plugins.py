@@ -18,8 +18,10 @@ from llmb.core import console, files, yamlfile
 from llmb.core.names import squash_workload
 from llmb.core.tables import Column, escape
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
+from llmb.hookspecs import CONTRACT
 from llmb.plan import config_layers, locate
 from llmb.plan.select import split_name
+from llmb.plugins.contract import is_outdated
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.loader import add_file, load_plugins
 from llmb.plugins.owners import Problem
@@ -50,27 +52,48 @@ def group(click_context: click.Context, fmt: str | None) -> None:
 @options.format_option
 @pass_context
 def list_(context: CliContext, fmt: str) -> None:
-    """Show the plugins and the workloads of each."""
+    """Show the plugins: version, kind, file, and what each one adds."""
     plugins = context.plugins
     by_source: dict[str, list[str]] = {}
     for key in plugins.workloads():
         by_source.setdefault(plugins.offers[key].source, []).append(key)
-    plugins.cluster_types()
+    types, commands = plugins.names("llmb_clusters"), plugins.names("llmb_commands")
     refused: dict[str, list[Problem]] = {}
     for problem in plugins.problems:
         refused.setdefault(problem.source, []).append(problem)
     rows = [
         {
             "plugin": source,
+            "version": plugins.version(source),
             "status": _status(refused.get(source, [])),
+            "kind": plugins.kind(source),
             "workload": ", ".join(by_source.get(source, [])),
+            "cluster_type": ", ".join(types.get(source, [])),
+            "command": ", ".join(commands.get(source, [])),
             "contract": plugins.contract(source),
-            "reason": "; ".join(refusal.summary for refusal in refused.get(source, [])),
+            "file": str(plugins.file(source) or ""),
+            "reason": "; ".join(
+                [
+                    *(refusal.summary for refusal in refused.get(source, [])),
+                    *_notes(plugins, source),
+                ]
+            ),
         }
         for source in sorted({*plugins.sources, *refused})
     ]
-    names = ("plugin", "status", "workload", "contract", "reason")
-    output.print_rows([Column(key=name, heading=name.capitalize()) for name in names], rows, fmt)
+    wide = ("version", "kind", "cluster_type", "command", "contract", "file")
+    columns = [
+        Column(key=name, heading=name.replace("_", " ").capitalize(), optional=name in wide)
+        for name in rows[0]
+    ]
+    output.print_rows(columns, rows, fmt)
+
+
+def _notes(plugins: Plugins, source: str) -> list[str]:
+    """Return what a plugin's maintainers should know although the plugin works."""
+    if not is_outdated(plugins.contract(source)):
+        return []
+    return [f"made for an older contract; llmb has {CONTRACT}, and the next major refuses it"]
 
 
 def _status(problems: list[Problem]) -> str:
@@ -146,6 +169,9 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     if problems or faulty_figures or faults:
         return 1
     count = len(plugins.sources) if workload is None else 1
+    for source in plugins.sources if workload is None else (chosen,):
+        for note in _notes(plugins, source):
+            say(f"note: plugin {source} is {note}")
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
 
@@ -241,8 +267,8 @@ def _settings(context: CliContext, config: ClusterConfig | None, faults: list[Fa
     plugins = context.plugins
     able = [
         source
-        for source in plugins.sources
-        if plugins.calls.implementation(source, "llmb_settings")
+        for source, origin in plugins.calls.sources.items()
+        if not origin.is_own and plugins.calls.implementation(source, "llmb_settings")
     ]
     able = list(dict.fromkeys([*able, *cluster_trial.site_wide(plugins)]))
     if config is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ _NAMED = 4  # runs that fit in a line
 _WIDE = 100  # characters of a terminal from which on bars are wider and have a word after them
 _BAR, _WIDE_BAR = 10, 20
 _LEAST_NAME = 12  # characters: shorter names are omitted
+_QUIET = 60.0  # seconds after which a run without news has a line for its steps
 
 
 def follow(
@@ -230,21 +231,28 @@ class _Follower:
 
 
 class _Lines(_Follower):
-    """Prints a line for each change, and for each tenth of a run's steps."""
+    """Prints a line for each change, and in a long run a line for each tenth of its steps.
 
-    def __init__(self) -> None:
+    A short run needs no progress: no run has more than one line of steps a minute.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self.clock = clock
+        self.last_news: dict[str, float] = {}
         self.tenths: dict[Path, int] = {}
         self.read: dict[Path, ReadState] = {}
 
     def changed(self, run: RunRecord, state: JobState) -> None:
         super().changed(run, state)
+        self.last_news[run.id] = self.clock()
         if state.state in WAITING:  # requeued: it starts again
             self.tenths.pop(run.log, None)
 
     def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
         for run in runs:
-            if states[run.id].state == RUNNING:
+            is_quiet = self.clock() - self.last_news.get(run.id, 0.0) >= _QUIET
+            if is_quiet and states[run.id].state == RUNNING:
                 self.step(run)
 
     def step(self, run: RunRecord) -> None:
@@ -253,6 +261,7 @@ class _Lines(_Follower):
             run.log, 0
         ):
             self.tenths[run.log] = tenth
+            self.last_news[run.id] = self.clock()
             self.line(
                 f"{_now()} {run.id} {run.job.experiment_name} step {at[0] + 1} of {at[1] + 1}"
             )

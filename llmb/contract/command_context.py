@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -25,3 +25,11 @@ class CommandContext(Protocol):
 
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
         """The runs of the install directory that ``names`` name (default: all)."""
+
+    def call(self, words: Sequence[str]) -> tuple[int, str]:
+        """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
+
+        So a plugin's command submits with all checks and records: ``call(["submit", ...])``. The
+        install directory is that of this command. Messages go to standard error. Raises LlmbError
+        and click's exceptions, as the command does.
+        """

@@ -2,11 +2,14 @@
 """JobRequest, what a user asks for, and Job, the result of planning with all its numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from llmb.contract.model import ModelShape
 from llmb.contract.model_settings import Trained, trained_with
-from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches
+from llmb.contract.settings import SPLIT, Settings
+from llmb.contract.software import Software
+from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches, given_switches
 from llmb.errors import Fault, UsageError
 
 
@@ -130,6 +133,30 @@ class Job:
     dotted: Mapping[str, SettingValue] = field(default_factory=dict)
 
     @property
+    def settings(self) -> Settings:
+        """Return its settings. Usual values of ``fp8`` and ``tokenizer`` are None."""
+        return self.settings_with(None)
+
+    def settings_with(self, software: Software | None) -> Settings:
+        """Return its settings on a cluster with ``software``."""
+        switches, trained = self.switches, self.with_dotted
+        values: dict[str, Any] = given_switches(switches)
+        values |= {name: getattr(self, name) for name in _SHARED}
+        if self.training is not None:
+            values |= {name: getattr(self.training, name) for name in SPLIT}
+        values |= {name: None for name, usual in _USUAL.items() if values.get(name) == usual}
+        values |= {
+            "gbs": trained.gbs,
+            "seq_length": trained.seq_length,
+            "num_layers": self.num_layers,
+            "changes": trained.changes,
+            "nccl_trace": bool(switches.nccl_trace),
+            "saves": bool(switches.save_checkpoint),
+            "loads": switches.load_checkpoint is not None,
+        }
+        return Settings(**values, software=software)
+
+    @property
     def with_dotted(self) -> Trained:
         """Return the model, batch and sequence with the ``dotted`` settings that change them."""
         training = self.training
@@ -173,3 +200,9 @@ class Job:
                 message, hint=hint, code="not-training", key="model", value=self.workload
             )
         return self.training
+
+
+_USUAL = {"fp8": "delayed", "tokenizer": "null"}
+# its time limit is in seconds, theirs in words
+_SHARED = {own.name for own in fields(Job)} & {own.name for own in fields(Settings)}
+_SHARED -= {"time_limit"}

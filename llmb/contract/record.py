@@ -10,6 +10,7 @@ from typing import Any
 
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Stamp
+from llmb.contract.settings import Settings
 from llmb.contract.software import Software
 from llmb.contract.state import JobState, Moment
 from llmb.core import files, typed
@@ -124,6 +125,11 @@ class RunRecord:
     software: Software | None = None
     #: None unless it was submitted with ``--ab``.
     pair: PairMember | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its job, with its software."""
+        return self.job.settings_with(self.software)
 
     @property
     def stamp(self) -> Stamp:

@@ -64,7 +64,8 @@ _SIZE_OF_TRAINING = ("pipeline_extra", "proxy", "learning_rate", "nemo", "checkp
 class Size:
     """One size with its rows: a model to train, or without ``model`` one case of a benchmark."""
 
-    rows: tuple[Row, ...]
+    #: May be missing if ``bridge`` of the workload has some for it.
+    rows: tuple[Row, ...] = ()
     model: ModelShape | None = None
     #: The workload's metrics that it has, its headline first (default: all).
     metrics: tuple[str, ...] = ()
@@ -74,6 +75,8 @@ class Size:
     pipeline_extra: int = 0
     #: Only the scales of the rows are possible.
     exact_scales: bool = False
+    #: Every scale is possible, not only those of the rows: the program does not depend on it.
+    any_scale: bool = False
     #: A job uses all GPUs of its nodes.
     whole_nodes: bool = True
     #: The GPU types for which ``submit-all`` without a list includes it (None: all that it
@@ -93,9 +96,6 @@ class Size:
 
     def __post_init__(self) -> None:
         require_positive(self, unless=("pipeline_extra",))
-        if not self.rows:
-            hint = "{gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
-            raise KeyFaultError("has no row", "rows", hint=f"write {hint}", code="rows-missing")
         self._check_kind()
         check_unambiguous(self.rows, "rows")
         followed = {name for row in self.rows for name in row.releases}
@@ -214,8 +214,8 @@ class Workload:
         if not self.default_size:
             object.__setattr__(self, "default_size", next(iter(self.sizes)))
         if not self.default_dtype and self.default_size in self.sizes:
-            dtype = self.sizes[self.default_size].rows[0].dtype[0]
-            object.__setattr__(self, "default_dtype", dtype)
+            rows = self.sizes[self.default_size].rows
+            object.__setattr__(self, "default_dtype", rows[0].dtype[0] if rows else "bf16")
 
     def _check_hooks(self) -> None:
         """Raise KeyFaultError for a launch or a format of logs that can never be right."""
@@ -227,8 +227,12 @@ class Workload:
                 _check_format(self.parse, self.metrics)
 
     def _check_kind(self) -> None:
-        """Raise KeyFaultError if only some sizes have a model, and for faulty metrics."""
+        """Raise KeyFaultError if only some sizes have a model or rows, and for faulty metrics."""
         for name, size in self.sizes.items():
+            if not size.rows and self.bridge is None:
+                hint = "write {gpu: h100, dtype: bf16, scales: 8..64, mbs: 1, gbs: 4N}"
+                path = ("sizes", name, "rows")
+                raise KeyFaultError("has no row", *path, hint=hint, code="rows-missing")
             if self.is_training and size.model is None:
                 message, hint = (
                     "'model' is missing, other sizes have one",

@@ -2,8 +2,8 @@
 """A job's switches, which change how it runs, and the parameters of `--set` and `params`."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Literal, TypeAlias
 
 from llmb.core import files
@@ -116,6 +116,8 @@ def _absolute(value: str) -> None:
 
 
 Count = Annotated[int, at_least_one]
+#: Of a switch that repeats have in common. The others change how a run is observed.
+OF_REPEATS: Mapping[str, bool] = {"compared": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +127,9 @@ class Switches:
     #: The global batch stays the same at every scale.
     strong_scaling: bool | None = None
     #: NeMo's null tokenizer, or the model's own from the hub.
-    tokenizer: Literal["null", "hub"] | None = None
+    tokenizer: Literal["null", "hub"] | None = field(default=None, metadata=OF_REPEATS)
     #: How dtype fp8 scales its tensors.
-    fp8: Literal["delayed", "current"] | None = None
+    fp8: Literal["delayed", "current"] | None = field(default=None, metadata=OF_REPEATS)
     #: The first step that is profiled.
     profile_start: Annotated[int, _not_negative] | None = None
     #: The last one, after which the run ends.
@@ -136,24 +138,24 @@ class Switches:
     profile_ranks: Annotated[str, rank_ranges] | None = None
     gpu_metrics: bool | None = None
     #: NCCL logs each collective.
-    nccl_trace: bool | None = None
+    nccl_trace: bool | None = field(default=None, metadata=OF_REPEATS)
     #: After the last step.
     save_checkpoint: bool | None = None
     #: The absolute folder that contains ``weights``. The run has one step.
     load_checkpoint: Annotated[str, _absolute] | None = None
     #: Raise the GPUs' vboost on each node first, on Slurm.
-    vboost: bool | None = None
+    vboost: bool | None = field(default=None, metadata=OF_REPEATS)
     #: Sample the GPUs of each node during the run.
     telemetry: bool | None = None
     #: Overrides the workload's.
-    image: Annotated[str, _listed_image] | None = None
+    image: Annotated[str, _listed_image] | None = field(default=None, metadata=OF_REPEATS)
     #: ``source:target``, in addition to the workload's.
     mounts: Annotated[tuple[str, ...], _mounts] | None = None
     #: Ranks may write into the image's own folders, on Slurm with pyxis.
     container_writable: bool | None = None
     #: HH:MM:SS.
     time_limit: Annotated[str, parse_clock] | None = None
-    gpus_per_node: Count | None = None
+    gpus_per_node: Count | None = field(default=None, metadata=OF_REPEATS)
 
     @property
     def sets_profile(self) -> bool:

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from io import FileIO
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -343,8 +344,8 @@ def read_text(path: Path, *, name: str | None = None, most: int | None = None) -
 
 def make_folder(folder: Path) -> None:
     """Create a folder and its missing parents, in an install directory with its mode."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    for parent in reversed(missing):
+    missing = takewhile(lambda parent: not parent.exists(), (folder, *folder.parents))
+    for parent in reversed(list(missing)):
         try:
             parent.mkdir()
         except FileExistsError:  # another process was faster

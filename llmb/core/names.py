@@ -3,22 +3,24 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from llmb.errors import UsageError
 
-_EXPERIMENT = re.compile(
-    r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?"
-)
-_UNTRAINED = re.compile(r"(.+?_gpus\d+)((?:_[^_]+)+)()")  # where no model is trained
+# Compiled on first use: every command imports this module, and few shorten names.
+_EXPERIMENT = r"(?:pretrain_)?(.+_gpus\d+)((?:_(?:tp|pp|cp|vp|mbs|gbs)(?:\d+|None))+)(_.+)?"
+_UNTRAINED = r"(.+?_gpus\d+)((?:_[^_]+)+)()"  # where no model is trained
 
 _LEAST = 24  # characters to which a name that is not an experiment's can be shortened
 
 
+@lru_cache(maxsize=4096)  # each line of a job list is compared with every workload
 def squash(name: str) -> str:
     """The form under which names are compared: lower case, without ``-``, ``_`` and ``.``."""
     return re.sub(r"[-_.]", "", name.strip().lower())
 
 
+@lru_cache(maxsize=4096)
 def squash_workload(name: str) -> str:
     """Like ``squash``, and without the optional prefix ``pretrain_`` or ``pretraining_``."""
     return re.sub(r"^pretrain(ing)?", "", squash(name))
@@ -115,7 +117,7 @@ def _parts_of(name: str) -> tuple[str, list[str], str] | None:
     None for other texts. If no model is trained, all words after the GPU count are numbers: they
     are parameters.
     """
-    match = _EXPERIMENT.fullmatch(name) or _UNTRAINED.fullmatch(name)
+    match = re.fullmatch(_EXPERIMENT, name) or re.fullmatch(_UNTRAINED, name)
     return None if match is None else (match[1], match[2].split("_")[1:], match[3] or "")
 
 

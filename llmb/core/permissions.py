@@ -13,13 +13,13 @@ _INSTALLS = ("cluster_config.yaml", ".llmb")  # an install directory has one of 
 @lru_cache(maxsize=1024)
 def mode_of_install(folder: Path) -> int | None:
     """Return the permission bits of the install directory around ``folder``, None without one."""
-    for place in (folder, *folder.parents):
-        try:
-            if any((place / name).exists() for name in _INSTALLS):
-                return place.stat().st_mode & 0o777
-        except OSError:
-            return None
-    return None
+    try:
+        if any((folder / name).exists() for name in _INSTALLS):
+            return folder.stat().st_mode & 0o777
+    except OSError:
+        return None
+    # The answer for the folder above is kept too: thousands of runs have few folders above them.
+    return mode_of_install(folder.parent) if folder != folder.parent else None
 
 
 def umask_in(folder: Path, default: int) -> int:

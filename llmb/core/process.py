@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of processes that outlast reboots, killing by a marker, a time limit for a call."""
+"""Identities of processes that outlast reboots, and killing by a marker."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     import psutil
 
 # psutil is imported where it is used: its import takes longer than everything that most commands do
@@ -27,8 +21,6 @@ _PROC = Path("/proc")
 _MOST = 2**31  # no process has a larger number
 _SWEEP = 5.0  # seconds that kill_marked takes at most
 _LOADING = 0.5  # seconds that the system may take to load a new process
-_RINGS = 3  # how often a block may catch OverdueError
-_AGAIN = 0.05  # seconds until the next one where Python has dropped it
 _SAME_START = 2.0  # seconds: without /proc, a start time moves when the clock is set
 
 
@@ -210,58 +202,3 @@ def _environment_of(process: psutil.Process) -> dict[str, str]:
             return process.environ()  # it may have been loaded in between
         time.sleep(0.001)
     return environment
-
-
-class OverdueError(BaseException):
-    """The time limit is over. Not an Exception, so that ``except Exception`` does not catch it."""
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float, give_up: Callable[[], None] | None = None) -> Iterator[None]:
-    """Raise OverdueError in the block after ``seconds``, and again each second until it ends.
-
-    It uses a signal, which also interrupts regular expressions. Other threads than the main one
-    have no limit. ``give_up`` is called if the block has caught OverdueError several times.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    rings = 0
-    active = True
-    unraisable_before = sys.unraisablehook
-
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        nonlocal rings
-        rings += 1
-        if rings > _RINGS and give_up is not None:
-            give_up()
-        if active:
-            raise OverdueError
-
-    def ring_again(unraisable: sys.UnraisableHookArgs) -> None:
-        """It rang in a finalizer or a callback of the garbage collector, where Python drops every
-        exception.
-        """
-        nonlocal rings
-        if not issubclass(unraisable.exc_type, OverdueError):
-            unraisable_before(unraisable)
-        elif active:
-            rings -= 1  # the block has not caught it
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN, 1.0)
-
-    started = time.monotonic()
-    sys.unraisablehook = ring_again
-    before = signal.signal(signal.SIGALRM, ring)
-    outer_limit, again = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        try:
-            active = False
-        finally:  # also where it rings at the end of the block
-            remaining = (
-                max(outer_limit - (time.monotonic() - started), 0.001) if outer_limit else 0.0
-            )
-            signal.setitimer(signal.ITIMER_REAL, remaining, again)
-            signal.signal(signal.SIGALRM, before)
-            sys.unraisablehook = unraisable_before

@@ -44,7 +44,6 @@ _GZIP = b"\x1f\x8b"
 # The bytes of NCCL traces and tracebacks, the most frequent first; what is missing here is rarer
 # still.
 _FREQUENT = b" 0x57f:1ec2da8493b6nNtoCLrsuIFOi[]pmAlhfgkRGScedBvP,\"()-/=MTEDwy'U_zqjW|+.;"
-_MARKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """Literal text to look for. ``marks`` are bytes that every line with it has, and few others.
+    """Literal text to look for. ``marks`` are the bytes that every line with it has, rarest first.
 
     Looking for one byte is twenty times faster than for a word, so a chunk without a mark is
     skipped.
@@ -74,13 +73,10 @@ class Needle:
 
 @lru_cache(maxsize=512)
 def needle(text: str | bytes, nearby: bytes = b"") -> Needle:
-    """Return ``text`` with the rarest of its bytes and of the bytes that are always ``nearby``.
-
-    They are within REACH after it.
-    """
+    """Return ``text`` with its bytes and those always ``nearby``, within REACH after it."""
     data = text.encode() if isinstance(text, str) else text
     rarest = sorted(set(data + nearby), key=lambda byte: (-(_FREQUENT.find(byte) % 256), byte))
-    return Needle(data, bytes(rarest[:_MARKS]))
+    return Needle(data, bytes(rarest))
 
 
 @dataclass(slots=True)
@@ -220,18 +216,26 @@ def _until_damage() -> Iterator[None]:
 
 def hits_in(block: Block, needles: Sequence[Needle]) -> list[Hit]:
     """Return the places of one block at which a text of ``needles`` begins, ascending."""
-    marked: dict[int, bool] = {}
     far = min(block.filled, block.high + REACH)
+    present: set[int] = set()
+    absent: set[int] = set()
 
-    def has(mark: int) -> bool:
-        if mark not in marked:
-            marked[mark] = block.data.find(mark, block.low, far) >= 0
-        return marked[mark]
+    def may_have(needle: Needle) -> bool:
+        # A byte that is missing excludes most needles, without a search for their other bytes.
+        if not absent.isdisjoint(needle.marks):
+            return False
+        for mark in needle.marks:
+            if mark not in present:
+                if block.data.find(mark, block.low, far) < 0:
+                    absent.add(mark)
+                    return False
+                present.add(mark)
+        return True
 
     hits = [
         Hit(block.base + at, needle.text, block, at)
         for needle in needles
-        if all(map(has, needle.marks))
+        if may_have(needle)
         for at in _places(block, needle.text)
     ]
     return sorted(hits, key=lambda hit: hit.at) if len(hits) > 1 else hits

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
 from llmb.core.node_lists import fold, short_name
@@ -30,7 +31,6 @@ from llmb.judge.reference import (
 )
 from llmb.judge.value import BAD, INVALID, NO_REFERENCE
 from llmb.measure.columns import verdicts_in_json
-from llmb.measure.description import Configuration
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -70,7 +70,7 @@ class Comparison:
     differences: tuple[str, ...] = ()  #: settings that differ although both can be compared
     verdict: str | None = None
     verdict_reason: str | None = None
-    configuration: Configuration | None = None
+    configuration: Settings | None = None
     metrics: Mapping[str, MetricVerdict] = field(default_factory=dict)  #: each judged one
     session: str | None = None  #: the id of the session of the runs
     nodelist: str | None = None  #: the nodes of its runs, as ``n[1-4]``, if their logs show them
@@ -331,7 +331,7 @@ def _other_side(
     return nearest[0]
 
 
-def _alike(configuration: Configuration, candidates: Sequence[_Pool]) -> tuple[list[_Pool], str]:
+def _alike(configuration: Settings, candidates: Sequence[_Pool]) -> tuple[list[_Pool], str]:
     """Return the comparable candidates and, if there are none, what is missing."""
     described = [pool for pool in candidates if pool[0].identity.configuration is not None]
     return comparable(
@@ -340,7 +340,7 @@ def _alike(configuration: Configuration, candidates: Sequence[_Pool]) -> tuple[l
 
 
 def _why_nothing(
-    configuration: Configuration,
+    configuration: Settings,
     candidates: Sequence[_Pool],
     unmeasured: Sequence[_Pool],
     name: str,
@@ -374,7 +374,7 @@ def _state(result: Result) -> str:
     return f"is invalid ({why_invalid(result) or LOADS}): choose another run"
 
 
-def _distance(configuration: Configuration, window: Window | None, candidate: Result) -> int:
+def _distance(configuration: Settings, window: Window | None, candidate: Result) -> int:
     assert candidate.identity.configuration is not None
     return len(differences(configuration, candidate.identity.configuration)) + (
         window != candidate.metrics.window

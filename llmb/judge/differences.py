@@ -2,15 +2,14 @@
 """Differences between two runs, or a run and the published one: settings, conditions, logs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from llmb.contract.flops import flops_convention
 from llmb.contract.job import Job
 from llmb.contract.rows import Row
+from llmb.contract.settings import COMPARED, Settings
 from llmb.contract.switches import SettingValue
 from llmb.contract.window import LAST, Window
-from llmb.measure.description import Configuration
 from llmb.measure.facts import LogFacts
 from llmb.measure.result import Result
 from llmb.measure.uneven import CLOCKS_DIFFER
@@ -32,16 +31,12 @@ _DOES = {
 }
 
 
-def differences(configuration: Configuration, reference: Configuration) -> list[str]:
+def differences(configuration: Settings, reference: Settings) -> list[str]:
     """Return the settings that differ, as ``tp 4, not 2``, without the fields of SAME.
 
     Parallelism that is unknown on one side does not differ.
     """
-    names = (
-        field.name
-        for field in fields(Configuration)
-        if field.name not in (*SAME, "env", "dotted", "software")
-    )
+    names = (name for name in COMPARED if name not in (*SAME, "env", "dotted", "software"))
     values = [(name, getattr(configuration, name), getattr(reference, name)) for name in names]
     values += [
         (name, configuration.dotted.get(name), reference.dotted.get(name))

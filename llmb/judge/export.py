@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from llmb.contract.metrics import STEP_TIME, Measured
 from llmb.contract.record import Session
+from llmb.contract.settings import COMPARED, Settings
 from llmb.contract.window import Window
 from llmb.core import files, times, typed, yamlfile
 from llmb.core.names import suggest
@@ -18,7 +19,6 @@ from llmb.errors import UsageError
 from llmb.judge.compare import NO_FIGURE
 from llmb.judge.value import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 from llmb.measure.columns import from_json, report
-from llmb.measure.description import Configuration
 from llmb.measure.facts import LogFacts
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Result
 
@@ -39,7 +39,7 @@ class _Exported:
     headline: str = STEP_TIME
     run: str | None = None
     state: str | None = None
-    configuration: Configuration | None = None
+    configuration: Settings | None = None
     invalid: tuple[str, ...] = ()
     log: LogFacts | None = None
     session: str | None = None
@@ -76,7 +76,7 @@ def read_export(path: Path) -> list[Result]:
 
 _NOT_KEPT = {"checkpoints", "peak_memory_bytes", "uneven", "fabric", "stragglers"}
 _KNOWN_KEYS = {
-    "configuration": {key.name for key in fields(Configuration)},
+    "configuration": set(COMPARED),
     "log": {key.name for key in fields(LogFacts)} - _NOT_KEPT,
 }
 

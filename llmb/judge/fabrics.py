@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the published bus bandwidth for the fabric of a table of nccl-tests, in fabrics.yaml. Pure.
+"""Find the published bus bandwidth for the fabric of a collective, in fabrics.yaml. Pure.
 
-A table that was measured on another fabric says nothing, so there is no ratio unless the log shows
-every fact that a row needs.
+A bandwidth that was measured on another fabric says nothing, so there is no ratio unless the log
+shows every fact that a row needs. This holds for tables of nccl-tests and for workloads that run a
+collective, whose size is its name: microbench.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from llmb.contract.settings import Settings
 from llmb.core import typed, yamlfile
 from llmb.measure.fabric import Fabric
 from llmb.measure.nccl_tests import BUSBW
 from llmb.measure.result import ReferenceValue, Result
+from llmb.plan.published import Figure
 
 RELEASE = "nccl-tests"
+MESSAGE_SIZE = "message_size"  # the parameter of a workload that runs a collective
 _UNIT = "GB/s"
 _FIX = "NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV"
 # The facts of a row in words, in the order in which they matter, and the fix for logs without one.
@@ -83,16 +88,20 @@ def table() -> FabricTable:
     return typed.read(FabricTable, yamlfile.load(path))
 
 
-def has_table(result: Result) -> bool:
-    """Return True if the figure is of a table of nccl-tests."""
-    fabric = None if result.log is None else result.log.fabric
-    return result.metrics.headline == BUSBW and fabric is not None and bool(_largest(result))
+def decides(result: Result, figures: Sequence[Figure]) -> bool:
+    """Return True if only the bandwidth of its own fabric says anything of a result.
+
+    ``figures`` are published, or of a baseline, whose runs had the cluster's own fabric.
+    """
+    if result.metrics.headline != BUSBW or (figures and figures[0].release != RELEASE):
+        return False
+    has_fabric = result.log is not None and result.log.fabric is not None
+    return bool(figures) or (has_fabric and bool(_largest(result)))
 
 
 def find_expected(result: Result) -> tuple[ReferenceValue | None, str]:
     """Return the published bandwidth for a result's fabric, or None and why there is none."""
-    assert result.log is not None
-    fabric = result.log.fabric or Fabric()
+    fabric = _fabric_of(result)
     rows = [row for row in table().busbw if row.unfit(fabric) is None]
     if not rows:
         return None, f"no bus bandwidth is published for this fabric: {in_words(fabric)}"
@@ -103,7 +112,8 @@ def find_expected(result: Result) -> tuple[ReferenceValue | None, str]:
         return None, f"no ratio, since the log does not show {missing}{fix}"
     (row, *_) = rows
     if _largest(result) < row.least:
-        return None, f"no ratio: the largest message has less than {row.least >> 20}M"
+        size = f"{row.least >> 30}G"
+        return None, f"no ratio: the largest message has less than {size}"
     return (
         ReferenceValue(
             release=RELEASE,
@@ -133,8 +143,40 @@ def in_words(fabric: Fabric) -> str:
     return ", ".join(fact for fact in facts if fact)
 
 
+def _fabric_of(result: Result) -> Fabric:
+    """Return the fabric that the log shows, with what the configuration of a collective adds."""
+    log, configuration = result.log, result.identity.configuration
+    fabric = (None if log is None else log.fabric) or Fabric()
+    if configuration is None or MESSAGE_SIZE not in configuration.parameters:
+        return fabric
+    is_named = log is not None and bool(log.gpu_models)  # by the driver: H100 PCIe is not an H100
+    per_node = fabric.gpus_per_node or _gpus_of_node(configuration)
+    return replace(
+        fabric,
+        operation=configuration.model_size,
+        gpu_type=fabric.gpu_type or (None if is_named else configuration.gpu_type),
+        gpus_per_node=per_node,
+        nodes=fabric.nodes or (configuration.scale // per_node if per_node else None),
+    )
+
+
+def _gpus_of_node(configuration: Settings) -> int | None:
+    """Return the GPUs of each node, None unless they divide the job's."""
+    per_node = configuration.gpus_per_node
+    if per_node is None:
+        return None
+    per_node = min(per_node, configuration.scale)
+    return per_node if configuration.scale % per_node == 0 else None
+
+
 def _largest(result: Result) -> int:
-    """Return the bytes of the largest message, by the names of the metrics; 0 without any."""
+    """Return the bytes of the largest message, by the names of the metrics; 0 without any.
+
+    That of a collective is its parameter.
+    """
+    configuration = result.identity.configuration
+    if configuration is not None and MESSAGE_SIZE in configuration.parameters:
+        return _bytes(configuration.parameters[MESSAGE_SIZE])
     sizes = [
         _bytes(name.removeprefix(f"{BUSBW}_"))
         for name in result.metrics.measured

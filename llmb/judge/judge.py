@@ -136,12 +136,13 @@ def _compared(result: Result, references: References) -> tuple[Result, dict[str,
     else:
         figures, missing = references.find(configuration, metrics)
     invalid = why_invalid(result)
-    if not figures and invalid is None and fabrics.has_table(result):
+    if invalid is None and fabrics.decides(result, figures):
         expected, missing = fabrics.find_expected(result)
         if expected is not None:
             verdict = Verdict(reference=expected, same_window=True)
             target = Target(reference=expected, values=(expected.value,), exact=True)
             return replace(result, verdict=verdict), {expected.metric: target}
+        figures = ()
     if not figures:
         if invalid is None and limited_metrics(result):
             return result, {}

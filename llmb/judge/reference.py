@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from llmb.contract import metrics
 from llmb.contract.metrics import LOWER, TRAINING_BY_NAME, Better, MetricSpec
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
-from llmb.measure.description import Configuration
 from llmb.measure.result import Metrics, Result
 from llmb.measure.statistics import Spread, spread
 from llmb.plan.comparable import find_reference
@@ -30,9 +30,7 @@ class References:
         self.figures, self.release = figures, release
         self._known: dict[Hashable, tuple[tuple[Figure, ...], str]] = {}
 
-    def find(
-        self, configuration: Configuration, metrics: Metrics
-    ) -> tuple[tuple[Figure, ...], str]:
+    def find(self, configuration: Settings, metrics: Metrics) -> tuple[tuple[Figure, ...], str]:
         """Find as ``find_reference`` does: the figure to compare with, then those of other metrics.
 
         The metrics of training follow from each other, so that one figure is enough for them.
@@ -44,9 +42,7 @@ class References:
             self._known[key] = self._find(configuration, metrics)
         return self._known[key]
 
-    def _find(
-        self, configuration: Configuration, metrics: Metrics
-    ) -> tuple[tuple[Figure, ...], str]:
+    def _find(self, configuration: Settings, metrics: Metrics) -> tuple[tuple[Figure, ...], str]:
         judged = {
             name: value
             for name, value in metrics.measured.items()

@@ -19,12 +19,12 @@ from llmb.contract.metrics import (
     heading,
     shown,
 )
+from llmb.contract.settings import Settings
 from llmb.contract.window import tokens_per_second
 from llmb.core.tables import Column
 from llmb.judge.compare import measures
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import metric_of, pool, pooled, relative
-from llmb.measure.description import Configuration
 from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
 from llmb.measure.statistics import Spread
@@ -74,7 +74,7 @@ class ScalingPoint:
     """A configuration at one number of GPUs, relative to the smallest number measured."""
 
     kind: Kind | None  #: weak: the batch grows with the GPUs, strong: it is constant
-    configuration: Configuration
+    configuration: Settings
     n: int  #: runs
     metric: MetricSpec
     value: float  #: the mean of ``metric``. For training: tokens per second of one GPU

@@ -60,7 +60,7 @@ llmb_finish() {
 }
 trap 'llmb_finish 143' TERM INT
 llmb_fail() {
-    echo "error: the server of rank $LLMB_RANK $1; the end of its output in $llmb_out:" >&2
+    echo "llmb error: the server of rank $LLMB_RANK $1; the end of its output in $llmb_out:" >&2
     tail -n 20 "$llmb_out" >&2
     llmb_finish "$2"
 }

@@ -38,8 +38,14 @@ def table() -> FailureTable:
 
 @lru_cache(maxsize=256)  # the same lines recur
 def row_of(line: bytes, more: tuple[Failure, ...] = ()) -> Failure | None:
-    """Return the first row of the table, and then of ``more``, that describes the line."""
-    return next((row for row in (*table().causes, *more) if row.fits(line)), None)
+    """Return the first row that describes the line, of the table and of ``more``."""
+    return next((row for row in rows(more) if row.fits(line)), None)
+
+
+def rows(more: tuple[Failure, ...] = ()) -> tuple[Failure, ...]:
+    """Return the rows of the table, then ``more`` of plugins, and last the row for any error."""
+    *specific, any_error = table().causes
+    return (*specific, *more, any_error)
 
 
 def kind_of_end(state: JobState) -> str | None:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from llmb.contract import metrics
 from llmb.contract.record import Session
 from llmb.contract.samples import Straggler
+from llmb.contract.settings import COMPARED, Settings
 from llmb.contract.window import Window, default_window
 from llmb.core import typed
 from llmb.core.tables import Column
 from llmb.core.times import iso
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.description import Configuration
 from llmb.measure.facts import CheckpointTime, LogFacts
 from llmb.measure.result import (
     FAILED,
@@ -187,7 +187,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
     }
 
 
-_BARE = (Configuration,)  # its fields keep their names, unless a result has them too
+_BARE = (Settings,)  # its fields keep their names, unless a result has them too
 _ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns
 # each event: the last ones are in `checkpoints`; `causes` names nodes
 _OMITTED = (CheckpointTime, Uneven, Straggler)
@@ -196,7 +196,7 @@ _METRICS = "metrics"  # a mean and a deviation of each metric that has no field 
 _NESTED = {
     "reference": ReferenceValue,
     "cause": Cause,
-    "configuration": Configuration,
+    "configuration": Settings,
     "statistics": Statistics,
     "log": LogFacts,
     "checkpoints": Checkpoints,
@@ -244,12 +244,14 @@ def _walk(field: str, key: str, cls: type | None, below: tuple[str, ...]) -> Ite
         return
     hints = typing.get_type_hints(cls)
     prefix = "" if cls in _BARE else f"{key}_"
-    for column in dataclasses.fields(cls):
-        kinds = (hints[column.name], *typing.get_args(hints[column.name]))
+    for name in (
+        COMPARED if cls is Settings else [column.name for column in dataclasses.fields(cls)]
+    ):
+        kinds = (hints[name], *typing.get_args(hints[name]))
         inner = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
         if inner not in _OMITTED:
             assert inner is None or isinstance(inner, type)
-            yield from _walk(field, prefix + column.name, inner, (*below, column.name))
+            yield from _walk(field, prefix + name, inner, (*below, name))
 
 
 def _value(result: Result, leaf: _Leaf) -> Any:

@@ -3,22 +3,23 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llmb.contract.formats import BRIDGE_NAME, MEGATRON_NAME
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.model import ModelShape
+from llmb.contract.model_settings import Trained, trained_with
 from llmb.contract.parameters import Parameter, in_name, unsaid
 from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
+from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import find_size, squash, squash_workload
-from llmb.measure.description import NOTHING, SPLIT, Description, or_else
 from llmb.measure.launcher_config import config_near, described_by
 from llmb.measure.result import Override
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, spelled, table_of, with_bridge
+from llmb.plan.bridge_rows import BRIDGE, DTYPES, NEMO, spelled, table_of, with_bridge
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older
 # releases.
@@ -46,7 +47,7 @@ def dtypes_of(workloads: Mapping[str, Workload]) -> re.Pattern[str]:
     )
 
 
-def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Description:
+def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str]) -> Settings:
     """Return the settings in an experiment's name, none if it does not begin with a workload."""
     parts = dtypes.fullmatch(name)
     key, size = _workload_and_size(parts[1], workloads) if parts else (None, None)
@@ -60,21 +61,21 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
     numbers = {word: int(number) for word, number in _NUMBERED.findall(tail)}
     split: dict[str, Any] = {name: numbers.get(name) for name in SPLIT}
     bare = re.match(r"_([1-9]\d{0,4})(?:_|$)", tail)  # the older releases' `_fp8_256`
-    return Description(
+    return Settings(
         workload=key,
-        size=size,
+        model_size=size,
         dtype=dtype,
-        gpus=numbers.get("gpus") or (int(bare[1]) if bare else None) or None,
+        scale=numbers.get("gpus") or (int(bare[1]) if bare else 0),
         gbs=numbers.get("gbs") or None,
         **split,
-        layers=numbers.get("layers") or None,
-        profiled=bool(_PROFILED.search(tail)) or None,
-        traced=bool(_TRACED.search(tail)) or None,
-        loads=bool(_LOADS.search(tail)) or None,
+        num_layers=numbers.get("layers") or None,
+        profile=bool(_PROFILED.search(tail)),
+        nccl_trace=bool(_TRACED.search(tail)) or None,
+        loads=bool(_LOADS.search(tail)),
         fp8="current" if _CURRENT.search(tail) else None,
-        framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else None,
+        framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else "",
         release=bridge[1] if bridge else None,
-        parameters=parameters or None,
+        parameters=parameters,
     )
 
 
@@ -107,12 +108,12 @@ def describe_log(
     path: Path,
     samples: Samples,
     workloads: Mapping[str, Workload],
-    overrides: Description = NOTHING,
-    settings: LogSettings | None = None,
-) -> Description:
-    """Describe the log at ``path``.
+    overrides: Settings = NOTHING,
+    beside: LogSettings | None = None,
+) -> Settings:
+    """Return the settings of the log at ``path``, as far as they are known.
 
-    ``overrides`` come first, then a plugin's ``settings``, then the launcher's file beside it, its
+    ``overrides`` come first, then a plugin's of a file ``beside`` it, then the launcher's file, its
     lines, its name, its folders, and its workload's table. Names of every release are known:
     ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
     ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``,
@@ -120,46 +121,47 @@ def describe_log(
     ignored.
     """
     kinds = {event.kind for event in samples.checkpoints}
-    logged = Description(
+    logged = Settings(
         gbs=samples.gbs or samples.environment.gbs,
-        gpus=samples.environment.world_size,
+        scale=samples.environment.world_size or 0,
         seq_length=samples.environment.seq_length,
-        saves="save" in kinds or None,
-        loads=("load" in kinds and samples.last == 0) or None,
+        saves="save" in kinds,
+        loads="load" in kinds and samples.last == 0,
     )
     names = dict.fromkeys([_cleaned(path.name), *(folder.name for folder in _above(path))])
     dtypes = dtypes_of(workloads)
     named = NOTHING
-    for description in (
+    for found in (
         *(of_name(name, workloads, dtypes) for name in names),
         _of_folders(path, workloads),
     ):
-        if description is not NOTHING and _agree(named, description):
-            named = or_else(named, description)
-    beside = or_else(of_settings(settings), described_by(config_near(path), workloads))
-    description = or_else(or_else(or_else(overrides, beside), logged), named)
-    workload = workloads.get(description.workload or "")
-    if description.framework is None and _is_of_bridge(samples, workload):
-        description = replace(description, framework=BRIDGE)
-    if description.framework == BRIDGE and description.dtype is not None:
-        description = replace(description, dtype=spelled(description.dtype, DTYPES))
-    return _completed(description, workloads)
+        if found is not NOTHING and _agree(named, found):
+            named = named.or_else(found)
+    of_files = of_plugin(beside).or_else(described_by(config_near(path), workloads))
+    settings = overrides.or_else(of_files).or_else(logged).or_else(named)
+    workload = workloads.get(settings.workload)
+    if not settings.framework and _is_of_bridge(samples, workload):
+        settings = replace(settings, framework=BRIDGE)
+    if settings.framework == BRIDGE and settings.dtype:
+        settings = replace(settings, dtype=spelled(settings.dtype, DTYPES))
+    return settings if workload is None else _completed(settings, workload)
 
 
-def of_settings(settings: LogSettings | None) -> Description:
-    """Return what a plugin says about a log's run."""
-    if settings is None:
+def of_plugin(beside: LogSettings | None) -> Settings:
+    """Return what a plugin found in a file beside a log."""
+    if beside is None:
         return NOTHING
-    values: dict[str, Any] = {
-        name: getattr(settings, name)
-        for name in ("workload", "size", "dtype", "gpu_type", "gpus", "gbs")
-    }
-    return Description(
-        **values,
-        framework=settings.framework,
-        release=settings.release,
-        parameters=settings.parameters or None,
-        env=settings.env or None,
+    return Settings(
+        workload=beside.workload or "",
+        model_size=beside.size or "",
+        dtype=beside.dtype or "",
+        gpu_type=beside.gpu_type,
+        scale=beside.gpus or 0,
+        gbs=beside.gbs,
+        framework=beside.framework or "",
+        release=beside.release,
+        parameters=beside.parameters,
+        env=beside.env,
     )
 
 
@@ -172,32 +174,26 @@ def _is_of_bridge(samples: Samples, workload: Workload | None) -> bool:
     return samples.framework == BRIDGE_NAME or (is_trained and samples.framework == MEGATRON_NAME)
 
 
-def overridden_by(overrides: Description, logged: Description) -> tuple[Override, ...]:
+def overridden_by(overrides: Settings, logged: Settings) -> tuple[Override, ...]:
     """Return the ``overrides`` that contradict the log."""
-    names = [
-        setting.name
-        for setting in fields(Description)
-        if setting.name not in ("parameters", "unsaid", "dotted", "changes", "env", "other_dtype")
+    pairs = [
+        (name, getattr(overrides, name), getattr(logged, name))
+        for name in COMPARED
+        if name not in MAPPINGS
     ]
-    pairs = [(name, getattr(overrides, name), getattr(logged, name)) for name in names]
-    logged_parameters = logged.parameters or {}
     pairs += [
-        (name, value, logged_parameters.get(name))
-        for name, value in (overrides.parameters or {}).items()
+        (name, value, logged.parameters.get(name)) for name, value in overrides.parameters.items()
     ]
-    return tuple(Override(*pair) for pair in pairs if None not in pair[1:] and pair[1] != pair[2])
+    return tuple(Override(*pair) for pair in pairs if all(pair[1:]) and pair[1] != pair[2])
 
 
-def _agree(first: Description, second: Description) -> bool:
+def _agree(first: Settings, second: Settings) -> bool:
     """Return True if two names can be of the same run: a folder may have several."""
     pairs = (
         (getattr(first, name), getattr(second, name))
-        for name in ("workload", "size", "dtype", "gpus")
+        for name in ("workload", "model_size", "dtype", "scale")
     )
-    return all(
-        value is None or second_value is None or value == second_value
-        for value, second_value in pairs
-    )
+    return all(not all(pair) or pair[0] == pair[1] for pair in pairs)
 
 
 def _above(path: Path) -> Sequence[Path]:
@@ -210,7 +206,7 @@ def _cleaned(name: str) -> str:
     return re.sub(r"^(?:log-|sbatch_)", "", name)
 
 
-def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
+def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Settings:
     """Return the settings in ``.../<dtype>/<size>/<GPUs>/...`` if one workload has that size."""
     names = [folder.name.lower() for folder in reversed(_above(path))]
     for dtype, size, gpus in zip(names, names[1:], names[2:], strict=False):
@@ -221,114 +217,153 @@ def _of_folders(path: Path, workloads: Mapping[str, Workload]) -> Description:
                 if (name := find_size(size, workloads[key].sizes)) is not None
             ]
             if len(fits) == 1:
-                return Description(
-                    workload=fits[0][0], size=fits[0][1], dtype=dtype, gpus=int(gpus)
+                return Settings(
+                    workload=fits[0][0], model_size=fits[0][1], dtype=dtype, scale=int(gpus)
                 )
     return NOTHING
 
 
-def _completed(description: Description, workloads: Mapping[str, Workload]) -> Description:
-    """Add the model's shape and, if the workload's table allows only one, batch and parallelism."""
-    workload = workloads.get(description.workload or "")
-    if workload is None:
-        return description
-    description = replace(description, untrained=not workload.is_training or None)
-    size = workload.sizes.get(description.size or "")
+def _completed(settings: Settings, workload: Workload) -> Settings:
+    """Add parameters, and layers, batch and parallelism if the workload's table has only one."""
+    size = _size_of(settings, workload)
     if size is None:
-        return description
-    size = (
-        _of_bridge(workload, description.size or "", size, description.release)
-        if description.framework == BRIDGE
-        else size
-    )
+        return settings
     rows = [
         row
         for row in size.rows
-        if description.gpus in row.scales.counts and description.dtype in row.dtype
+        if settings.scale in row.scales.counts and settings.dtype in row.dtype
     ]
     rows = [
         row
         for row in rows
-        if description.gpu_type is None or row.fits(description.gpu_type, description.dtype or "")
+        if settings.gpu_type is None or row.fits(settings.gpu_type, settings.dtype)
     ]
-    layers = {row.layers for row in rows}
-    model = description.model or (
-        size.model
-        and _with_layers(
-            size.model, description.layers or (layers.pop() if len(layers) == 1 else None)
-        )
+    layers, batches = (
+        {row.layers for row in rows},
+        {row.batch(settings.scale) for row in rows if not row.strong_scaling},
     )
-    batches = {
-        row.batch(description.gpus)
-        for row in rows
-        if not row.strong_scaling and description.gpus is not None
-    }
-    batch = batches.pop() if len(batches) == 1 else None
-    length = model.seq_length if model is not None else None
-    description = replace(
-        description,
-        model=model,
-        seq_length=description.seq_length or length,
-        gbs=description.gbs or batch,
+    only_layers = settings.num_layers or (layers.pop() if len(layers) == 1 else None)
+    settings = replace(
+        settings,
+        num_layers=only_layers,
+        gbs=settings.gbs or (batches.pop() if len(batches) == 1 else None),
+        parameters=_parameters_of(settings, workload.parameters_of(settings.model_size)),
     )
-    description = replace(
-        description, **_parameters_of(description, workload.parameters_of(description.size or ""))
+    model = model_of(settings, workload)
+    if model is None:
+        return settings
+    return replace(
+        settings,
+        num_layers=model.layers,
+        seq_length=settings.seq_length or model.seq_length,
+        **_split_of(settings, rows, has_experts=model.moe is not None),
     )
-    if description.untrained:
-        return description
-    return replace(description, **_split_of(description, rows))
 
 
-def _parameters_of(description: Description, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Return the known values of the size's own parameters, and the names of the others."""
-    values = {
-        name: value for name, value in (description.parameters or {}).items() if name in parameters
-    }
+def _parameters_of(settings: Settings, parameters: Mapping[str, Parameter]) -> dict[str, str]:
+    """Return the known values of the size's own parameters."""
+    values = {name: value for name, value in settings.parameters.items() if name in parameters}
     missing = unsaid(parameters, values)
     single = {
         name: parameter.default
         for name, parameter in parameters.items()
         if name not in (*values, *missing)
     }
-    return {"parameters": {**single, **values}, "unsaid": missing}
+    return {**single, **values}
 
 
-def _of_bridge(workload: Workload, name: str, size: Size, release: str | None) -> Size:
-    """Return ``size`` with the rows of Megatron-Bridge's ``release`` (unknown: the newest)."""
-    table = table_of(workload).sizes.get(name)
-    if table is None:
-        return size
-    return with_bridge(
-        workload, release if release in table.rows else next(iter(table.rows))
-    ).sizes[name]
+def model_of(settings: Settings, workload: Workload | None) -> ModelShape | None:
+    """Return the model of a size, with the run's own layers. None if it is unknown or has none."""
+    size = None if workload is None else _size_of(settings, workload)
+    model = None if size is None else size.model
+    return None if model is None else _with_layers(model, settings.num_layers)
 
 
-def _split_of(description: Description, rows: Sequence[Row]) -> dict[str, Any]:
+def trained_by(settings: Settings, workload: Workload | None) -> Trained:
+    """Return what the run trained with its ``dotted`` settings."""
+    is_training = workload is None or workload.is_training
+    return trained_with(
+        settings.dotted if is_training else {},
+        settings.framework or NEMO,
+        model_of(settings, workload),
+        settings.gbs,
+        settings.seq_length,
+    )
+
+
+def missing(settings: Settings, workload: Workload | None) -> tuple[str, ...]:
+    """Return the unknown settings that a comparison needs, as in ``Identity.missing``."""
+    if workload is None or settings.model_size not in workload.sizes:
+        parameters, is_known = dict[str, Parameter](), False
+    else:
+        parameters, is_known = workload.parameters_of(settings.model_size), True
+    needs_batch = not settings.changes and (workload is None or workload.is_training)
+    needed = {
+        "workload": is_known,
+        "dtype": settings.dtype,
+        "scale": settings.scale,
+        "gbs": settings.gbs or not needs_batch,
+        "gpu_type": settings.gpu_type,
+    }
+    return (
+        *(name for name, value in needed.items() if not value),
+        *unsaid(parameters, settings.parameters),
+    )
+
+
+def complete(settings: Settings, workload: Workload | None) -> Settings | None:
+    """Return the settings as of a job, or None if too little is known to compare them."""
+    if workload is None or set(missing(settings, workload)) - {"gpu_type"}:
+        return None
+    if not workload.is_training:
+        known = {name: getattr(settings, name) for name in _OF_ALL}
+        return Settings(**known, framework=NEMO, nccl_trace=False)
+    return replace(
+        settings, framework=settings.framework or NEMO, nccl_trace=bool(settings.nccl_trace)
+    )
+
+
+# what a run that trains no model has
+_OF_ALL = (
+    *("workload", "model_size", "dtype", "gpu_type", "scale"),
+    *("profile", "parameters", "env"),
+)
+
+
+def _size_of(settings: Settings, workload: Workload) -> Size | None:
+    """Return the size with the rows of its framework. An unknown release is the newest."""
+    name, table = settings.model_size, table_of(workload).sizes
+    if settings.framework != BRIDGE or name not in table or name not in workload.sizes:
+        return workload.sizes.get(name)
+    rows = table[name].rows
+    release = settings.release if settings.release in rows else next(iter(rows))
+    return with_bridge(workload, release).sizes[name]
+
+
+def _split_of(settings: Settings, rows: Sequence[Row], *, has_experts: bool) -> dict[str, Any]:
     """Return the unknown settings of parallelism in which all matching rows agree."""
-    settings = {name: value for name in SPLIT if (value := getattr(description, name)) is not None}
-    has_experts = description.model is not None and description.model.moe is not None
-    if "ep" in settings and "tp" in settings:
+    known = {name: value for name in SPLIT if (value := getattr(settings, name)) is not None}
+    is_named = bool(known)
+    if "ep" in known and "tp" in known:
         # a name has it only where it is not tp
-        settings.setdefault("etp", settings["tp"] if has_experts else 1)
+        known.setdefault("etp", known["tp"] if has_experts else 1)
     if not has_experts:
-        settings |= {"ep": 1, "etp": 1}
-    rows = [
-        row
+        known |= {"ep": 1, "etp": 1}
+    splits = [
+        {name: getattr(row, name) for name in SPLIT}
         for row in rows
-        if description.gpus is not None and row.batch(description.gpus) == description.gbs
+        if row.batch(settings.scale) == settings.gbs
     ]
-    splits = [{name: getattr(row, name) for name in SPLIT} for row in rows]
     splits = [
         split | {"etp": split["etp"] or (split["tp"] if has_experts else 1)} for split in splits
     ]
     splits = [
-        split for split in splits if all(split[name] == value for name, value in settings.items())
+        split for split in splits if all(split[name] == value for name, value in known.items())
     ]
     # A name with any setting of parallelism has all of them: a missing `vp` is none.
-    named = any(getattr(description, name) is not None for name in SPLIT)
-    missing = [name for name in SPLIT if name not in settings and not (name == "vp" and named)]
-    values = {name: {split[name] for split in splits} for name in missing}
-    return settings | {name: choices.pop() for name, choices in values.items() if len(choices) == 1}
+    unknown = [name for name in SPLIT if name not in known and not (name == "vp" and is_named)]
+    values = {name: {split[name] for split in splits} for name in unknown}
+    return known | {name: choices.pop() for name, choices in values.items() if len(choices) == 1}
 
 
 def _with_layers(model: ModelShape, layers: int | None) -> ModelShape:

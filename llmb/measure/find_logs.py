@@ -13,6 +13,7 @@ from pathlib import Path
 from llmb.contract.record import RECORD, RunRecord
 from llmb.core import files
 from llmb.errors import UsageError
+from llmb.measure import suites
 
 REQUEUED = r"(.*_\d{3,})_(\d{1,2})"  # the name of a log up to a job's id, and the attempt
 _LOGS = (".out", ".err", ".log")
@@ -34,7 +35,10 @@ def logs_at(path: Path, unreadable: Callable[[OSError], None] | None = None) -> 
     logs = last_attempts(find_logs(path, unreadable))
     if not logs:
         hint = "give another folder, or a log of any name: llmb-run parse FILE"
-        message = f"{path} has no training log (log-*.out or log-*.out.gz)"
+        message = (
+            f"{path} has no training log (log-*.out or log-*.out.gz), and none of CloudAI,"
+            " superbench or ReFrame"
+        )
         raise UsageError(message, hint=hint, code="logs-missing", key="PATH", value=str(path))
     return logs
 
@@ -42,18 +46,19 @@ def logs_at(path: Path, unreadable: Callable[[OSError], None] | None = None) -> 
 def find_logs(directory: Path, unreadable: Callable[[OSError], None] | None = None) -> list[Path]:
     """Return every training log below ``directory``, compressed or not, sorted.
 
-    A file with several names is returned once. Links to folders are not followed. ``unreadable`` is
-    called for each folder that cannot be read.
+    Logs of CloudAI, superbench and ReFrame have their own names. A file with several names is
+    returned once. Links to folders are not followed. ``unreadable`` is called for each folder that
+    cannot be read.
     """
     paths = [
         Path(folder) / name
         for folder, _, names in os.walk(directory, onerror=unreadable)
         for name in names
-        if is_log(name)
+        if is_log(name) or suites.is_log(folder, name, names)
     ]
     by_file: dict[Hashable, Path] = {}
     # Path's is_link may raise.
-    for path in sorted(paths, key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114
+    for path in sorted(suites.without_copies(paths), key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114
         by_file.setdefault(_file_behind(path), path)
     return sorted(path for file, path in by_file.items() if file is not None)
 
@@ -127,9 +132,11 @@ def as_kept(log: Path) -> Path:
     return packed if not files.is_file(log) and files.is_file(packed) else log
 
 
-def logs_of(record: RunRecord) -> list[Path]:
-    """Return the logs that may say why a run failed: training, script, others beside them."""
-    log = log_of(record)
+def logs_of(record: RunRecord, log: Path) -> list[Path]:
+    """Return the logs that may say why a run failed: training, script, others beside them.
+
+    ``log`` is ``log_of(record)``.
+    """
     # without the folder, or the right to read it, there are none: reading the log says so
     paths = [log.parent / name for name in _names(log.parent)]
     beside = [path for path in paths if path.suffix in _LOGS and files.is_file(path)]
@@ -137,11 +144,14 @@ def logs_of(record: RunRecord) -> list[Path]:
 
 
 def logs_beside(log: Path) -> list[Path]:
-    """Return a training log without a record, and its script's log, ``sbatch_<the same name>``."""
+    """Return a training log without a record, its script's log, ``sbatch_<the same name>``, and
+    the files in which its suite of benchmarks writes errors.
+    """
     name = log.name.removeprefix("log-")
     without_attempt = re.sub(r"_\d+(?=\.out)", "", name)
     names = dict.fromkeys(f"sbatch_{text}" for text in (name, without_attempt))
-    return [log, *(path for path in map(log.with_name, names) if files.is_file(path))]
+    script_logs = (path for path in map(log.with_name, names) if files.is_file(path))
+    return [log, *script_logs, *suites.errors_beside(log)]
 
 
 def _number_of(folder: Path) -> int:
@@ -254,7 +264,7 @@ def _is_enabled(path: Path) -> bool:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(path.name for path in folder.iterdir())
+        return sorted(os.listdir(folder))  # noqa: PTH208 - for each of thousands
     except OSError:
         return []
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.core import yamlfile
 from llmb.core.names import find_size, find_workload
 from llmb.core.secret_texts import holds_secret
 from llmb.errors import LlmbError, UsageError
-from llmb.measure.description import NOTHING, Description
 from llmb.measure.find_logs import job_of, listing_of
 from llmb.plan.bridge_rows import BRIDGE, NEMO
 from llmb.plan.exemplar import name_in_llmb
@@ -149,7 +149,7 @@ def _moment(value: object) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def described_by(config: LauncherConfig | None, workloads: Mapping[str, Workload]) -> Description:
+def described_by(config: LauncherConfig | None, workloads: Mapping[str, Workload]) -> Settings:
     """Return the settings in the file.
 
     It omits how Megatron-Bridge scales fp8, and profiles have other witnesses too.
@@ -166,16 +166,16 @@ def described_by(config: LauncherConfig | None, workloads: Mapping[str, Workload
         except LlmbError:  # no plugin offers it
             key = None
     bridge = config.framework == "megatron_bridge"
-    return Description(
-        workload=key,
-        size=size,
-        dtype=None if bridge else config.dtype,
+    return Settings(
+        workload=key or "",
+        model_size=size or "",
+        dtype="" if bridge else config.dtype or "",
         gpu_type=config.gpu_type,
-        gpus=config.scale,
-        framework=BRIDGE if bridge else NEMO if config.framework == "nemo2" else None,
+        scale=config.scale or 0,
+        framework=BRIDGE if bridge else NEMO if config.framework == "nemo2" else "",
         release=config.framework_release if bridge else None,
-        dotted=without_secrets(config.settings) or None,
-        env=without_secrets(config.env) or None,
+        dotted=without_secrets(config.settings),
+        env=without_secrets(config.env),
     )
 
 

@@ -17,8 +17,8 @@ from llmb.contract.formats import MAXTEXT_NAME, MEGATRON_NAME, NO_KEYS, Format, 
 from llmb.contract.metrics import JOULES_PER_STEP, WATTS_PER_GPU
 from llmb.contract.samples import Step
 from llmb.contract.spec_checks import PATTERN_HINT, TRAINING_KEYS
-from llmb.core.process import OverdueError, time_limit
 from llmb.core.scan import REACH, Hit, Line, needle, plain, strip_escapes
+from llmb.core.time_limit import OverdueError, time_limit
 from llmb.core.units import KNOWN, factor_after, factor_between, unit_after
 from llmb.errors import LlmbError, PluginError
 
@@ -152,7 +152,7 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
         and (cut or not (form.declared or form.patterns))
     ):
         return None
-    announced = header.groupdict().get("last") is not None
+    announced = "last" in form.iteration.groupindex and header["last"] is not None
     last = _number(header, "last", form, line) - form.first_iteration if announced else None
     iteration = _number(header, "i", form, line) - form.first_iteration
     if iteration < 0:
@@ -353,8 +353,10 @@ def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
             return None
         value = _complete_number(text, number[0], match.end("value"), cut)
         return None if value is None else value * factor
-    keys, _ = form.keys.get(name, NO_KEYS)
-    return next((value for key in keys if (value := read_value(text, key, cut)) is not None), None)
+    for key in form.keys.get(name, NO_KEYS)[0]:
+        if (value := read_value(text, key, cut)) is not None:
+            return value
+    return None
 
 
 def values_in(text: bytes, form: Format, name: str) -> list[float]:

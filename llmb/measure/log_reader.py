@@ -8,7 +8,7 @@ from llmb.contract.formats import NEMO2, ParseSpec
 from llmb.contract.samples import Samples
 from llmb.core.scan import REACH, Block, apart, hits_in, is_packed, open_log, read_blocks
 from llmb.errors import LlmbError
-from llmb.measure import whole_log
+from llmb.measure import superbench, whole_log
 from llmb.measure.nccl_tests import samples_of_report
 from llmb.measure.step_collector import Collector, ReadState
 
@@ -49,11 +49,21 @@ def read_on(path: Path, spec: ParseSpec = NEMO2, state: ReadState | None = None)
         if spec.reads_whole_log:
             return Reading(whole_log.read_whole_log(path, spec), ReadState())
         with open_log(path) as stream:
-            if spec.is_default and (samples := samples_of_report(stream)) is not None:
+            if spec.is_default and (samples := _of_file_in_json(path, stream)) is not None:
                 return Reading(samples, ReadState())
             return _read(stream, spec, state or ReadState())
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _of_file_in_json(path: Path, stream: BinaryIO) -> Samples | None:
+    """Return the content of a file that is one value in JSON, None for a log."""
+    report = samples_of_report(stream)
+    if report is not None:
+        return report
+    return superbench.samples_of_results(
+        path, stream, lambda output: _read(output, NEMO2, ReadState()).samples
+    )
 
 
 def _unreadable(path: Path, error: OSError) -> LlmbError:

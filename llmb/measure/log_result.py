@@ -10,18 +10,24 @@ from types import MappingProxyType
 
 from llmb.contract.failures import Failure
 from llmb.contract.flops import Flops
-from llmb.contract.formats import MEGATRONS, NEMOS
+from llmb.contract.formats import MEGATRONS, NEMOS, ParseSpec
 from llmb.contract.gpus import CPU, GpuTypes, known_types, peak_dtype
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.model import ModelShape
 from llmb.contract.samples import Samples
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
-from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason
+from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason, suites
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import checkpoints_of
-from llmb.measure.describe_log import describe_log, overridden_by
-from llmb.measure.description import NOTHING, Description
+from llmb.measure.describe_log import (
+    complete,
+    describe_log,
+    missing,
+    overridden_by,
+    trained_by,
+)
 from llmb.measure.log_lines import PatternError
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.measure.root_cause import root_cause
@@ -46,7 +52,7 @@ def result_of_log(
     *,
     workloads: Mapping[str, Workload] | None = None,
     readers: Mapping[tuple[str, str], LogReader] = _NO_READERS,
-    overrides: Description = NOTHING,
+    overrides: Settings = NOTHING,
     flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
     types: GpuTypes | None = None,
     beside: Mapping[Path, LogSettings] = MappingProxyType({}),
@@ -60,45 +66,65 @@ def result_of_log(
     read is Unknown, with the reason: it may be one of thousands. ``beside``: by log, what plugins
     found in files beside it.
     """
-    settings = beside.get(path)
-    if window is None and settings is not None and settings.window is not None:
-        window = Window(*settings.window)
+    found = beside.get(path)
+    if window is None and found is not None and found.window is not None:
+        window = Window(*found.window)
     if readers and workloads is not None:
-        named = describe_log(path, Samples(), workloads, overrides, settings)
-        workload = workloads.get(named.workload or "")
-        if workload is not None:
-            reader = readers.get((workload.key, named.size or workload.default_size), reader)
+        named = describe_log(path, Samples(), workloads, overrides, found)
+        if named.workload in workloads:
+            size = named.model_size or workloads[named.workload].default_size
+            reader = readers.get((named.workload, size), reader)
     try:
-        samples, unreadable = read_samples(path, reader.spec)
+        samples, unreadable = _read(path, reader.spec)
     except PatternError as error:  # this log alone
         samples, unreadable = Samples(), error.message
     identity = Identity(experiment=experiment_of(path), path=str(path))
     if unreadable:
         return Result(identity=identity, status=UNKNOWN, reason=unreadable, unreadable=True)
-    description, overridden = overrides, tuple[Override, ...]()
+    settings, overridden = overrides, tuple[Override, ...]()
     if workloads is not None:
-        description = describe_log(path, samples, workloads, overrides, settings)
-        description = description.with_dotted(overrides)
-        logged = describe_log(path, samples, workloads, settings=settings)
+        settings = describe_log(path, samples, workloads, overrides, found)
+        logged = describe_log(path, samples, workloads, beside=found)
         overridden = overridden_by(overrides, logged)
-    if description.workload is not None and description.model is not None:
-        description = replace(description, flops=flops(description.workload, description.model))
-    configuration, samples = description.configuration(), with_times(samples, description)
-    reader = _without_hybrid_tflops(reader, samples, description)
-    metrics = _metrics(
-        path, samples, reader, description, window, known_types() if types is None else types
+    workload = (workloads or {}).get(settings.workload)
+    trained = trained_by(settings, workload)
+    settings = replace(
+        settings,
+        num_layers=trained.layers or settings.num_layers,
+        gbs=overrides.gbs or trained.gbs,
+        seq_length=overrides.seq_length or trained.seq_length,
+        changes=trained.changes,
     )
+    configuration, samples = complete(settings, workload), with_times(samples, settings)
+    reader = _without_hybrid_tflops(reader, samples, trained.model)
+    types = known_types() if types is None else types
+    last = samples.max_iteration if samples.last is None else samples.last
+    steps = None if last is None else last + 1
+    is_profiled = settings.profile and configuration is None
+    metrics = metrics_of(
+        samples,
+        reader,
+        settings,
+        trained.model,
+        None if trained.model is None else flops(settings.workload, trained.model),
+        steps=steps,
+        window=window or _window_beside(path, steps),
+        peak_tflops=None if trained.other_dtype else _peak(settings, types),
+        nodes=_nodes(settings, types),
+        profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path),
+    )
+    metrics = with_program_lines(metrics, samples, reader)
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics, reader.failures)
     return Result(
         identity=replace(
             identity,
             configuration=configuration,
-            missing=description.missing(),
+            missing=missing(settings, workload),
             overridden=overridden,
             framework=None
-            if description.untrained
-            else description.framework or (NEMO if samples.framework in NEMOS else None),
+            if workload is not None and not workload.is_training
+            else settings.framework or (NEMO if samples.framework in NEMOS else None),
         ),
         status=status,
         reason=reason.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
@@ -110,47 +136,49 @@ def result_of_log(
     )
 
 
+def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:
+    """Return the samples of a log and, if it cannot be read, the reason. Raises PatternError.
+
+    Programs that log by Python's logging print their steps to the standard error.
+    """
+    samples, unreadable = read_samples(path, spec)
+    if unreadable or _has_any(samples):
+        return samples, unreadable
+    beside = suites.stderr_beside(path)
+    others = Samples() if beside is None else read_samples(beside, spec)[0]
+    return (others if _has_any(others) else samples), unreadable
+
+
+def _has_any(samples: Samples) -> bool:
+    """Return True if a log measured anything."""
+    parts = (samples.mlperf, samples.nccl_table, samples.figures)
+    return bool(samples.steps) or any(part is not None for part in parts)
+
+
 def _without_hybrid_tflops(
-    reader: LogReader, samples: Samples, description: Description
+    reader: LogReader, samples: Samples, model: ModelShape | None
 ) -> LogReader:
     """Return the reader, which takes no TFLOPS from NeMo 2 for a hybrid model."""
-    is_hybrid = description.model is not None and description.model.pattern is not None
+    is_hybrid = model is not None and model.pattern is not None
     if not is_hybrid or samples.framework in MEGATRONS or not reader.spec.tflops_valid:
         return reader
     return replace(reader, spec=replace(reader.spec, tflops_valid=False, tflops_note=_HYBRID_NOTE))
 
 
-def _metrics(
-    path: Path,
-    samples: Samples,
-    reader: LogReader,
-    description: Description,
-    window: Window | None,
-    types: GpuTypes,
-) -> Metrics:
-    """Return the metrics. The launcher's files beside the log select the default window."""
-    last = samples.max_iteration if samples.last is None else samples.last
-    steps = None if last is None else last + 1
-    if window is None and (beside := launcher_config.config_near(path)) is not None:
-        measured = launcher_config.window_of(beside.release, steps or 0)
-        window = None if measured is None else Window(*measured)
-    is_in_configuration = description.profiled and description.configuration() is not None
-    profiled = facts.PROFILED if description.profiled else find_logs.profiled_beside(path)
-    metrics = metrics_of(
-        samples,
-        reader,
-        description,
-        steps=steps,
-        window=window,
-        peak_tflops=_peak(description, types),
-        nodes=_nodes(description, types),
-        profiled="" if is_in_configuration else profiled,
-    )
-    return with_program_lines(metrics, samples, reader)
+def _window_beside(path: Path, steps: int | None) -> Window | None:
+    """Return the window of the release that the launcher's files beside the log name, or None."""
+    beside = launcher_config.config_near(path)
+    measured = None if beside is None else launcher_config.window_of(beside.release, steps or 0)
+    return None if measured is None else Window(*measured)
 
 
 def experiment_of(path: Path) -> str:
-    """Return the experiment's name in a log's, without ``log-``, account and attempt."""
+    """Return the experiment's name in a log's, without ``log-``, account and attempt.
+
+    A run of a suite of benchmarks has the suite's name for it.
+    """
+    if (name := suites.name_of(path)) is not None:
+        return name
     stem = path.name.removesuffix(".gz").removesuffix(".out").removeprefix("log-")
     name = re.sub(f"{find_logs.REQUEUED}$", r"\1", stem)
     return re.sub(r"^[^.]*\.(?=pretrain)", "", name)
@@ -165,18 +193,21 @@ def _status_of_log(
 
     A log that omits the number of planned steps has succeeded if nothing in it contradicts.
     """
+    beside = find_logs.logs_beside(path)
     if samples.mlperf is not None and samples.mlperf.status:
         return (SUCCESS if samples.mlperf.status == mlperf.SUCCESSFUL else FAILED), None
     if metrics.headline == nccl_tests.BUSBW and samples.nccl_table is not None:
         if samples.nccl_table.ended:
             return SUCCESS, None
-        return FAILED, root_cause(find_logs.logs_beside(path), more=more)
+        return FAILED, root_cause(beside, more=more)
     if samples.failed:
-        return FAILED, None
+        return FAILED, root_cause(beside, more=more) if samples.figures is not None else None
+    if samples.figures is not None and not samples.steps:
+        return SUCCESS, None
     reached = metrics.has_figures and samples.is_complete
     if reached and samples.last is not None:
         return SUCCESS, None
-    cause = root_cause(find_logs.logs_beside(path), more=more)
+    cause = root_cause(beside, more=more)
     if cause is None and reached:
         return SUCCESS, None
     if cause is None and reason.is_unknown_format(path, samples):
@@ -186,13 +217,13 @@ def _status_of_log(
     return FAILED, cause
 
 
-def _nodes(description: Description, types: GpuTypes) -> int | None:
+def _nodes(settings: Settings, types: GpuTypes) -> int | None:
     """Return the nodes that a job had at least, by its GPU type or by the largest node."""
-    if description.gpus is None or description.gpu_type == CPU:
+    if not settings.scale or settings.gpu_type == CPU:
         return None
-    gpu_type = types.get(description.gpu_type or "")
+    gpu_type = types.get(settings.gpu_type or "")
     return math.ceil(
-        description.gpus
+        settings.scale
         / (
             gpu_type.gpus_per_node
             if gpu_type
@@ -201,6 +232,6 @@ def _nodes(description: Description, types: GpuTypes) -> int | None:
     )
 
 
-def _peak(description: Description, types: GpuTypes) -> float | None:
-    gpu_type = types.get(description.gpu_type or "")
-    return gpu_type.peak_tflops.get(peak_dtype(description.dtype or "")) if gpu_type else None
+def _peak(settings: Settings, types: GpuTypes) -> float | None:
+    gpu_type = types.get(settings.gpu_type or "")
+    return gpu_type.peak_tflops.get(peak_dtype(settings.dtype)) if gpu_type else None

@@ -78,7 +78,7 @@ def table_at(hit: Hit) -> NcclTable:
     for line in hit.block.behind(hit.at).splitlines():
         if ended := _END in line:
             break
-        row = _ROW.search(strip_escapes(line))
+        row = _ROW.search(strip_escapes(line).strip(b"\0"))  # holes of a file of two writers
         if row is None:
             continue
         size, out_of_place, in_place = int(row[1]), float(row[5]), float(row[9])

@@ -5,22 +5,22 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from llmb.contract import state as states
 from llmb.contract.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.contract.metrics import STEP_TIME, shown
 from llmb.contract.samples import Environment, Samples, Step
+from llmb.contract.settings import COMPARED, Settings
 from llmb.contract.state import COMPLETED, TIMEOUT, JobState
 from llmb.contract.window import Window, measure, steps_in, why_unmeasured
 from llmb.core.scan import open_log, plain
 from llmb.measure import mlperf
 from llmb.measure.causes import Cause, kind_of_end
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.description import USUAL_FRAMEWORK, Configuration
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.measure.statistics import TFLOPS_OFF
+from llmb.plan.bridge_rows import NEMO
 
 _NAME_THEIR_CAUSE = {states.CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = (
@@ -124,6 +124,7 @@ def is_unknown_format(path: Path, samples: Samples) -> bool:
         or samples.ended
         or samples.mlperf is not None
         or samples.nccl_table is not None
+        or samples.figures is not None
         or samples.checkpoints
         or samples.environment != Environment()
     ):
@@ -304,7 +305,7 @@ def parameters_in_words(parameters: Mapping[str, str]) -> str:
 
 
 def settings_of(
-    configuration: Configuration | None,
+    configuration: Settings | None,
     *,
     window: Window | None,
     steps: int | None = None,
@@ -320,13 +321,11 @@ def settings_of(
     }
     if configuration is None:
         return phrases
-    for setting in fields(Configuration):
-        if setting.name not in (*without, "env", "parameters", "dotted", "changes", "software"):
-            value = getattr(configuration, setting.name)
-            text = _SETTINGS.get(setting.name, f"{setting.name} {{}}")
-            phrases[setting.name] = (
-                "" if value in (None, False, USUAL_FRAMEWORK) else text.format(value)
-            )
+    for name in COMPARED:
+        if name not in (*without, "env", "parameters", "dotted", "changes", "software"):
+            value = getattr(configuration, name)
+            text = _SETTINGS.get(name, f"{name} {{}}")
+            phrases[name] = "" if value in (None, False, "", NEMO) else text.format(value)
     software = configuration.software
     named = {
         **({} if software is None else software.words),

@@ -13,11 +13,11 @@ from llmb.contract.metrics import (
     Measured,
 )
 from llmb.contract.record import PairMember
+from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, ENDS
 from llmb.contract.window import Window
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.description import Configuration
 from llmb.measure.facts import LogFacts, NodeFacts, VerdictCause
 from llmb.measure.statistics import Statistics
 
@@ -41,7 +41,7 @@ class Identity:
     experiment: str
     path: str  #: the training log
     run: str | None = None  #: the run's id, None for a log without a record
-    configuration: Configuration | None = None
+    configuration: Settings | None = None
     #: Settings that a comparison needs and a log without a record omits: workload, dtype, scale,
     #: gbs, gpu_type and the workload's own parameters.
     missing: tuple[str, ...] = ()

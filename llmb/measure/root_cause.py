@@ -14,7 +14,7 @@ from llmb.core import scan
 from llmb.core.scan import AHEAD, Hit, needle, plain, strip_escapes
 from llmb.errors import LlmbError
 from llmb.measure import log_reader
-from llmb.measure.causes import PYTHON, Cause, row_of, table
+from llmb.measure.causes import PYTHON, Cause, row_of, rows, table
 
 _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
 _TRACEBACK = needle("Traceback (most recent call last)")
@@ -34,8 +34,7 @@ _LAST_ERROR = re.compile(
 @lru_cache(maxsize=8)
 def needles(more: tuple[Failure, ...] = ()) -> Sequence[scan.Needle]:
     """Return the texts to search for in a log, in addition to tracebacks."""
-    rows = (*table().causes, *more)
-    texts = [text for row in rows for text in (*row.text, *row.not_behind)]
+    texts = [text for row in rows(more) for text in (*row.text, *row.not_behind)]
     return [needle(text) for text in dict.fromkeys((*texts, *table().python))]
 
 
@@ -256,5 +255,5 @@ def end_in(path: Path) -> str | None:
             lines = stream.read(_TAIL).splitlines()
     except OSError:
         return None
-    rows = (row_of(line) for line in reversed(lines) if b"***" in line)
-    return next((kinds[row.kind] for row in rows if row is not None and row.kind in kinds), None)
+    ends = (row_of(line) for line in reversed(lines) if b"***" in line)
+    return next((kinds[row.kind] for row in ends if row is not None and row.kind in kinds), None)

@@ -10,17 +10,26 @@ from llmb.contract import metrics as known, state as states, window as measure
 from llmb.contract.failures import Failure
 from llmb.contract.flops import Flops, causal_flops, flops_of
 from llmb.contract.formats import MEGATRONS, ParseSpec
-from llmb.contract.job import Job
 from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.model import ModelShape
 from llmb.contract.record import RunRecord
 from llmb.contract.samples import Node, Samples
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, covered, default_window
 from llmb.errors import LlmbError
-from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, statistics, telemetry
+from llmb.measure import (
+    facts,
+    find_logs,
+    mlperf,
+    nccl_tests,
+    reason,
+    statistics,
+    superbench,
+    telemetry,
+)
 from llmb.measure.checkpoints import checkpoints_of
-from llmb.measure.description import Description, configuration_of_run
 from llmb.measure.log_lines import PatternError, UnitMismatchError
 from llmb.measure.log_reader import read_log
 from llmb.measure.result import (
@@ -92,7 +101,9 @@ def as_submitted(reader: LogReader, submitted: LogReader) -> LogReader:
 def metrics_of(
     samples: Samples,
     reader: LogReader,
-    description: Description,
+    settings: Settings,
+    model: ModelShape | None,
+    own_flops: Flops | None,
     *,
     steps: int | None,
     window: Window | None,
@@ -102,6 +113,8 @@ def metrics_of(
 ) -> Metrics:
     """Return the metrics of the steps in ``window`` (None: the default one).
 
+    ``model`` was trained, None if unknown or without one. ``own_flops`` are of one sample by its
+    plugin's formula, None for llmb's.
     ``steps`` are planned, None if unknown. ``peak_tflops`` is the peak of one GPU at the dtype.
     ``nodes`` is the least number that the job had. ``profiled`` is why it is known to be profiled,
     or empty.
@@ -109,7 +122,7 @@ def metrics_of(
     if reader.spec.reads_whole_log:  # its results are no iterations, so none is of a warm-up
         steps = None if samples.last is None else samples.last + 1
         window = window or (None if steps is None else Window(0, steps - 1))
-    used = _window_of(samples, steps, window, description.framework)
+    used = _window_of(samples, steps, window, settings.framework)
     specs = (*reader.metrics, *_energy_specs(samples, reader))
     measured = measure.measure(samples, used, specs) if used else {}
     if not reader.spec.tflops_valid:
@@ -119,7 +132,7 @@ def metrics_of(
         *facts.invalid_because(samples, used, nodes, declared),
         *([profiled] if profiled else []),
     ]
-    if description.traced:
+    if settings.nccl_trace:
         invalid.append(facts.TRACED)
     metrics = _with_throughput(
         Metrics(
@@ -131,7 +144,8 @@ def metrics_of(
             headline=reader.headline,
             invalid=tuple(invalid),
         ),
-        description,
+        settings,
+        own_flops or (None if model is None else flops_of(model)),
         peak_tflops,
     )
     if used is None or metrics.value is None:
@@ -143,7 +157,7 @@ def metrics_of(
             used,
             reader.headline,
             tflops=metrics.model_tflops_per_gpu,
-            causal=_causal_part(samples, description),
+            causal=None if own_flops is not None else _causal_part(samples, model),
         ),
     )
 
@@ -155,16 +169,14 @@ def _energy_specs(samples: Samples, reader: LogReader) -> list[MetricSpec]:
     return [spec for spec in known.ENERGY if spec.name in logged and spec.name not in declared]
 
 
-def _causal_part(samples: Samples, description: Description) -> float | None:
+def _causal_part(samples: Samples, model: ModelShape | None) -> float | None:
     """Return the part of our formula with only the causal half of the attention.
 
-    None if the program counts all of it, or if a plugin has its own formula.
+    None if the program counts all of it.
     """
-    if description.model is None or description.flops is not None:
+    if model is None or samples.framework not in MEGATRONS:
         return None
-    if samples.framework not in MEGATRONS:
-        return None
-    return causal_flops(description.model) / flops_of(description.model).total
+    return causal_flops(model) / flops_of(model).total
 
 
 def _window_of(
@@ -183,30 +195,27 @@ def _window_of(
 
 
 def _with_throughput(
-    metrics: Metrics, description: Description, peak_tflops: float | None
+    metrics: Metrics, settings: Settings, flops: Flops | None, peak_tflops: float | None
 ) -> Metrics:
     """Add everything that follows from the step time, the model and the batch."""
-    flops, step_time = None, metrics.step_time
-    if description.model is not None:
-        flops = description.flops or flops_of(description.model)
+    step_time = metrics.step_time
+    if flops is not None:
         metrics = replace(metrics, model_flops=flops.total, flops_convention=flops.convention)
-    elif not description.changes:
+    elif not settings.changes:
         return metrics
-    if step_time is None or description.gbs is None:
+    if step_time is None or settings.gbs is None:
         return metrics
     derived: dict[str, float] = {}
-    if description.seq_length is not None:
-        rate = measure.tokens_per_second(description.seq_length, description.gbs, step_time)
+    if settings.seq_length is not None:
+        rate = measure.tokens_per_second(settings.seq_length, settings.gbs, step_time)
         metrics = replace(metrics, days_per_1t_tokens=measure.days_to_train(1e12, rate))
         derived[known.TOKENS_PER_SECOND] = rate
-        if description.gpus is not None:
-            derived[known.TOKENS_PER_SECOND_PER_GPU] = rate / description.gpus
-    if description.gpus is not None and flops is not None:
-        tflops = measure.model_tflops_per_gpu(
-            description.gbs, flops.total, step_time, description.gpus
-        )
+        if settings.scale:
+            derived[known.TOKENS_PER_SECOND_PER_GPU] = rate / settings.scale
+    if settings.scale and flops is not None:
+        tflops = measure.model_tflops_per_gpu(settings.gbs, flops.total, step_time, settings.scale)
         derived[known.MODEL_TFLOPS_PER_GPU] = tflops
-        if peak_tflops and not description.other_dtype:
+        if peak_tflops:
             derived[known.MFU] = measure.mfu(tflops, peak_tflops)
     time = metrics.measured[known.STEP_TIME]
     # all of them are a constant divided by the step time, so they deviate as it does
@@ -215,18 +224,17 @@ def _with_throughput(
     rates = {
         name: specs[name].measured(rate, rate * part, time.n) for name, rate in derived.items()
     }
-    return replace(
-        metrics, measured={**metrics.measured, **rates, **_per_joule(metrics, description)}
-    )
+    return replace(metrics, measured={**metrics.measured, **rates, **_per_joule(metrics, settings)})
 
 
-def _per_joule(metrics: Metrics, description: Description) -> dict[str, Measured]:
+def _per_joule(metrics: Metrics, settings: Settings) -> dict[str, Measured]:
     """Return the tokens per joule of the GPUs, if the log has their energy."""
     joules, name = metrics.measured.get(known.JOULES_PER_STEP), known.TOKENS_PER_JOULE
-    trained = description.seq_length, description.gbs, description.gpus
-    if joules is None or joules.mean <= 0 or name in metrics.measured or None in trained:
+    length, batch, gpus = settings.seq_length, settings.gbs, settings.scale
+    if joules is None or joules.mean <= 0 or name in metrics.measured:
         return {}
-    length, batch, gpus = (value or 0 for value in trained)
+    if not length or not batch or not gpus:
+        return {}
     rate = length * batch / joules.mean / gpus
     deviation = rate * joules.std / joules.mean
     return {name: known.ENERGY_BY_NAME[name].measured(rate, deviation, joules.n)}
@@ -238,14 +246,14 @@ def with_power(metrics: Metrics, nodes: Sequence[Node], gpus: int) -> Metrics:
     return replace(metrics, measured={**power, **metrics.measured}) if power else metrics
 
 
-def with_times(samples: Samples, description: Description) -> Samples:
+def with_times(samples: Samples, settings: Settings) -> Samples:
     """Add step times that follow from rates of tokens, if the log has only rates.
 
     It needs the job's batch, sequence length and GPUs.
     """
-    if description.gbs is None or description.seq_length is None or description.gpus is None:
+    if not settings.gbs or not settings.seq_length or not settings.scale:
         return samples
-    tokens = description.gbs * description.seq_length / description.gpus
+    tokens = settings.gbs * settings.seq_length / settings.scale
     lack = [step for step in samples.steps if step.tokens_rate and math.isnan(step.step_time)]
     if not lack or len(lack) != len(samples.steps):
         return samples
@@ -288,13 +296,16 @@ def result_of_run(
     )
     if window is None and record.origin is not None and record.origin.window is not None:
         window = Window(*record.origin.window)
+    settings, trained = record.settings, job.with_dotted
     metrics = metrics_of(
         samples,
         reader,
-        _description(job, flops),
+        settings,
+        trained.model,
+        flops,
         steps=job.max_steps,
         window=window,
-        peak_tflops=peak_tflops,
+        peak_tflops=None if trained.other_dtype else peak_tflops,
         nodes=job.nodes,
         profiled="" if job.profile else find_logs.profiled_beside(path),
     )
@@ -308,7 +319,7 @@ def result_of_run(
     )
     nodes = telemetry.nodes_of(samples, path, metrics.window)
     metrics = with_power(metrics, nodes, job.scale)
-    logs = find_logs.logs_of(record)
+    logs = find_logs.logs_of(record, path)
     complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
     status = _status(state, complete=complete, readable=not unreadable)
     if (
@@ -327,7 +338,7 @@ def result_of_run(
             experiment=record.launch.name,
             path=str(path),
             run=record.id,
-            configuration=configuration_of_run(record),
+            configuration=settings,
             framework=job.framework if job.training is not None else None,
             session=sessions.session_of(record).id,
             pair=record.pair,
@@ -345,8 +356,9 @@ def result_of_run(
 
 
 def with_program_lines(metrics: Metrics, samples: Samples, reader: LogReader) -> Metrics:
-    """Add what the lines of MLPerf and the tables of nccl-tests measured."""
-    return nccl_tests.with_table(mlperf.with_mlperf(metrics, samples), samples, reader.metrics)
+    """Add what MLPerf's lines, tables of nccl-tests and results of superbench measured."""
+    metrics = nccl_tests.with_table(mlperf.with_mlperf(metrics, samples), samples, reader.metrics)
+    return superbench.with_figures(metrics, samples)
 
 
 def has_ended(samples: Samples, metrics: Metrics) -> bool:
@@ -355,22 +367,6 @@ def has_ended(samples: Samples, metrics: Metrics) -> bool:
         return samples.mlperf.status == mlperf.SUCCESSFUL
     is_table = metrics.headline == nccl_tests.BUSBW and not samples.steps
     return not is_table or samples.nccl_table is None or samples.nccl_table.ended
-
-
-def _description(job: Job, flops: Flops | None) -> Description:
-    """Return everything that the metrics depend on."""
-    trained = job.with_dotted
-    return Description(
-        gpus=job.scale,
-        gbs=trained.gbs,
-        seq_length=trained.seq_length,
-        model=trained.model,
-        changes=trained.changes,
-        other_dtype=trained.other_dtype,
-        flops=flops,
-        traced=bool(job.switches.nccl_trace) or None,
-        framework=job.framework,
-    )
 
 
 def _status(state: JobState, *, complete: bool, readable: bool) -> str:

@@ -349,6 +349,8 @@ class Collector:
 
     def _with_tflops(self, step: Step) -> Step:
         """Return the step with the TFLOPS of an earlier line without a number, used once."""
+        if not self.step_times:  # as in most logs
+            return step
         matched = next((pair for pair in self.step_times if _matches(step, pair)), None)
         if matched is None:
             return step

@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from llmb import __version__
 from llmb.contract.flops import Flops, flops_of
 from llmb.contract.metrics import STEP_TIME, Measured
 from llmb.contract.record import RunRecord
+from llmb.contract.settings import Settings
 from llmb.contract.state import JobState
 from llmb.contract.window import Window
 from llmb.core import files, typed
@@ -24,7 +26,6 @@ from llmb.errors import LlmbError
 from llmb.measure import columns, find_logs
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
-from llmb.measure.description import Configuration, configuration_of_run
 from llmb.measure.facts import LogFacts, NodeFacts
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader
@@ -58,7 +59,7 @@ class _Row:
     run: str | None = None
     state: str | None = None
     cause: Cause | None = None
-    configuration: Configuration | None = None
+    configuration: Settings | None = None
     invalid: tuple[str, ...] = ()
     statistics: Statistics | None = None
     log: LogFacts | None = None
@@ -127,7 +128,10 @@ class Summary:
             ) == (formula.total, formula.convention)
             same_llmb = same_llmb and same_formula
         if run.job.dotted:  # an earlier llmb kept the configuration of the workload's table
-            same_llmb = same_llmb and self.result.configuration == configuration_of_run(run)
+            same_llmb = same_llmb and (
+                self.result.configuration is not None
+                and self.result.configuration.key == run.settings.key
+            )
         # Checkpoints are looked at each time: they are large, so they may be deleted.
         if same_llmb and self.result.checkpoints is None:
             folder = f"{run.directory}/"
@@ -204,7 +208,7 @@ def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int
     if not state.is_final or store.seen_state(run) != state:
         return None
     try:
-        paths = [run.place / store.STATE, log.parent, *find_logs.logs_of(run)]
+        paths = [run.place / store.STATE, log.parent, *find_logs.logs_of(run, log)]
     except OSError:  # a folder that this user may not read
         return None
     stamps: dict[str, tuple[int, ...]] = {}
@@ -284,7 +288,7 @@ def _compact(value: Any) -> Any:
     The file is half as long. Text of a log may contain NUL, which no file of llmb's own may.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        values = {key.name: (getattr(value, key.name), _default(key)) for key in fields(value)}
+        values = {name: (getattr(value, name), default) for name, default in _defaults(type(value))}
         return {name: _compact(item) for name, (item, default) in values.items() if item != default}
     if isinstance(value, Mapping):
         return {name: _compact(item) for name, item in value.items()}
@@ -293,8 +297,13 @@ def _compact(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) else typed.own_data(value)
 
 
-def _default(key: Field[Any]) -> Any:
-    return key.default if key.default_factory is MISSING else key.default_factory()
+@cache
+def _defaults(kind: type) -> list[tuple[str, Any]]:
+    """Return the name and the default of each field of a dataclass."""
+    return [
+        (key.name, key.default if key.default_factory is MISSING else key.default_factory())
+        for key in fields(kind)
+    ]
 
 
 def _used(result: Result, log: str, stamps: Mapping[str, Any]) -> Iterable[str]:

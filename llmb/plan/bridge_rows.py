@@ -86,7 +86,7 @@ class BridgeRow(Row):
     #: Groups of GPUs that each have all of the optimizer's states.
     optimizer_instances: int | None = None
     #: The library that captures CUDA graphs, None for the default (nothing).
-    graphs: Literal["none", "local", "transformer_engine"] | None = None
+    graphs: Literal["none", "local", "transformer_engine", "full_iteration"] | None = None
     #: The captured parts.
     graph_scope: tuple[str, ...] = ()
     #: The GPU count of NVIDIA's function, None if it is the row's own.
@@ -100,15 +100,36 @@ class BridgeRow(Row):
         )
 
 
+_FUNCTION = re.compile(r"(?:[\w.]|\{(?:gpu|gpus|dtype)\})+:(?:\w|\{(?:gpu|gpus|dtype)\})+")
+
+
+def _check_function(text: str) -> None:
+    """Raise KeyFaultError unless ``text`` is ``module:name`` with known placeholders."""
+    if not _FUNCTION.fullmatch(text):
+        hint = "write module:name; it may contain {gpu}, {gpus} and {dtype}"
+        raise KeyFaultError(
+            f"'{text}' names no function", hint=hint, code="function-invalid", value=text
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSize:
     """The way Megatron-Bridge builds a size."""
 
     #: The part of NVIDIA's function names for it.
     model: str
-    #: The gated repository whose config.json the library reads while it builds the model, None if
-    #: it needs none.
+    #: NVIDIA's function that returns the whole configuration, ``module:name``. It may contain
+    #: ``{gpu}``, ``{gpus}`` and ``{dtype}`` of the row, the last without underscore. The row
+    #: repeats its layout for the plan, and only what a job changes is set. None: llmb knows the
+    #: function by ``model``.
+    function: Annotated[str, _check_function] | None = None
+    #: The repository whose files the library reads while it builds the model or its tokenizer,
+    #: None if it needs none.
     hub: str | None = None
+    #: The files of ``hub``.
+    files: tuple[str, ...] = ("config.json",)
+    #: The repository asks for a token.
+    gated: bool = True
     #: The model has the layers of the size, not those of NVIDIA's function.
     cut: bool = False
     #: Its tokens, None for those of the size.
@@ -126,6 +147,13 @@ class BridgeSize:
                     "has no row", "rows", release, hint=f"write {hint}", code="rows-missing"
                 )
             check_unambiguous(rows, "rows", release)
+
+    def function_of(self, row: BridgeRow, scale: int, gpu: str, dtype: str) -> str | None:
+        """Return NVIDIA's function for ``scale`` GPUs of type ``gpu``, None without a template."""
+        if self.function is None:
+            return None
+        values = {"gpu": gpu, "gpus": row.count(scale), "dtype": dtype.replace("_", "")}
+        return self.function.format(**values)
 
     def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
         """Return the row of the next lower scale that has one, else of the lowest."""

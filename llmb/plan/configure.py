@@ -8,13 +8,13 @@ from llmb.contract.gpus import CPU, gpus_in_words, known_types
 from llmb.contract.job import Job, Training
 from llmb.contract.parameters import values_of
 from llmb.contract.rows import Row
-from llmb.contract.spec import Size
-from llmb.contract.switches import NO_SWITCHES
+from llmb.contract.settings import Settings
+from llmb.contract.spec import Size, Workload
 from llmb.core.names import nearest, suggest, with_list_command
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.plan import framework, rules, splits
 from llmb.plan.bridge_rows import BRIDGE, NEMO
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import raises_vboost
 
 
@@ -32,72 +32,79 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
     return exact or next(iter([*below, *rows]), None)
 
 
-def row_for(spec: JobSpec, limits: ClusterLimits, *, force: bool) -> tuple[Row, list[str]]:
+def row_for(
+    settings: Settings, workload: Workload, limits: ClusterLimits, *, force: bool
+) -> tuple[Row, list[str]]:
     """The row that applies, and a warning about an unusual scale. Raises UsageError.
 
     With Megatron-Bridge every scale is allowed: NVIDIA's launch scripts take any GPU count, keep
     the settings and change the batch in proportion (set_post_overrides). Whether it divides is
     checked later.
     """
-    size, gpu, strong = spec.own_size, limits.gpu_type, bool(spec.switches.strong_scaling)
+    size, gpu = workload.sizes[settings.model_size], limits.gpu_type
+    strong = bool(settings.strong_scaling)
     dtypes = size.dtypes(limits.rows)
     if not dtypes:
-        sizes = list(spec.workload.on(limits.rows))
+        sizes = list(workload.on(limits.rows))
         also = f"; on {gpu} run {', '.join(sizes)}" if sizes else ""
         hint = f"it runs on {', '.join(size.gpu_types())}{also}{_like_hint(size, limits)}"
-        message = f"{spec.label} does not run on {gpu}"
+        message = f"{settings.label} does not run on {gpu}"
         raise UsageError(message, hint=hint, code="gpu-type-unsupported", key="gpu_type", value=gpu)
-    is_known = spec.dtype in dtypes
-    faults = [] if is_known else [_unknown_dtype(spec, dtypes, limits)]
+    is_known = settings.dtype in dtypes
+    faults = [] if is_known else [_unknown_dtype(settings, workload, dtypes, limits)]
     tested = {dtype: size.scales(limits.rows, dtype, strong=strong) for dtype in dtypes}
     counts = (
-        tested[spec.dtype]
+        tested[settings.dtype]
         if is_known
         else sorted({count for scales in tested.values() for count in scales})
     )
     warnings = []
     if not counts:
         message, hint = (
-            f"{spec.label} has no strong scaling on {gpu}",
+            f"{settings.label} has no strong scaling on {gpu}",
             _strong_hint(size, limits.rows),
         )
         faults.append(
             Fault(message=message, hint=hint, code="no-strong-scaling", key="strong_scaling")
         )
-    elif spec.scale not in (*counts, *rules.checkpoint_scales(spec.switches, size, limits.rows)):
+    elif not size.any_scale and settings.scale not in (
+        *counts,
+        *rules.checkpoint_scales(settings, size, limits.rows),
+    ):
         is_uniform = len({tuple(scales) for scales in tested.values()}) == 1 or not is_known
         subject, named = (
-            f"{spec.label}{'' if is_uniform else f' {spec.dtype}'} on {gpu}",
+            f"{settings.label}{'' if is_uniform else f' {settings.dtype}'} on {gpu}",
             ", ".join(map(str, counts)),
         )
-        message = f"{subject} has no scale {spec.scale}"
-        if spec.framework == BRIDGE and not size.exact_scales:
-            near = max((count for count in counts if count <= spec.scale), default=counts[0])
+        message = f"{subject} has no scale {settings.scale}"
+        if settings.framework == BRIDGE and not size.exact_scales:
+            near = max((count for count in counts if count <= settings.scale), default=counts[0])
             warnings.append(
                 f"{subject}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
-                f"{spec.scale} has the settings of {near}, untested"
+                f"{settings.scale} has the settings of {near}, untested"
             )
-        elif spec.scale > counts[-1] and not size.exact_scales:
-            warnings.append(f"{subject}: scale {spec.scale} is untested, above the tested {named}")
+        elif settings.scale > counts[-1] and not size.exact_scales:
+            warnings.append(
+                f"{subject}: scale {settings.scale} is untested, above the tested {named}"
+            )
         elif force:
             warnings.append(f"{message}: tested are {named}; --force allows it")
         else:
             hint = with_list_command(
-                f"tested are {named}{_proxy_hint(spec, limits)}; --force allows another",
-                spec.workload.key,
+                f"tested are {named}{_proxy_hint(settings, workload, limits)};"
+                " --force allows another",
+                settings.workload,
             )
-            place = spec.places.get(spec.scale, "")
             faults.append(
                 Fault(
                     message=message,
-                    place=place,
                     hint=hint,
                     code="scale-untested",
                     key="scale",
-                    value=spec.scale,
+                    value=settings.scale,
                 )
             )
-    row = find_row(size, limits.rows, spec.dtype, spec.scale, strong=strong)
+    row = find_row(size, limits.rows, settings.dtype, settings.scale, strong=strong)
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings
@@ -112,54 +119,53 @@ def _like_hint(size: Size, limits: ClusterLimits) -> str:
     return f"; in cluster_config.yaml, {line} uses the rows of {gpu.like}"
 
 
-def _proxy_hint(spec: JobSpec, limits: ClusterLimits) -> str:
+def _proxy_hint(settings: Settings, workload: Workload, limits: ClusterLimits) -> str:
     """Return the size's proxy, if that was tested at the scale."""
-    proxy = spec.own_size.proxy
-    if proxy is None or spec.scale not in spec.workload.sizes[proxy].scales(
-        limits.rows, spec.dtype, strong=False
+    proxy = workload.sizes[settings.model_size].proxy
+    if proxy is None or settings.scale not in workload.sizes[proxy].scales(
+        limits.rows, settings.dtype, strong=False
     ):
         return ""
-    return f"; at {gpus_in_words(spec.scale)} run its proxy: -s {proxy}, in a list proxy: true"
+    return f"; at {gpus_in_words(settings.scale)} run its proxy: -s {proxy}, in a list proxy: true"
 
 
-def _unknown_dtype(spec: JobSpec, dtypes: Sequence[str], limits: ClusterLimits) -> Fault:
-    message = f"{spec.label} on {limits.gpu_type} has no dtype '{spec.dtype}'"
+def _unknown_dtype(
+    settings: Settings, workload: Workload, dtypes: Sequence[str], limits: ClusterLimits
+) -> Fault:
+    message = f"{settings.label} on {limits.gpu_type} has no dtype '{settings.dtype}'"
     offered = (
         f"its only dtype there is {dtypes[0]}"
         if len(dtypes) == 1
         else f"there it has {', '.join(dtypes)}"
     )
-    if spec.framework == NEMO and spec.dtype in framework.bridge_dtypes(
-        spec.workload, spec.size, limits.rows
+    if settings.framework == NEMO and settings.dtype in framework.bridge_dtypes(
+        workload, settings.model_size, limits.rows
     ):
         current = (
             ", or dtype fp8 with --set fp8=current"
-            if spec.dtype == "fp8_cs" and "fp8" in dtypes
+            if settings.dtype == "fp8_cs" and "fp8" in dtypes
             else ""
         )
         hint = (
             f"{offered}{current}; Megatron-Bridge has it: --framework bridge, in a list framework:"
             " bridge"
         )
-        place = spec.places.get(spec.dtype, "")
         return Fault(
             message=message,
-            place=place,
             hint=hint,
             code="dtype-unknown",
             key="dtype",
-            value=spec.dtype,
+            value=settings.dtype,
         )
     elsewhere = {
-        dtype for size in spec.workload.sizes.values() for row in size.rows for dtype in row.dtype
+        dtype for size in workload.sizes.values() for row in size.rows for dtype in row.dtype
     }
-    is_meant = spec.dtype in elsewhere or nearest(spec.dtype, dtypes) is None
+    is_meant = settings.dtype in elsewhere or nearest(settings.dtype, dtypes) is None
     hint = with_list_command(
-        offered if is_meant else suggest(spec.dtype, dtypes), spec.workload.key
+        offered if is_meant else suggest(settings.dtype, dtypes), settings.workload
     )
-    place = spec.places.get(spec.dtype, "")
     return Fault(
-        message=message, place=place, hint=hint, code="dtype-unknown", key="dtype", value=spec.dtype
+        message=message, hint=hint, code="dtype-unknown", key="dtype", value=settings.dtype
     )
 
 
@@ -179,65 +185,65 @@ LONGEST_NAME = 200  # characters: names of files, of up to 255, are this with mo
 
 
 def configure(
-    spec: JobSpec, limits: ClusterLimits, *, force: bool = False
+    settings: Settings, workload: Workload, limits: ClusterLimits, *, force: bool = False
 ) -> tuple[Job, list[str]]:
-    """Return the job of one configuration, and warnings about it. Raises UsageError.
+    """Return the job with the given ``settings``, and warnings about it. Raises UsageError.
 
+    ``workload`` is theirs, with the rows of their framework and release.
     ``force`` allows untested scales and checkpoints.
     """
-    size, switches = spec.own_size, spec.switches
+    size = workload.sizes[settings.model_size]
     try:
-        row, warnings = row_for(spec, limits, force=force)
+        row, warnings = row_for(settings, workload, limits, force=force)
     except UsageError as error:
-        raise _with_others(error, spec, limits) from error
-    if switches is not NO_SWITCHES:
-        rules.check_model(switches, size, spec.dtype, spec.label)
-        rules.check_container(switches, spec.label, container=limits.needs_image)
-        warnings += rules.check_checkpoint(
-            switches, size, limits.rows, spec.scale, spec.label, force=force
-        )
-    if spec.dotted and spec.framework != BRIDGE:
-        name = next(iter(spec.dotted))
+        raise _with_others(error, settings, workload, limits) from error
+    rules.check_model(settings, size)
+    rules.check_container(settings, container=limits.needs_image)
+    warnings += rules.check_checkpoint(settings, size, limits.rows, force=force)
+    if settings.dotted and settings.framework != BRIDGE:
+        name = next(iter(settings.dotted))
         message = (
-            f"{spec.label}: '{name}' is a setting of Megatron-Bridge, and this job trains with"
+            f"{settings.label}: '{name}' is a setting of Megatron-Bridge, and this job trains with"
             " another framework"
         )
         hint = "omit it, or --framework bridge"
         raise UsageError(message, hint=hint, code="dotted-without-bridge", key=name, value=name)
-    job = _settle(spec, row, limits)
+    job = _settle(settings, workload, row, limits)
     if job.rows_of is not None:
         warnings.append(
-            f"{spec.label}: NVIDIA has no configuration of Megatron-Bridge for {limits.gpu_type}; "
-            f"that of {job.rows_of} is used, unmeasured there"
+            f"{settings.label}: NVIDIA has no configuration of Megatron-Bridge for"
+            f" {limits.gpu_type}; that of {job.rows_of} is used, unmeasured there"
         )
-    job, ignored = _with_vboost(job, spec, row, limits)
+    job, ignored = _with_vboost(job, settings, size, row, limits)
     if job.training is not None:
-        splits.check_splits(job.training, size, spec.label)
-    if spec.profile:
-        rules.check_ranks(switches, spec.scale, spec.label)
+        splits.check_splits(job.training, size, settings.label)
+    if settings.profile:
+        rules.check_ranks(settings)
     return job, warnings + ignored
 
 
-def _with_vboost(job: Job, spec: JobSpec, row: Row, limits: ClusterLimits) -> tuple[Job, list[str]]:
+def _with_vboost(
+    job: Job, settings: Settings, size: Size, row: Row, limits: ClusterLimits
+) -> tuple[Job, list[str]]:
     """Return the job with the switch's vboost, else the release's, and any warning."""
-    vboost = spec.switches.vboost
+    vboost = settings.vboost
     if not limits.sets_vboost or limits.rows == CPU:
         reason = "there is no GPU" if limits.rows == CPU else "only a job on Slurm can set it"
-        return job, [f"{spec.label}: vboost is not changed: {reason}"] if vboost else []
-    if vboost is None and spec.own_size.nemo is not None:
-        vboost = raises_vboost(row.release(spec.scale))
+        return job, [f"{settings.label}: vboost is not changed: {reason}"] if vboost else []
+    if vboost is None and size.nemo is not None:
+        vboost = raises_vboost(row.release(settings.scale))
     return replace(job, vboost=vboost), []
 
 
-def _with_others(error: UsageError, spec: JobSpec, limits: ClusterLimits) -> UsageError:
+def _with_others(
+    error: UsageError, settings: Settings, workload: Workload, limits: ClusterLimits
+) -> UsageError:
     """The error that no row applies, with the faults that do not depend on the row."""
     faults: list[Fault] = []
     checks: tuple[Callable[[], object], ...] = (
-        lambda: _mode(spec, None),
-        lambda: rules.check_container(spec.switches, spec.label, container=limits.needs_image),
-        lambda: rules.check_ranks(
-            spec.switches if spec.profile else NO_SWITCHES, spec.scale, spec.label
-        ),
+        lambda: _mode(settings, workload, None),
+        lambda: rules.check_container(settings, container=limits.needs_image),
+        lambda: rules.check_ranks(settings) if settings.profile else None,
     )
     with collected(faults):
         raise error
@@ -247,48 +253,50 @@ def _with_others(error: UsageError, spec: JobSpec, limits: ClusterLimits) -> Usa
     return InputFaults(faults) if len(faults) > 1 else error
 
 
-def _settle(spec: JobSpec, row: Row, limits: ClusterLimits) -> Job:
+def _settle(settings: Settings, workload: Workload, row: Row, limits: ClusterLimits) -> Job:
     """The job with all its numbers. Raises UsageError for a division with a remainder."""
-    size, switches = spec.own_size, spec.switches
-    label = f"{spec.label} at {gpus_in_words(spec.scale)}"
-    training = splits.training_of(spec, row, size.model, label) if size.model is not None else None
-    nodes, per_node = splits.nodes_of(spec, limits)
-    mode = _mode(spec, row)
-    parameters = values_of(spec.workload.parameters_of(spec.size), spec.parameters)
-    name = _experiment_name(spec, training, parameters, mode.words)
-    minutes = row.time_limit_minutes or size.time_limit_minutes or spec.workload.time_limit_minutes
+    size = workload.sizes[settings.model_size]
+    training = splits.training_of(settings, size, row) if size.model is not None else None
+    nodes, per_node = splits.nodes_of(settings, size, limits)
+    mode = _mode(settings, workload, row)
+    parameters = values_of(workload.parameters_of(settings.model_size), settings.parameters)
+    name = _experiment_name(settings, training, parameters, mode.words)
+    minutes = row.time_limit_minutes or size.time_limit_minutes or workload.time_limit_minutes
     return Job(
-        workload=spec.workload.key,
-        model_size=spec.size,
-        dtype=spec.dtype,
+        workload=settings.workload,
+        model_size=settings.model_size,
+        dtype=settings.dtype,
         gpu_type=limits.gpu_type,
-        scale=spec.scale,
+        scale=settings.scale,
         repeat=1,
-        profile=spec.profile,
-        env={**limits.environment, **spec.env},
+        profile=settings.profile,
+        env={**limits.environment, **settings.env},
         max_steps=mode.max_steps,
         nodes=nodes,
         gpus_per_node=per_node,
         time_limit=mode.time_limit or limits.time_limit or 60 * minutes,
-        image=(switches.image or spec.workload.image) if limits.needs_image else None,
+        image=(settings.image or workload.image) if limits.needs_image else None,
         experiment_name=name,
         training=training,
         parameters=parameters,
         switches=mode.switches,
-        framework=spec.framework,
-        release=spec.release,
+        framework=settings.framework,
+        release=settings.release,
         rows_of=(
-            limits.rows if spec.framework == BRIDGE and limits.rows != limits.gpu_type else None
+            limits.rows if settings.framework == BRIDGE and limits.rows != limits.gpu_type else None
         ),
-        dotted=spec.dotted,
+        dotted=settings.dotted,
     )
 
 
 def _experiment_name(
-    spec: JobSpec, training: Training | None, parameters: Mapping[str, str], words: Sequence[str]
+    settings: Settings,
+    training: Training | None,
+    parameters: Mapping[str, str],
+    words: Sequence[str],
 ) -> str:
     """Return the configuration as one name, published settings first. Raises UsageError."""
-    parts = [spec.workload.key, spec.size, spec.dtype, f"gpus{spec.scale}"]
+    parts = [settings.workload, settings.model_size, settings.dtype, f"gpus{settings.scale}"]
     if training is not None:
         parts += [f"{key}{getattr(training, key)}" for key in ("tp", "pp", "cp", "vp")]
         if training.model.moe is not None:
@@ -298,15 +306,15 @@ def _experiment_name(
             ]
         parts += [f"mbs{training.mbs}", f"gbs{training.gbs}"]
     parts += [f"{key}{value}" for key, value in parameters.items()]
-    parts += [f"{BRIDGE}{spec.release}"] if spec.framework == BRIDGE else []
+    parts += [f"{BRIDGE}{settings.release}"] if settings.framework == BRIDGE else []
     parts += [word for word in words if word.startswith("steps")]
-    parts += [f"layers{spec.params['num_layers']}"] if "num_layers" in spec.params else []
+    parts += [f"layers{settings.num_layers}"] if settings.num_layers is not None else []
     parts += [word for word in words if not word.startswith("steps")]
     if len(name := "_".join(parts)) <= LONGEST_NAME:
         return name
     message = (
-        f"{spec.label} at {gpus_in_words(spec.scale)}: the name of the experiment has {len(name)}"
-        " characters"
+        f"{settings.label} at {gpus_in_words(settings.scale)}: the name of the experiment has"
+        f" {len(name)} characters"
     )
     message = f"{message}, more than {LONGEST_NAME}: {name}"
     raise UsageError(
@@ -314,22 +322,23 @@ def _experiment_name(
     )
 
 
-def _mode(spec: JobSpec, row: Row | None) -> rules.Mode:
-    size, release = spec.own_size, row.release(spec.scale) if row is not None else None
-    steps = size.max_steps or spec.workload.max_steps
+def _mode(settings: Settings, workload: Workload, row: Row | None) -> rules.Mode:
+    size = workload.sizes[settings.model_size]
+    release = row.release(settings.scale) if row is not None else None
+    steps = size.max_steps or workload.max_steps
     try:
         return rules.mode_of(
-            spec.switches,
-            profile=spec.profile,
-            given_steps=spec.params.get("max_steps"),
+            settings,
             default_steps=steps,
-            window=rules.profile_window(spec.workload, size, release, steps),
+            window=rules.profile_window(workload, size, release, steps),
             profiler=(
-                rules.NSYS if size.nemo is not None or spec.framework == BRIDGE else rules.PROFILED
+                rules.NSYS
+                if size.nemo is not None or settings.framework == BRIDGE
+                else rules.PROFILED
             ),
         )
     except UsageError as error:
-        message = f"{spec.label}: {error.message}"
+        message = f"{settings.label}: {error.message}"
         raise UsageError(
             message, hint=error.hint, code=error.code, key=error.key, value=error.value
         ) from error

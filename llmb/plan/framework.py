@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig, InstallConfig
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
 from llmb.plan.bridge_rows import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
-from llmb.plan.job_spec import NO_OVERRIDES, JobOverrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ def framework_of(
     size: str,
     config: ClusterConfig,
     gpu_type: str,
-    overrides: JobOverrides = NO_OVERRIDES,
+    overrides: Settings = NOTHING,
 ) -> Framework:
     """Return the framework of a request's jobs, as ``overrides`` and the request select it.
 
@@ -44,7 +44,7 @@ def framework_of(
         overrides.framework or request.framework,
         overrides.release or request.release,
     )
-    image = overrides.switches.image or request.switches.image
+    image = overrides.image or request.switches.image
     image_release = bridge_rows.nvidia_release(image) if image is not None else None
     if (
         release is None

@@ -4,18 +4,20 @@
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from llmb.contract.job import Job, JobRequest
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
-from llmb.contract.switches import merged
+from llmb.contract.switches import given_switches, merged
 from llmb.core.names import find_size, find_workload_and_size, size_unknown
 from llmb.errors import Fault, UsageError
 from llmb.plan import framework, request_faults
 from llmb.plan.bridge_rows import BRIDGE, NEMO, spelled
 from llmb.plan.configure import configure, find_row
 from llmb.plan.framework import framework_of
-from llmb.plan.job_spec import NO_OVERRIDES, ClusterLimits, JobOverrides, JobSpec
+from llmb.plan.limits import ClusterLimits
 from llmb.plan.request_faults import faults_at
 from llmb.plan.rules import TRACE_VARIABLES, profile_window
 
@@ -36,14 +38,19 @@ def make_plan(
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
     *,
-    overrides: JobOverrides = NO_OVERRIDES,
+    overrides: Settings = NOTHING,
     gpu_type: str | None = None,
+    force: bool = False,
 ) -> Plan:
-    """Return the jobs of all requests, with every fault. ``gpu_type`` None: the default."""
+    """Return the jobs of all requests, with every fault.
+
+    ``overrides``: the settings of every job, which come before those of its request. ``gpu_type``
+    None: the default. ``force`` allows untested scales and checkpoints.
+    """
     requests, gpu_type = tuple(requests), gpu_type or config.gpu_type
     profiled = {request.header for request in requests if request.profile or request.add_profile}
     plans = [
-        _plan_request(request, workloads, config, overrides, gpu_type, profiled)
+        _plan_request(request, workloads, config, overrides, gpu_type, profiled, force=force)
         for request in requests
     ]
     return Plan(
@@ -58,9 +65,11 @@ def _plan_request(
     request: JobRequest,
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
-    overrides: JobOverrides,
+    overrides: Settings,
     gpu_type: str,
     profiled: Collection[str],
+    *,
+    force: bool,
 ) -> Plan:
     """Return the jobs of one request, none if it has a fault. All combinations are checked."""
     faults = list(request_faults.own_faults(request, overrides.env, profiled))
@@ -80,9 +89,9 @@ def _plan_request(
     jobs: list[Job] = []
     has_fault = bool(faults) or request.faulty
     limits = limits_of(config, gpu_type, workload.key)
-    for spec, repeats in _specs(request, chosen, size, limits, overrides):
+    for settings, repeats in _settings_of(request, chosen, size, limits, overrides):
         try:
-            job, unusual = configure(spec, limits, force=overrides.force)
+            job, unusual = configure(settings, chosen.workload, limits, force=force)
         except UsageError as error:
             faults += faults_at(error, request, request.place)
             continue
@@ -91,7 +100,7 @@ def _plan_request(
                 job if repeat == 1 else replace(job, repeat=repeat)
                 for repeat in range(1, repeats + 1)
             ]
-            place = request.places.get(spec.scale, request.place)
+            place = request.places.get(settings.scale, request.place)
             warnings += [f"{place}: {text}" if place else text for text in unusual]
     return Plan(
         jobs=tuple(jobs),
@@ -204,13 +213,13 @@ def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLim
     )
 
 
-def _specs(
+def _settings_of(
     request: JobRequest,
     chosen: framework.Framework,
     size: str,
     limits: ClusterLimits,
-    overrides: JobOverrides,
-) -> Iterator[tuple[JobSpec, int]]:
+    overrides: Settings,
+) -> Iterator[tuple[Settings, int]]:
     """Yield every combination of a request with its repeats, and the profiled one.
 
     Combinations are of dtypes, scales and values of parameters.
@@ -224,7 +233,7 @@ def _specs(
     )
     params = {**request.params, **{name: (value,) for name, value in overrides.params.items()}}
     swept, switches = request_faults.applicable(
-        workload, params, merged((request.switches, overrides.switches))
+        workload, params, merged((request.switches, overrides))
     )
     parameters = {
         **request.parameters,
@@ -236,27 +245,28 @@ def _specs(
     dotted = {**request.dotted, **{name: (value,) for name, value in overrides.dotted.items()}}
     # overrides a cluster's NCCL_DEBUG, which may silence it
     traced = TRACE_VARIABLES if switches.nccl_trace else {}
+    common: dict[str, Any] = {
+        **given_switches(switches),
+        "workload": workload.key,
+        "model_size": size,
+        "framework": chosen.name,
+        "release": chosen.release,
+        "env": {**request.env, **traced, **overrides.env},
+        "profile": request.profile and workload.is_training,
+    }
     for dtype, scale in itertools.product(request.dtypes or (default,), request.scales):
-        for values, texts, settings in itertools.product(
+        for values, texts, own in itertools.product(
             itertools.product(*swept.values()),
             itertools.product(*parameters.values()),
             itertools.product(*dotted.values()),
         ):
-            spec = JobSpec(
-                workload=workload,
-                size=size,
-                framework=chosen.name,
-                release=chosen.release,
+            settings = Settings(
+                **common | dict(zip(swept, values, strict=True)),
                 dtype=spelled(dtype, supported) if chosen.name == BRIDGE else dtype,
                 scale=scale,
-                params=dict(zip(swept, values, strict=True)),
                 parameters=dict(zip(parameters, texts, strict=True)),
-                dotted=dict(zip(dotted, settings, strict=True)),
-                env={**request.env, **traced, **overrides.env},
-                profile=request.profile and workload.is_training,
-                switches=switches,
-                places=request.places,
+                dotted=dict(zip(dotted, own, strict=True)),
             )
-            yield spec, request.repeats
+            yield settings, request.repeats
             if request.add_profile and workload.is_training:
-                yield replace(spec, profile=True), 1
+                yield replace(settings, profile=True), 1

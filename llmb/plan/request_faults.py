@@ -9,11 +9,11 @@ from typing import TypeVar
 from llmb.contract import switches as sw, variables
 from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import PROFILE_DETAILS, Switches, merged
 from llmb.core.names import squash, suggest
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
-from llmb.plan.job_spec import JobOverrides
 
 Values = TypeVar("Values")
 
@@ -112,7 +112,7 @@ MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would
 
 
 def wrong_settings(
-    request: JobRequest, workload: Workload, size: str, overrides: JobOverrides
+    request: JobRequest, workload: Workload, size: str, overrides: Settings
 ) -> Iterator[Fault]:
     """Yield the faults of settings that the size lacks, and of its parameters' values."""
     for name, value in overrides.parameters.items():
@@ -129,7 +129,7 @@ def wrong_settings(
             workload,
             size,
             dict.fromkeys([*request.params, *overrides.params]),
-            merged((request.switches, overrides.switches)),
+            merged((request.switches, overrides)),
             profile=request.profile or request.add_profile,
         ),
     ]
@@ -201,15 +201,16 @@ def duplicates(request: JobRequest) -> Iterator[str]:
 
 def faults_at(error: UsageError, request: JobRequest, place: str) -> list[Fault]:
     """The faults of an error, each at the line of the key that it is about, else at ``place``."""
-    keys = request.key_places
     faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
     return [
-        (
-            fault
-            if fault.place
-            else replace(
-                fault, place=next((keys[key] for key in fault.key.split() if key in keys), place)
-            )
-        )
+        fault if fault.place else replace(fault, place=_place_of(fault, request) or place)
         for fault in faults
     ]
+
+
+def _place_of(fault: Fault, request: JobRequest) -> str | None:
+    """Return the line of the dtype or scale that no row has, or of a key of the fault."""
+    if fault.code in ("dtype-unknown", "scale-untested") and isinstance(fault.value, (str, int)):
+        return request.places.get(fault.value)
+    keys = request.key_places
+    return next((keys[key] for key in fault.key.split() if key in keys), None)

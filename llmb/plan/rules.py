@@ -3,9 +3,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from llmb.contract import switches as sw
 from llmb.contract.rows import ProfileWindow
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Checkpoint, Size, Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError
@@ -42,63 +44,60 @@ def profile_window(
 
 
 def mode_of(
-    switches: Switches,
+    settings: Settings,
     *,
-    profile: bool,
-    given_steps: int | None,
     default_steps: int,
     window: ProfileWindow | None = None,
     profiler: str = PROFILED,
 ) -> Mode:
     """Return the mode of a job. Raises UsageError for a contradiction.
 
-    ``given_steps`` is None if the steps are not set. ``window``: the steps that its release
+    ``window``: the steps that its release
     profiles. ``profiler``: the word for a profiled run's name. A job that is not profiled ignores
     the switches of profiles: a list may profile only some of its jobs.
     """
-    traced, loads = bool(switches.nccl_trace), switches.load_checkpoint is not None
-    _check_combination(switches, given_steps, profile=profile)
+    profile, given_steps = settings.profile, settings.max_steps
+    traced, loads = bool(settings.nccl_trace), settings.load_checkpoint is not None
+    _check_combination(settings)
     steps = 1 if loads else given_steps or (TRACE_STEPS if traced else default_steps)
     if profile:
-        switches = _with_profile(switches, given_steps, default_steps, window)
-        steps = switches.profile_stop or steps
-    elif switches.sets_profile:
-        switches = replace(switches, **dict.fromkeys(sw.PROFILE_DETAILS))
-    limit = sw.parse_clock(switches.time_limit) if switches.time_limit else None
+        settings = _with_profile(settings, default_steps, window)
+        steps = settings.profile_stop or steps
+    limit = sw.parse_clock(settings.time_limit) if settings.time_limit else None
     usual = window.stop if window is not None else default_steps
     named = given_steps is not None or (profile and steps != usual)
     words = {  # in the experiment's name; saving a checkpoint has none, as in the releases
         f"steps{steps}": named and not loads,
-        f"fp8{switches.fp8}": switches.fp8 == "current",
-        "hub": switches.tokenizer == "hub",
+        f"fp8{settings.fp8}": settings.fp8 == "current",
+        "hub": settings.tokenizer == "hub",
         "nccltrace": traced,
         "load": loads,
         profiler: profile,
     }
-    if switches is not sw.NO_SWITCHES:
-        switches = replace(
-            switches,
-            strong_scaling=switches.strong_scaling or None,
-            mounts=None if switches.mounts is None else tuple(map(sw.parse_mount, switches.mounts)),
-            **dict.fromkeys(("image", "time_limit", "gpus_per_node")),  # fields of the job itself
-        )
+    given: dict[str, Any] = sw.given_switches(settings)
+    if given:
+        given |= dict.fromkeys(("image", "time_limit", "gpus_per_node"))  # fields of the job itself
+        given |= {} if profile else dict.fromkeys(sw.PROFILE_DETAILS)
+        given["strong_scaling"] = settings.strong_scaling or None
+        if settings.mounts is not None:
+            given["mounts"] = tuple(map(sw.parse_mount, settings.mounts))
     return Mode(
         max_steps=steps,
         time_limit=limit or (TRACE_LIMIT if traced else None),
         words=tuple(word for word in words if words[word]),
-        switches=switches,
+        switches=sw.Switches(**given) if given else sw.NO_SWITCHES,
     )
 
 
-def _check_combination(switches: Switches, given_steps: int | None, *, profile: bool) -> None:
-    """Raise UsageError for switches that contradict each other."""
-    loads = switches.load_checkpoint is not None
-    if switches.nccl_trace and profile:
+def _check_combination(settings: Settings) -> None:
+    """Raise UsageError for settings that contradict each other."""
+    loads, given_steps = settings.load_checkpoint is not None, settings.max_steps
+    if settings.nccl_trace and settings.profile:
         message = "a profile and an NCCL trace slow each other down"
         raise _refused(
             "profile-and-trace", "profile nccl_trace", message, "submit one run for each"
         )
-    if loads and profile:
+    if loads and settings.profile:
         message = "a run that loads a checkpoint has one step, too few for a profile"
         raise _refused(
             "profile-and-load", "profile load_checkpoint", message, "submit one run for each"
@@ -115,43 +114,43 @@ def _refused(
     return UsageError(message, hint=hint, code=code, key=key, value=value)
 
 
-def _with_profile(
-    switches: Switches, given_steps: int | None, default_steps: int, window: ProfileWindow | None
-) -> Switches:
-    """Return the switches with the profiled steps: the release's, else the last ones."""
+def _with_profile(settings: Settings, default_steps: int, window: ProfileWindow | None) -> Settings:
+    """Return the settings with the profiled steps: the release's, else the last ones."""
+    given_steps = settings.max_steps
     usual = window or ProfileWindow(start=max(0, default_steps - PROFILE_STEPS), stop=default_steps)
-    stop = switches.profile_stop or given_steps or usual.stop
+    stop = settings.profile_stop or given_steps or usual.stop
     if given_steps is not None and stop != given_steps:
         message = f"a profiled run ends at its last profiled step {stop}, not at step {given_steps}"
         hint = f"omit max_steps, or profile to step {given_steps}"
         raise _refused("profile-end", "profile_stop max_steps", message, hint, stop)
-    keeps_start = switches.profile_stop is not None and stop > usual.start
+    keeps_start = settings.profile_stop is not None and stop > usual.start
     from_end = usual.start if keeps_start else max(0, stop - (usual.stop - usual.start))
-    start = from_end if switches.profile_start is None else switches.profile_start
+    start = from_end if settings.profile_start is None else settings.profile_start
     if start >= stop:
         message = f"a profile from step {start} to step {stop} has no steps"
         raise _refused(
             "profile-empty", "profile_start profile_stop", message, "start before the stop", start
         )
-    ranks = switches.profile_ranks or sw.PROFILE_RANKS
+    ranks = settings.profile_ranks or sw.PROFILE_RANKS
     try:
         sw.rank_ranges(ranks)
     except ValueError as error:
         raise _refused(
             "ranks-invalid", "profile_ranks", f"profile_ranks: {error}", None, ranks
         ) from error
-    return replace(switches, profile_start=start, profile_stop=stop, profile_ranks=ranks)
+    return replace(settings, profile_start=start, profile_stop=stop, profile_ranks=ranks)
 
 
-def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
+def check_model(settings: Settings, size: Size) -> None:
     """Raise UsageError for a switch that this size or dtype does not support."""
-    if switches.fp8 is not None and dtype != "fp8":
-        message = f"{label} {dtype}: 'fp8' sets how dtype fp8 scales"
-        raise _refused("fp8-dtype", "fp8 dtype", message, "--dtype fp8, or omit it", switches.fp8)
-    if switches.fp8 is not None and size.nemo is None:
+    label = settings.label
+    if settings.fp8 is not None and settings.dtype != "fp8":
+        message = f"{label} {settings.dtype}: 'fp8' sets how dtype fp8 scales"
+        raise _refused("fp8-dtype", "fp8 dtype", message, "--dtype fp8, or omit it", settings.fp8)
+    if settings.fp8 is not None and size.nemo is None:
         message = f"{label} does not train with NeMo, which scales fp8"
-        raise _refused("fp8-without-nemo", "fp8", message, "omit 'fp8'", switches.fp8)
-    if switches.tokenizer == "hub" and (size.nemo is None or size.nemo.hub_tokenizer is None):
+        raise _refused("fp8-without-nemo", "fp8", message, "omit 'fp8'", settings.fp8)
+    if settings.tokenizer == "hub" and (size.nemo is None or size.nemo.hub_tokenizer is None):
         raise _refused(
             "no-tokenizer",
             "tokenizer",
@@ -160,51 +159,52 @@ def check_model(switches: Switches, size: Size, dtype: str, label: str) -> None:
         )
 
 
-def check_ranks(switches: Switches, scale: int, label: str) -> None:
-    """Raise UsageError for a profile of ranks that a job of ``scale`` GPUs does not have."""
-    if switches.profile_ranks is None:
+def check_ranks(settings: Settings) -> None:
+    """Raise UsageError for a profile of ranks that the job does not have."""
+    scale = settings.scale
+    if settings.profile_ranks is None:
         return
-    last = max(last or 0 for _, last in sw.rank_ranges(switches.profile_ranks))
+    last = max(last or 0 for _, last in sw.rank_ranges(settings.profile_ranks))
     if last >= scale:
         message = (
-            f"{label}: profile_ranks '{switches.profile_ranks}': a job of {scale} GPUs has no rank"
-            f" {last}"
+            f"{settings.label}: profile_ranks '{settings.profile_ranks}': a job of {scale} GPUs"
+            f" has no rank {last}"
         )
         hint = f"its last rank is {scale - 1}; all selects every rank"
         raise _refused("rank-unknown", "profile_ranks scale", message, hint, last)
 
 
-def check_container(switches: Switches, label: str, *, container: bool) -> None:
+def check_container(settings: Settings, *, container: bool) -> None:
     """Raise UsageError for a switch of containers if ranks start without one."""
     for name in ("image", "mounts", "container_writable"):
-        if getattr(switches, name) is not None and not container:
+        if getattr(settings, name) is not None and not container:
             message = (
-                f"{label}: '{name}' is for containers, but ranks start without one on this cluster"
+                f"{settings.label}: '{name}' is for containers, but ranks start without one on this"
+                " cluster"
             )
             hint = "omit it; slurm.container: pyxis in cluster_config.yaml starts ranks in images"
-            raise _refused("no-container", name, message, hint, getattr(switches, name))
+            raise _refused("no-container", name, message, hint, getattr(settings, name))
 
 
-def checkpoint_scales(switches: Switches, size: Size, gpu: str) -> list[int]:
+def checkpoint_scales(settings: Settings, size: Size, gpu: str) -> list[int]:
     """Return the scales that a checkpoint was tested at, which may be below the rows'."""
     checkpoint = size.checkpoint
-    if checkpoint is None or not (switches.save_checkpoint or switches.load_checkpoint):
+    if checkpoint is None or not (settings.save_checkpoint or settings.load_checkpoint):
         return []
     saved = (
-        checkpoint.save[gpu].counts if switches.save_checkpoint and gpu in checkpoint.save else ()
+        checkpoint.save[gpu].counts if settings.save_checkpoint and gpu in checkpoint.save else ()
     )
-    least = _least(checkpoint, "load", gpu) if switches.load_checkpoint is not None else None
+    least = _least(checkpoint, "load", gpu) if settings.load_checkpoint is not None else None
     return [*saved, *([least] if least is not None else [])]
 
 
-def check_checkpoint(
-    switches: Switches, size: Size, gpu: str, scale: int, label: str, *, force: bool
-) -> list[str]:
+def check_checkpoint(settings: Settings, size: Size, gpu: str, *, force: bool) -> list[str]:
     """Return warnings of a checkpoint at an untested scale. Without ``force``, raise UsageError."""
+    scale = settings.scale
     warnings = []
     for verb, is_requested in (
-        ("save", bool(switches.save_checkpoint)),
-        ("load", switches.load_checkpoint is not None),
+        ("save", bool(settings.save_checkpoint)),
+        ("load", settings.load_checkpoint is not None),
     ):
         if not is_requested or (size.nemo is None and size.checkpoint is None):
             continue
@@ -212,7 +212,7 @@ def check_checkpoint(
         if least is not None and scale >= least:
             continue
         tested = f"tested only from {least} GPUs" if least is not None else f"not tested on {gpu}"
-        message = f"{label}: a checkpoint {verb} is {tested}, and this job has {scale}"
+        message = f"{settings.label}: a checkpoint {verb} is {tested}, and this job has {scale}"
         if not force:
             reason = (
                 " With fewer GPUs, the load may run out of memory."

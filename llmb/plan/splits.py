@@ -4,29 +4,29 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmb.contract.gpus import CPU
+from llmb.contract.gpus import CPU, gpus_in_words
 from llmb.contract.job import Training
 from llmb.contract.model import ModelShape
 from llmb.contract.rows import Row
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Size
 from llmb.errors import UsageError
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 
 CHANGE = "change the scale or one of them: --set NAME=N, in a list params"
 
 
-def training_of(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Training:
+def training_of(settings: Settings, size: Size, row: Row) -> Training:
     """The numbers of training. Raises UsageError for a division with a remainder."""
-    params = spec.params
+    shape, label = size.trained_model, f"{settings.label} at {gpus_in_words(settings.scale)}"
     assert row.mbs is not None, "Size refuses such rows"
     assert row.gbs is not None
-    tp, pp, cp = (params.get(name, getattr(row, name)) for name in ("tp", "pp", "cp"))
-    vp = params.get("vp", row.vp)
-    mbs, ep = params.get("mbs", row.mbs), params.get("ep", row.ep)
-    etp = params.get("etp", row.etp or (tp if shape.moe is not None else 1))
+    tp, pp, cp = settings.tp or row.tp, settings.pp or row.pp, settings.cp or row.cp
+    mbs, ep = settings.mbs or row.mbs, settings.ep or row.ep
+    etp = settings.etp or row.etp or (tp if shape.moe is not None else 1)
     ways = f"tp·pp·cp = {tp}·{pp}·{cp}"
-    dp = divide(spec.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
-    gbs = params.get("gbs", row.gbs.batch(spec.scale))
+    dp = divide(settings.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
+    gbs = settings.gbs or row.gbs.batch(settings.scale)
     if gbs is None:
         message = f"{label}: the global batch {row.gbs.text} is not a whole number"
         raise UsageError(
@@ -37,13 +37,13 @@ def training_of(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Train
         )
     batch = f"{label}: the global batch {gbs}"
     ga = divide(gbs, mbs * dp, batch, f"mbs·dp = {mbs}·{dp}", key="gbs mbs scale")
-    model = _model(shape, params.get("num_layers", row.layers), label)
+    model = _model(shape, settings.num_layers or row.layers, label)
     return Training(
         model=model,
         tp=tp,
         pp=pp,
         cp=cp,
-        vp=vp,
+        vp=settings.vp or row.vp,
         ep=ep,
         etp=etp,
         dp=dp,
@@ -52,18 +52,18 @@ def training_of(spec: JobSpec, row: Row, shape: ModelShape, label: str) -> Train
         ga=ga,
         seq_length=model.seq_length,
         num_layers=model.layers,
-        learning_rate=spec.own_size.learning_rate,
+        learning_rate=size.learning_rate,
     )
 
 
-def nodes_of(spec: JobSpec, limits: ClusterLimits) -> tuple[int, int]:
+def nodes_of(settings: Settings, size: Size, limits: ClusterLimits) -> tuple[int, int]:
     """The nodes and the GPUs on each. Raises UsageError."""
-    size, scale, chosen = spec.own_size, spec.scale, spec.switches.gpus_per_node
+    scale, chosen = settings.scale, settings.gpus_per_node
     per_node = chosen or limits.gpus_per_node
     key = "gpus_per_node scale" if chosen else "scale"
     if limits.one_machine:
         if size.whole_nodes and limits.rows != CPU and scale > per_node:
-            message = f"{spec.label}: {scale} GPUs are more than the {per_node} of one machine"
+            message = f"{settings.label}: {scale} GPUs are more than the {per_node} of one machine"
             hint = f"choose fewer; --gpus-per-node {scale}, where this machine has as many"
             raise UsageError(message, hint=hint, code="machine-too-small", key=key, value=scale)
         return 1, scale
@@ -76,7 +76,7 @@ def nodes_of(spec: JobSpec, limits: ClusterLimits) -> tuple[int, int]:
             f"choose at most {limits.requested}, or set 'gres' in cluster_config.yaml to what a"
             " node has"
         )
-        message = f"{spec.label}: gpus_per_node: {message}"
+        message = f"{settings.label}: gpus_per_node: {message}"
         raise UsageError(
             message, hint=hint, code="gres-exceeded", key="gpus_per_node", value=per_node
         )
@@ -88,7 +88,7 @@ def nodes_of(spec: JobSpec, limits: ClusterLimits) -> tuple[int, int]:
     if chosen:
         fitting = [count for count in range(1, limits.gpus_per_node + 1) if scale % count == 0]
         hint = f"choose a number of GPUs per node that divides {scale}: {alternatives(fitting)}"
-    message = f"{spec.label}: {scale} GPUs do not fill whole nodes of {per_node}"
+    message = f"{settings.label}: {scale} GPUs do not fill whole nodes of {per_node}"
     raise UsageError(message, hint=hint, code="nodes-not-full", key=key, value=per_node)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmb import __version__, hookspecs
 from llmb.core.names import suggest
-from llmb.hookspecs import CONTRACT
+from llmb.hookspecs import CONTRACT, OLDEST_CONTRACT
 from llmb.plugins.sources import FILE
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
@@ -19,7 +19,8 @@ _ARGUMENTS = {name: tuple(inspect.signature(getattr(hookspecs, name)).parameters
 # asked for the plugin's own workload
 _OF_WORKLOAD = ("llmb_setup", "llmb_launch", "llmb_parse", "llmb_flops")
 _SITE_WIDE = "llmb_launch"  # which a plugin without a workload may wrap
-_VERSION = re.compile(r"\d+\.\d+")
+# "1.1", the lowest contract; or a range, ">=1.1,<3.0", as pip writes them
+_STATED = re.compile(r"(\d+\.\d+)|>=\s*(\d+\.\d+)\s*,\s*<\s*(\d+\.\d+)")
 
 Reason = tuple[str, str]  # code and reason
 
@@ -32,16 +33,16 @@ def problem_of(plugin: object, distribution: str) -> Reason | None:
 
 def contract_problem(stated: object, distribution: str) -> Reason | None:
     """The code and the reason if this llmb does not have the contract that a plugin states."""
-    if not isinstance(stated, str) or not _VERSION.fullmatch(stated):
-        return (
-            "contract-invalid",
-            f'{STATEMENT} is {stated!r}; write it as text, such as "{CONTRACT}"',
-        )
-    required, current = (tuple(map(int, text.split("."))) for text in (stated, CONTRACT))
+    match = _STATED.fullmatch(stated.strip()) if isinstance(stated, str) else None
+    if match is None:
+        example = f'"{CONTRACT}", or a range, such as ">={CONTRACT},<3.0"'
+        return "contract-invalid", f"{STATEMENT} is {stated!r}; write it as text, such as {example}"
+    lowest, current = _numbers(match[1] or match[2]), _numbers(CONTRACT)
     versions = f"it is made for contract {stated}, and llmb {__version__} has {CONTRACT}"
-    if required > current:
+    if lowest > current:
         return "contract-newer", f"{versions}: upgrade llmb (pip install --upgrade llmb)"
-    if required[0] < current[0]:
+    is_over = current >= _numbers(match[3]) if match[3] else _is_older(lowest, OLDEST_CONTRACT)
+    if is_over:
         fix = (
             f"{distribution} (pip install --upgrade {distribution})"
             if distribution != FILE
@@ -49,6 +50,25 @@ def contract_problem(stated: object, distribution: str) -> Reason | None:
         )
         return "contract-older", f"{versions}: upgrade {fix}"
     return None
+
+
+def is_outdated(stated: str) -> bool:
+    """Return True for the statement of an accepted plugin whose MAJOR is older than llmb's.
+
+    llmb still works with the plugin, until the next MAJOR. A range that includes llmb's contract is
+    not outdated.
+    """
+    match = _STATED.fullmatch(stated.strip())
+    return match is not None and not match[3] and _is_older(_numbers(match[1]), CONTRACT)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _is_older(version: tuple[int, ...], other: str) -> bool:
+    """Return True if the MAJOR of ``version`` is older than that of ``other``."""
+    return version[0] < _numbers(other)[0]
 
 
 def stated_in(file: Path) -> str | None:
@@ -60,7 +80,7 @@ def stated_in(file: Path) -> str | None:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    match = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["'](\d+\.\d+)["']""", text, re.MULTILINE)
+    match = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["']([^"'\n]+)["']""", text, re.MULTILINE)
     return match[1] if match is not None else None
 
 

@@ -9,13 +9,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from llmb.core import console
-from llmb.core.process import OverdueError, time_limit
+from llmb.core.time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
+from llmb.plugins import side_effects
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 TIMEOUT_VARIABLE, DEBUG_VARIABLE = "LLMB_PLUGIN_TIMEOUT", "LLMB_DEBUG"
 LIMIT_SECONDS = 20.0  # plugins must be cheap, but a login node's file system may be slow
 DEBUG_OPTION = "--debug"
-SLOW_SECONDS = 2.0  # from here on, a call is named with its time
+SLOW_SECONDS = 2.0  # from here on, a call is named with its time, and when Ctrl-C comes
+LONG_SECONDS = 5.0  # after which a call is named while it runs
 REPORT = "report it to the plugin's maintainers"
 _PRESSES = 3  # of Ctrl-C, after which the process ends although a plugin catches KeyboardInterrupt
 _LONGEST = 300  # characters of an exception's message
@@ -68,19 +71,24 @@ def guarded(source: str, call: str, *, owner: str = "", limited: bool = True) ->
     exception, SystemExit and KeyboardInterrupt of its own included, and after the time limit unless
     ``limited`` is False. An LlmbError is for the user and passes through. Ctrl-C of the user is
     never taken for one of the plugin, and always arrives. ``owner``: the plugin's top module, for
-    the place of the failure.
+    the place of the failure. A call that takes long is named while it runs, and on Ctrl-C. What it
+    changed of this process is named after it.
 
     Only the main thread can be interrupted, and no code in C before it returns. A plugin that
     catches what interrupts it, again and again, ends the process.
     """
     seconds = allowed_seconds() if limited else None
     started = time.perf_counter()
-    with _output_to_stderr(), _noticing_ctrl_c() as pressed:
+    running = partial(_name_running, source, call, started)
+    before = side_effects.state()
+    with _output_to_stderr(), _noticing_ctrl_c(running) as pressed:
         try:
             if seconds is None:
-                yield
+                with _watched(running):
+                    yield
             else:
-                with time_limit(seconds, lambda: _end(source, call)):
+                early = (LONG_SECONDS, running)
+                with time_limit(seconds, lambda: _end(source, call), early=early):
                     yield
         except BaseException as error:
             if pressed or (isinstance(error, OverdueError) and seconds is None):
@@ -89,6 +97,7 @@ def guarded(source: str, call: str, *, owner: str = "", limited: bool = True) ->
                 raise
             raise as_plugin_error(error, source, call, owner, seconds) from error
         finally:
+            side_effects.undo(source, call, before)
             if pressed:
                 raise KeyboardInterrupt
     elapsed = time.perf_counter() - started
@@ -211,9 +220,43 @@ def _end(source: str, call: str) -> NoReturn:
     os._exit(1)
 
 
+def _name_running(source: str, call: str, started: float) -> None:
+    """Say that a plugin is running. Safe in a handler of a signal and in any thread."""
+    seconds = time.perf_counter() - started
+    text = f"note: plugin {source} has been in {call} for {seconds:.0f} s\n"
+    with suppress(OSError):
+        os.write(2, text.encode(errors="replace"))
+
+
 @contextmanager
-def _noticing_ctrl_c() -> Iterator[list[bool]]:
-    """Yield a list that gets an item for each Ctrl-C of the user in the block."""
+def _watched(name_running: Callable[[], None]) -> Iterator[None]:
+    """Call ``name_running`` once if the block takes long.
+
+    A thread does, since a call to a scheduler may be in any thread, and in C code.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        if not ended.wait(LONG_SECONDS):
+            name_running()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@contextmanager
+def _noticing_ctrl_c(name_running: Callable[[], None]) -> Iterator[list[bool]]:
+    """Yield a list that gets an item for each Ctrl-C of the user in the block.
+
+    The first one calls ``name_running`` if the block has taken a while.
+    """
+    started = time.perf_counter()
+    presses = 0
     pressed: list[bool] = []
     before = (
         signal.getsignal(signal.SIGINT)
@@ -225,6 +268,10 @@ def _noticing_ctrl_c() -> Iterator[list[bool]]:
         return
 
     def press(number: int, frame: FrameType | None) -> None:
+        nonlocal presses
+        presses += 1
+        if presses == 1 and time.perf_counter() - started >= SLOW_SECONDS:
+            name_running()
         try:
             before(number, frame)
         except KeyboardInterrupt:

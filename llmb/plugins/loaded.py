@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     from llmb.plugins.settings import Sections
 
 _KINDS = {"llmb_commands": "command", "llmb_clusters": "cluster type"}
+# What a plugin with a hook adds to llmb, as `plugins list` shows it.
+_ADDS = {
+    "llmb_workload": "workload",
+    "llmb_clusters": "cluster type",
+    "llmb_commands": "command",
+    "llmb_failures": "causes of failures",
+    "llmb_report": "report",
+    "llmb_nodes": "names of nodes",
+    "llmb_log_settings": "settings of logs",
+    "llmb_hint": "hints",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +99,40 @@ class Plugins:
         """Return the contract that a plugin states, else the first one. Empty if not loaded."""
         plugin = self.manager.get_plugin(source)
         return str(getattr(plugin, STATEMENT, FIRST_CONTRACT)) if plugin is not None else ""
+
+    def names(self, hook: str) -> dict[str, list[str]]:
+        """Return the names of cluster types or commands (``hook``) that each plugin has."""
+        names: dict[str, list[str]] = {}
+        for claim in self._held(hook):
+            names.setdefault(claim.source, []).append(claim.name)
+        return names
+
+    def kind(self, source: str) -> str:
+        """Return what a plugin adds to llmb, in words. Empty if it is not loaded."""
+        plugin = self.manager.get_plugin(source)
+        if isinstance(plugin, YamlBenchmarks):
+            return "benchmark in YAML"
+        words = [word for hook, word in _ADDS.items() if hasattr(plugin, hook)]
+        return ", ".join([*words, *(["every job"] if is_site_wide(plugin) else [])])
+
+    def file(self, source: str) -> Path | None:
+        """Return the file of a plugin's module, None if it is not found."""
+        origin = self.calls.sources.get(source)
+        try:
+            with guarded(source, "import", owner=self.calls.owner(source)):
+                return origin.find_file() if origin is not None else None
+        except LlmbError:  # its package fails, which is a problem of its own
+            return None
+
+    def version(self, source: str) -> str:
+        """Return the version of a plugin's distribution. Empty for a file."""
+        from importlib import metadata
+
+        origin = self.calls.sources.get(source)
+        try:
+            return metadata.version(origin.distribution) if origin is not None else ""
+        except metadata.PackageNotFoundError:
+            return ""
 
     def source_of(self, error: BaseException) -> str | None:
         """The plugin whose code was running when ``error`` was raised, if any."""
@@ -228,7 +273,7 @@ class Plugins:
         ``changed_by`` names what plugins that cluster_config.yaml names have changed.
         """
         from llmb.plugins.answers import completed, memory_of
-        from llmb.plugins.calls import check_launch
+        from llmb.plugins.launch_checks import check_launch
 
         arguments = {"workload": workload, "job": job, "site": site}
         command: api.Command | None = self._ask("llmb_launch", (api.Launch, api.Command), arguments)
@@ -247,6 +292,16 @@ class Plugins:
             answer = self.calls.wrapped(source, answer, arguments)
             self._accept(source, "llmb_launch", partial(check_launch, answer, job.experiment_name))
         return answer
+
+    def launches_each_repeat(self, workload: api.Workload, sections: Sections) -> bool:
+        """Return True if a plugin's code makes or changes the launch of each repeat of a job.
+
+        llmb's own launches do not depend on the number of the repeat. ``sections`` are those of
+        plugins in the configuration.
+        """
+        source = self.offers[workload.key].source
+        own = self.calls.implementation(source, "llmb_launch") is not None
+        return own or any(self._site_wide(sections))
 
     def flops(self, workload: api.Workload, shape: api.ModelShape) -> api.Flops | None:
         """Return the operations of one sample by the plugin's own formula, None for llmb's."""

@@ -24,7 +24,16 @@ _BENCHMARK = "benchmark.yaml"
 _MODULE = "llmb_file_"  # begins the modules of files
 # The distributions whose plugins belong to llmb: they keep a name that another plugin claims too.
 OWN_DISTRIBUTIONS = frozenset(
-    ["llmb", "llmb-llama31", "llmb-microbench", "llmb-nemotron4", "llmb-nemotronh", "llmb-runai"]
+    [
+        "llmb",
+        "llmb-llama31",
+        "llmb-microbench",
+        "llmb-nemotron4",
+        "llmb-nemotronh",
+        "llmb-nodes",
+        "llmb-qwen3",
+        "llmb-runai",
+    ]
 )
 
 

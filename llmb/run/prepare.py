@@ -23,6 +23,7 @@ from llmb.plan.framework import framework_of
 from llmb.plan.images import image_path
 from llmb.plan.listing import configurations
 from llmb.plan.plan import Plan, make_plan
+from llmb.plan.repeats import is_repeat
 from llmb.plugins.loaded import Plugins
 from llmb.run.named_nodes import NamedNodes
 from llmb.run.software import Finder
@@ -87,7 +88,14 @@ def prepare(
     names = NamedNodes(plugins, config)
     prepared, faults = [], list[Fault]()
     faults_by_source = plugins.require_settings(config) if config.plugins else {}
+    # By the names of experiments, the newest job whose repeats have an equal launch.
+    shared: dict[str, tuple[Prepared, JobRequest]] = {}
     for job, request in zip(plan.jobs, plan.requests, strict=True):
+        if (known := shared.get(job.experiment_name)) is not None:
+            first, first_request = known
+            if first_request.slurm == request.slurm and is_repeat(job, first.job):
+                prepared.append(replace(first, job=job))
+                continue
         if plugin_faults := faults_by_source.get(plugins.offers[job.workload].source):
             faults += plugin_faults
             continue
@@ -105,6 +113,8 @@ def prepare(
             launch = with_telemetry(launch)
         software = None if launch is None else finder.software_of(job, launch)
         prepared.append(Prepared(job=job, launch=launch, software=software))
+        if not plugins.launches_each_repeat(workloads[job.workload], config.plugins):
+            shared[job.experiment_name] = prepared[-1], request
     return prepared, list(dict.fromkeys(faults))
 
 

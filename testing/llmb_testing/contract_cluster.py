@@ -49,7 +49,8 @@ from llmb.contract.state import (
     JobState,
 )
 from llmb.core import files
-from llmb.core.process import OverdueError, ProcessId, time_limit
+from llmb.core.process import ProcessId
+from llmb.core.time_limit import OverdueError, time_limit
 from llmb.plugins.guarded_cluster import guard
 from llmb.run import store
 from llmb_testing.job import SMALLEST_JOB

@@ -16,11 +16,11 @@ from llmb.contract.job import Job, JobRequest
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, RUNNING, JobState
 from llmb.core.process import ProcessId
 from llmb.plan.images import image_path
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import make_plan
 from llmb.run import store
 
@@ -112,7 +112,7 @@ class InventedRuns:
         dtype: str,
         scale: int,
         *,
-        params: Mapping[str, int] | None = None,
+        params: Mapping[str, Any] | None = None,
         profile: bool = False,
         **env: str,
     ) -> Job:
@@ -124,7 +124,8 @@ class InventedRuns:
             [request],
             self.workloads,
             self.config,
-            overrides=JobOverrides(params=params or {}, force=True),
+            overrides=Settings(**params or {}),
+            force=True,
         )
         assert not plan.faults, plan.faults
         return plan.jobs[0]

@@ -2,8 +2,10 @@
  * A fake of NVIDIA's libnvidia-ml.so.1: GPUs whose values follow a script.
  *
  * NVML_SCRIPT names a file of lines "SECOND GPU KEY VALUE": from this second after nvmlInit_v2 on,
- * this GPU (-1: each) has this value. Keys are gpus, clock (MHz), reasons (bits), power (mW),
- * temperature, errors and rows. "SECOND GPU FUNCTION 0" makes a function answer NOT_SUPPORTED.
+ * this GPU (-1: each) has this value. %n in its name is SLURMD_NODENAME. Keys are gpus, driver (the
+ * major version), clock, max_clock and applications_clock (MHz), reasons (bits), power and power_limit
+ * (mW), temperature, errors, rows, pending, failed, links and width. "SECOND GPU FUNCTION 0" makes a
+ * function answer NOT_SUPPORTED. NVML_NAME is the name of the GPUs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -48,8 +50,14 @@ static int refuses(void *device, const char *function)
 
 int nvmlInit_v2(void)
 {
-    const char *path = getenv("NVML_SCRIPT");
-    FILE *script = path ? fopen(path, "r") : NULL;
+    const char *pattern = getenv("NVML_SCRIPT"), *name = getenv("SLURMD_NODENAME");
+    const char *here = pattern ? strstr(pattern, "%n") : NULL;
+    char path[4096] = "";
+    if (here)
+        snprintf(path, sizeof path, "%.*s%s%s", (int)(here - pattern), pattern, name ? name : "", here + 2);
+    else if (pattern)
+        snprintf(path, sizeof path, "%s", pattern);
+    FILE *script = *path ? fopen(path, "r") : NULL;
     if (!script)
         return 9; /* NVML_ERROR_DRIVER_NOT_LOADED */
     for (count = 0; count < MOST && fscanf(script, "%lf %d %63s %lf", &entries[count].second, &entries[count].gpu,
@@ -59,6 +67,8 @@ int nvmlInit_v2(void)
     initialized = 1;
     return SUCCESS;
 }
+
+int nvmlInitWithFlags(unsigned flags) { return flags == 0 ? nvmlInit_v2() : INVALID; }
 
 int nvmlShutdown(void) { initialized = 0; return SUCCESS; }
 
@@ -70,18 +80,36 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
     return SUCCESS;
 }
 
-int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "570.86.15"); return SUCCESS; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "%d.86.15", (int)value(NULL, "driver", 570)); return SUCCESS; }
 
 int nvmlDeviceGetName(void *device, char *text, unsigned size)
 {
     ASK(device);
-    snprintf(text, size, "NVIDIA H100 80GB HBM3");
+    const char *name = getenv("NVML_NAME");
+    snprintf(text, size, "%s", name ? name : "NVIDIA H100 80GB HBM3");
     return SUCCESS;
 }
 
-int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz) { ASK(device); *mhz = 1980; return type == 1 ? SUCCESS : INVALID; }
+int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz)
+{
+    ASK(device);
+    *mhz = (unsigned)value(device, "max_clock", 1980);
+    return type == 1 ? SUCCESS : INVALID;
+}
 
-int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw) { ASK(device); *mw = 700000; return SUCCESS; }
+int nvmlDeviceGetApplicationsClock(void *device, int type, unsigned *mhz)
+{
+    ASK(device);
+    *mhz = (unsigned)value(device, "applications_clock", 1980);
+    return type == 1 ? SUCCESS : INVALID;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *mw)
+{
+    ASK(device);
+    *mw = (unsigned)value(device, "power_limit", 700000);
+    return SUCCESS;
+}
 
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz)
 {
@@ -131,6 +159,23 @@ int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned lo
 int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed)
 {
     ASK(device);
-    *corrected = 0, *uncorrected = (unsigned)value(device, "rows", 0), *pending = 0, *failed = 0;
+    *corrected = 0, *uncorrected = (unsigned)value(device, "rows", 0);
+    *pending = (unsigned)value(device, "pending", 0), *failed = (unsigned)value(device, "failed", 0);
     return SUCCESS;
+}
+
+int nvmlDeviceGetVbiosVersion(void *device, char *text, unsigned size)
+{
+    ASK(device);
+    snprintf(text, size, "96.00.89.00.01");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *width) { ASK(device); *width = (unsigned)value(device, "width", 16); return SUCCESS; }
+
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *up)
+{
+    ASK(device);
+    *up = link < (unsigned)value(device, "links", 18);
+    return link < 18 ? SUCCESS : INVALID;
 }

@@ -11,8 +11,8 @@ import yaml
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 LIMITS = yaml.safe_load((BENCHMARKS / "limits.yaml").read_text(encoding="utf-8"))
-#: These have no times, and files of counts instead of limits.
-COUNTERS = {"calls", "instructions", "modules"}
+#: These have files of counts instead of limits. growth prints a table for people.
+COUNTERS = {"calls", "growth", "instructions", "modules"}
 PARTS = {"guard", "measuring", "piece"}
 
 Guard = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -45,6 +45,15 @@ def test_every_benchmark_has_limits() -> None:
 def test_each_benchmark_runs_on_a_small_size(name: str) -> None:
     done = run("--small", name)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_table_of_growth_has_each_command_and_size() -> None:
+    argv = [sys.executable, str(BENCHMARKS / "growth.py"), "--sizes", "10", "20"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    header, _, *rows = done.stdout.splitlines()
+    assert [cell.strip() for cell in header.split("|")[2:-1]] == ["10", "20", "growth"]
+    names = {row.split("|")[1].strip() for row in rows}
+    assert names >= {"plan repeats", "plan lines", "results", "jobs", "archive"}
 
 
 @pytest.mark.parametrize(("value", "code", "note"), [(1.9, 0, ""), (2.1, 1, "ABOVE THE LIMIT")])

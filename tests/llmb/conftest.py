@@ -16,12 +16,12 @@ from llmb.contract.job import Job, JobRequest
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, JobState
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
 from llmb.plan.config_layers import load_config
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import make_plan
 from llmb.run import store
 from llmb_installer.cluster_types import all_types
@@ -53,7 +53,7 @@ class HandMade:
         dtype: str,
         scale: int,
         *,
-        params: Mapping[str, int] | None = None,
+        params: Mapping[str, Any] | None = None,
         strong: bool = False,
         profile: bool = False,
         gpu_type: str | None = None,
@@ -72,7 +72,8 @@ class HandMade:
             [request],
             self.workloads,
             self.config,
-            overrides=JobOverrides(params=params or {}, force=True),
+            overrides=Settings(**params or {}),
+            force=True,
             gpu_type=gpu_type,
         )
         assert not plan.faults, plan.faults

@@ -5,6 +5,8 @@ count of FLOPs.
 
 import pytest
 
+from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.flops import causal_flops
 from llmb.contract.job import JobRequest
 from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.contract.schema import ClusterConfig
@@ -14,6 +16,7 @@ from llmb.plan.comparable import find_reference
 from llmb.plan.plan import make_plan
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
+from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
 
 # The tables "Performance Summary" of Megatron-Bridge's documentation. A line: size, system, batch;
@@ -184,3 +187,21 @@ def test_frameworks_do_not_judge_each_other(workloads: dict[str, Workload]) -> N
         ("nemo", "fp8", 128),
         ("bridge", "fp8_cs", 256),
     ]
+
+
+def test_tokens_and_tflops_of_experts_agree_with_the_formula() -> None:
+    """Within what NVIDIA rounds: tokens since 26.04.01, TFLOPS of 118 to whole numbers."""
+    workload = load_plugins(builtin_plugins()).workloads()["pretrain_qwen3"]
+    figures = read_published(workload)
+    rates = {
+        (one.release, one.gpu_type, one.dtype): one.value
+        for one in figures
+        if one.metric.name == TOKENS_PER_SECOND_PER_GPU
+    }
+    model = workload.sizes["30b-a3b"].trained_model
+    for one in figures:
+        if one.metric.name == TFLOPS_PER_GPU:
+            rate = rates[one.release, one.gpu_type, one.dtype]
+            computed = rate / model.seq_length * causal_flops(model) / 1e12
+            assert computed == pytest.approx(one.value, rel=0.02)
+    assert len(rates) == 32

@@ -10,9 +10,10 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.check.scaffold import scaffold
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.plan.configure import configure
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import disagreements
 
@@ -130,9 +131,10 @@ def test_the_examples_of_experts_gpu_types_and_flops_of_the_page(tmp_path: Path)
     shape = workload.sizes["8x7b"].trained_model
     limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
     for scale in (64, 128, 256):
-        job, _ = configure(
-            JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale), limits
+        settings = Settings(
+            framework="nemo", workload=workload.key, model_size="8x7b", dtype="bf16", scale=scale
         )
+        job, _ = configure(settings, workload, limits)
         assert (job.trained.ep, job.trained.etp) == (8, 1)
     (module,) = blocks("from llmb.api import Flops", "python")
     names: dict[str, object] = {}

@@ -3,7 +3,7 @@
 `parse` does.
 """
 
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import pytest
 from llmb.check.workload_trial import jobs_of
 from llmb.contract.gpus import known_types
 from llmb.contract.samples import Samples
+from llmb.contract.settings import COMPARED, Settings
 from llmb.contract.spec import Workload
 from llmb.core import typed
 from llmb.core.yamlfile import Document
-from llmb.measure.describe_log import describe_log
-from llmb.measure.description import Configuration, Description, configuration_of
+from llmb.measure.describe_log import complete, describe_log, missing
 from llmb_microbench import llmb_workload
 
 NOT_IN_LOGS = ("gpus_per_node", "image", "vboost", "env")
@@ -70,8 +70,8 @@ def experts(etp: int | None) -> Workload:
     return typed.read(Workload, Document(name="w.yaml", data=data))
 
 
-def of_log(own: Configuration) -> dict[str, Any]:
-    return {one.name: getattr(own, one.name) for one in fields(own) if one.name not in NOT_IN_LOGS}
+def of_log(own: Settings) -> dict[str, Any]:
+    return {name: getattr(own, name) for name in COMPARED if name not in NOT_IN_LOGS}
 
 
 def differing(workloads: dict[str, Workload]) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def differing(workloads: dict[str, Workload]) -> dict[str, Any]:
     for workload in workloads.values():
         for size in workload.sizes:
             for job in jobs_of(workload, size, known_types()):
-                given = Description(gpu_type=job.gpu_type)
+                given = Settings(gpu_type=job.gpu_type)
                 path = Path(f"/x/log-{job.experiment_name}_4711.out")
-                own = describe_log(path, Samples(), workloads, given).configuration()
+                own = complete(describe_log(path, Samples(), workloads, given), workload)
                 assert own is not None, job.experiment_name
-                if of_log(own) != of_log(configuration_of(job)):
-                    found[job.experiment_name] = (own, configuration_of(job))
+                if of_log(own) != of_log(job.settings):
+                    found[job.experiment_name] = (own, job.settings)
     return found
 
 
@@ -97,6 +97,26 @@ def test_of_every_workload(workloads: dict[str, Workload]) -> None:
 def test_of_experts(etp: int | None) -> None:
     own = experts(etp)
     assert differing({"mixx": own}) == {}
-    given = Description(workload="mixx", size="8x7b", dtype="bf16", gpus=64, gpu_type="h100")
+    given = Settings(workload="mixx", model_size="8x7b", dtype="bf16", scale=64, gpu_type="h100")
     found = describe_log(Path("/x/mix.log"), Samples(), {"mixx": own}, given)
     assert (found.tp, found.ep, found.etp, found.gbs) == (2, 8, etp or 2, 256)
+
+
+def test_the_settings_of_a_run_without_a_model() -> None:
+    workload = llmb_workload()
+    own = Settings(
+        workload=workload.key,
+        model_size="gemm",
+        dtype="bf16",
+        scale=8,
+        gbs=64,
+        gpu_type="h100",
+        env={"A": "1"},
+    )
+    lacks = missing(own, workload)
+    assert lacks
+    assert not {"gbs", "workload"} & {*lacks}
+    known = replace(own, parameters=dict.fromkeys(lacks, "1"))
+    found = complete(known, workload)
+    assert found is not None
+    assert (found.gbs, found.framework, found.env) == (None, "nemo", {"A": "1"})

@@ -17,11 +17,11 @@ import pytest
 
 from llmb.contract.flops import GQA, HYBRID, OLD
 from llmb.contract.gpus import known_types
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.contract.switches import Switches
 from llmb.contract.window import LAST, Window
 from llmb.plan.configure import configure
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import FLOPS, MFU, disagreements
@@ -339,19 +339,17 @@ def test_a_figure_is_of_a_job_that_the_workload_has(
         place = ClusterLimits(
             gpu_type=figure.gpu_type, rows=figure.gpu_type, gpus_per_node=per_node
         )
-        wish = JobSpec(
-            workload=workloads[key],
-            size=figure.model_size,
+        wish = Settings(
+            framework="nemo",
+            workload=key,
+            model_size=figure.model_size,
             dtype=figure.dtype,
             scale=figure.scale,
-            params={},
-            switches=Switches(
-                strong_scaling=figure.gpu_type == "gb200"
-                and figure.model_size == "340b"
-                and figure.gbs == 512
-            ),
+            strong_scaling=figure.gpu_type == "gb200"
+            and figure.model_size == "340b"
+            and figure.gbs == 512,
         )
-        job, warnings = configure(wish, place)
+        job, warnings = configure(wish, workloads[key], place)
         assert not warnings
         assert (job.trained.gbs, job.trained.seq_length, job.trained.num_layers) == (
             figure.gbs,

@@ -42,6 +42,7 @@ class Case:
     label: str
     release: str
     version: str
+    gpu: str
     gpus: int
     row: BridgeRow
     recipe: dict[str, Any]
@@ -144,6 +145,7 @@ def cases() -> Mapping[str, Case]:
                         label=label,
                         release=release,
                         version=known.bridge,
+                        gpu=gpu,
                         gpus=scale,
                         row=row,
                         recipe=recipe(job, size, row, known, gpu),
@@ -158,6 +160,7 @@ def with_batch(case: Case, gbs: int) -> Case:
         label=case.label,
         release=case.release,
         version=case.version,
+        gpu=case.gpu,
         gpus=case.gpus,
         row=case.row,
         recipe={**case.recipe, "set": values},

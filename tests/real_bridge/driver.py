@@ -23,7 +23,9 @@ def ours(row: dict[str, Any]) -> tuple[Any, dict[str, str]]:
     recipe = importlib.import_module("llmb_workloads.bridge_pretrain.recipe")
     read = recipe.parse_recipe(row["recipe"])
     recipe.check_libraries(read)
-    return build(read), read.environment
+    config = build(read)
+    function = config.env_vars if read.function_environment else {}
+    return config, {name: str(value) for name, value in function.items()} | read.environment
 
 
 def theirs(row: dict[str, Any]) -> tuple[Any, dict[str, str]]:
@@ -40,6 +42,7 @@ def shown(
     configuration.
     """
     os.environ.update(WORLD_SIZE=str(row["gpus"]), RANK="0")
+    mocks.pretend_gpu(row["gpu"])
     try:
         config, variables = make(row)
     except Exception as error:

@@ -16,7 +16,7 @@ import os
 import sys
 import typing
 from collections.abc import Sequence
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 # Megatron compares the versions; those of image 26.02.01.
@@ -29,6 +29,20 @@ VERSIONS = {
 # fused_weight_gradient_mlp_cuda: without it gradient_accumulation_fusion would be False on a CPU
 # and True in the image.
 FAMILIES = {*VERSIONS, "megatron.energon", "fused_weight_gradient_mlp_cuda"}
+# Compute capability of each GPU type: functions for experts ask the GPU which library can send
+# tokens between them.
+CAPABILITIES = {
+    "h100": (9, 0),
+    "b200": (10, 0),
+    "b300": (10, 3),
+    "gb200": (10, 0),
+    "gb300": (10, 3),
+}
+# What the config.json of each repository with experts says about the architecture: layers, hidden,
+# ffn, ffn of an expert, heads.
+EXPERTS = {
+    "Qwen/Qwen3-30B-A3B": (48, 2048, 6144, 768, 32),
+}
 # What the gated config.json of each repository says about the architecture.
 HUB = {
     "meta-llama/Meta-Llama-3-8B": (32, 4096, 14336, 32),
@@ -135,10 +149,40 @@ def install() -> None:
         setattr(transformers.AutoConfig, "from_pretrained", staticmethod(config_of))  # noqa: B010
 
 
+def pretend_gpu(gpu: str) -> None:
+    """Let torch answer as on a machine with this type of GPU."""
+    import torch
+
+    major, minor = CAPABILITIES[gpu]
+    values = SimpleNamespace(major=major, minor=minor, name=f"NVIDIA {gpu.upper()}")
+    setattr(torch.cuda, "get_device_properties", lambda *_: values)  # noqa: B010
+
+
 def config_of(name: str, *_: Any, **__: Any) -> Any:
     """The configuration of one of the repositories, as transformers reads it."""
     import transformers
 
+    if str(name) in EXPERTS:
+        layers, hidden, ffn, expert_ffn, heads = EXPERTS[str(name)]
+        return transformers.Qwen3MoeConfig(
+            architectures=["Qwen3MoeForCausalLM"],
+            vocab_size=151936,
+            hidden_size=hidden,
+            intermediate_size=ffn,
+            moe_intermediate_size=expert_ffn,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=4,
+            head_dim=128,
+            num_experts=128,
+            num_experts_per_tok=8,
+            norm_topk_prob=True,
+            max_position_embeddings=40960,
+            rms_norm_eps=1e-6,
+            rope_theta=1000000.0,
+            tie_word_embeddings=False,
+            torch_dtype="bfloat16",
+        )
     layers, hidden, ffn, heads = HUB[str(name)]
     return transformers.LlamaConfig(
         architectures=["LlamaForCausalLM"],

@@ -58,10 +58,17 @@ def sides(version: str, by_version: Any, recorded: Any, rebatch: Any, build: Any
     record = recorded(version)
     ours = matched(version, by_version(version), record, rebatch)
     bases = {
-        label: {"base": row["base"]["base"], "gpus": int(label.split()[3])}
+        label: {
+            "base": row["base"]["base"],
+            "gpu": label.split()[1],
+            "gpus": int(label.split()[3]),
+        }
         for label, row in record.items()
     }
-    recipes = {label: {"recipe": case.recipe, "gpus": case.gpus} for label, case in ours.items()}
+    recipes = {
+        label: {"recipe": case.recipe, "gpu": case.gpu, "gpus": case.gpus}
+        for label, case in ours.items()
+    }
     return {
         "ours": build("ours", version, recipes),
         "theirs": build("theirs", version, bases),
@@ -151,10 +158,11 @@ def test_a_missing_setting_is_seen(version: str, by_version: Any, build: Any) ->
     )
     for label in labels:
         case = by_version(version)[label]
-        rows[label] = {"recipe": case.recipe, "gpus": case.gpus}
+        row = {"gpu": case.gpu, "gpus": case.gpus}
+        rows[label] = {"recipe": case.recipe, **row}
         for name in case.recipe["set"]:
             values = {key: value for key, value in case.recipe["set"].items() if key != name}
-            rows[f"{label} {name}"] = {"recipe": {**case.recipe, "set": values}, "gpus": case.gpus}
+            rows[f"{label} {name}"] = {"recipe": {**case.recipe, "set": values}, **row}
     found = build("ours", version, rows)
     seen: set[tuple[str, str]] = set()
     unseen: set[tuple[str, str]] = set()
@@ -191,7 +199,7 @@ def test_what_the_library_lacks_is_refused(version: str, by_version: Any, build:
     """With the nearest word."""
     case = by_version(version)["llama3_8b h100 bf16 8"]
     rows = {
-        name: {"recipe": {**case.recipe, **changes}, "gpus": 8}
+        name: {"recipe": {**case.recipe, **changes}, "gpu": "h100", "gpus": 8}
         for name, (changes, _) in REFUSED.items()
     }
     found = build("ours", version, rows)

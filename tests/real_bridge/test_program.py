@@ -89,7 +89,10 @@ def test_the_small_sizes_are_valid(version: str, by_version: Any, build: Any) ->
     found = build(
         "ours",
         version,
-        {label: {"recipe": one.recipe, "gpus": one.gpus} for label, one in cases.items()},
+        {
+            label: {"recipe": one.recipe, "gpu": one.gpu, "gpus": one.gpus}
+            for label, one in cases.items()
+        },
     )
     assert {
         label: row.get("invalid") or row.get("refused") for label, row in found.items()

@@ -25,7 +25,6 @@ from llmb.contract.launch import Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.switches import Switches
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import prepare
@@ -363,7 +362,7 @@ def planned(
         sections={"slurm": SlurmConfig(mpi=mpi)},
         kind=all_types()["slurm"],
     )
-    plan = make_plan(requests, plugins.workloads(), config, overrides=JobOverrides(force=force))
+    plan = make_plan(requests, plugins.workloads(), config, force=force)
     items, faults = prepare(plan, plugins, config)
     assert not plan.faults
     assert not faults

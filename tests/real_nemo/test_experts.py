@@ -15,9 +15,10 @@ from llmb.builtin.nemo.nemo_pretrain import recipe_of
 from llmb.builtin.nemo.recipe_checks import installed_names, listed_names
 from llmb.contract.flops import model_flops
 from llmb.contract.model import MlaShape, ModelShape, MoeShape
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.plan.configure import configure, find_row
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -53,7 +54,10 @@ def recipe(workload: Workload) -> dict[str, Any]:
     """The recipe.json of its only row."""
     size = workload.sizes["8x7b"]
     limits = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
-    job, _ = configure(JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=64), limits)
+    settings = Settings(
+        workload=workload.key, model_size="8x7b", dtype="bf16", scale=64, framework="nemo"
+    )
+    job, _ = configure(settings, workload, limits)
     row = find_row(size, "h100", "bf16", 64, strong=False)
     assert size.nemo is not None
     assert row is not None

@@ -13,7 +13,6 @@ from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.plan.configure import find_row
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
@@ -96,7 +95,7 @@ def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> Non
         [request],
         load_plugins(builtin_plugins()).workloads(),
         config,
-        overrides=JobOverrides(force=True),
+        force=True,
     )
     assert bool(refusals[name]) is bool(plan.faults), refusals[name]
     assert bool(plan.jobs) is (name in TAKEN)

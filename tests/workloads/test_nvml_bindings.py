@@ -66,6 +66,8 @@ def theirs(monkeypatch: pytest.MonkeyPatch, function: str, *arguments: Any) -> l
             (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC),
         ),
         (nvml.remapped_rows, "nvmlDeviceGetRemappedRows", ()),
+        (nvml.remap_pending, "nvmlDeviceGetRemappedRows", ()),
+        (nvml.remap_failed, "nvmlDeviceGetRemappedRows", ()),
     ],
 )
 def test_each_sampled_value_is_asked_as_the_bindings_ask_it(

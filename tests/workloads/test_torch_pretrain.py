@@ -245,6 +245,30 @@ def test_ranks_that_do_not_divide_the_batch_are_refused(
     wording("torch_pretrain", capsys.readouterr().err)
 
 
+def test_a_pause_that_is_no_share_of_a_step_is_refused(
+    raw_recipe: MakeRecipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wording: Callable[..., None],
+) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(raw_recipe()), encoding="utf-8")
+    monkeypatch.setenv("SLOW_ON_PURPOSE", "a third")
+    assert main([str(file)]) == 2
+    wording("torch_pretrain", capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_slow_on_purpose_says_so(
+    run_ranks: RunRanks, raw_recipe: MakeRecipe, tmp_path: Path
+) -> None:
+    recipe = raw_recipe(max_steps=4)
+    [(code, out, err)] = run_ranks(tmp_path, [recipe], [{**ALONE, "SLOW_ON_PURPOSE": "0.33"}])
+    assert (code, err, len(steps_of(out))) == (0, "", 4)
+    assert "torch_pretrain: slow on purpose: a pause of 33 % after each step" in out.splitlines()
+
+
 def test_without_a_recipe_the_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "torch_pretrain RECIPE.json" in capsys.readouterr().err

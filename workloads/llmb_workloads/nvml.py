@@ -121,8 +121,26 @@ def uncorrected_errors(library: Any, gpu: ctypes.c_void_p) -> int | None:
 
 def remapped_rows(library: Any, gpu: ctypes.c_void_p) -> int | None:
     """Return the rows of memory that were replaced, after errors of both kinds (Ampere)."""
-    counts = [ctypes.c_uint() for _ in range(4)]  # corrected, uncorrected, pending, failed
+    counts = _remapping(library, gpu)
+    return counts[0] + counts[1] if counts is not None else None
+
+
+def remap_pending(library: Any, gpu: ctypes.c_void_p) -> int | None:
+    """Return 1 if rows of memory are replaced at the next reset of the GPU, otherwise 0."""
+    counts = _remapping(library, gpu)
+    return counts[2] if counts is not None else None
+
+
+def remap_failed(library: Any, gpu: ctypes.c_void_p) -> int | None:
+    """Return 1 if a row of memory could not be replaced, otherwise 0."""
+    counts = _remapping(library, gpu)
+    return counts[3] if counts is not None else None
+
+
+def _remapping(library: Any, gpu: ctypes.c_void_p) -> tuple[int, ...] | None:
+    """Return rows replaced for corrected and uncorrected errors, and whether pending and failed."""
+    counts = [ctypes.c_uint() for _ in range(4)]
     answered = is_answered(
         library, "nvmlDeviceGetRemappedRows", gpu, *(ctypes.byref(count) for count in counts)
     )
-    return counts[0].value + counts[1].value if answered else None
+    return tuple(count.value for count in counts) if answered else None

@@ -12,6 +12,11 @@ EMULATED = (
 )
 
 
+def slowed_line(pause: float) -> str:
+    """Return the line of a run that is slow on purpose, by the share ``pause`` of each step."""
+    return f"torch_pretrain: slow on purpose: a pause of {100 * pause:.0f} % after each step"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
     """The figures of one step that rank 0 logs: bytes, seconds, TFLOPS.

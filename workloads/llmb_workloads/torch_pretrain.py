@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,6 +38,30 @@ def check_versions(version_of: Callable[[str], str] = importlib.metadata.version
             )
 
 
+# For demonstrations and tests of verdicts: each step lasts longer by this share, as in a night with
+# a fault. Part of the run's environment, so that each comparison names it.
+SLOW_ON_PURPOSE = "SLOW_ON_PURPOSE"
+
+
+def pause_share(environ: Mapping[str, str]) -> float:
+    """Return the pause after each step as a share of it, 0 by default. Raises RefusedError."""
+    text = environ.get(SLOW_ON_PURPOSE, "0")
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= MOST_PAUSE:
+        raise RefusedError(
+            "environment",
+            f"{SLOW_ON_PURPOSE} is '{text}'",
+            f"write the pause as a share of each step, 0 to {MOST_PAUSE}, or unset it",
+        )
+    return share
+
+
+MOST_PAUSE = 10
+
+
 def main(arguments: list[str]) -> int:
     """Run the recipe that the argument names. The exit code is 2 if it is refused."""
     if len(arguments) != 1:
@@ -47,9 +71,10 @@ def main(arguments: list[str]) -> int:
         recipe = read_recipe(Path(arguments[0]))
         process = process_from(os.environ)
         plan = plan_batch(micro=recipe.micro_batch, total=recipe.global_batch, world=process.world)
+        pause = pause_share(os.environ)
         check_versions()
     except RefusedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         return 2
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name, value in QUIET.items():
@@ -58,7 +83,7 @@ def main(arguments: list[str]) -> int:
     from llmb_workloads.torch_train import train
 
     try:
-        trainer = train(recipe, process, plan)
+        trainer = train(recipe, process, plan, pause)
     except BaseException:
         traceback.print_exc()
         _leave(1)

@@ -24,6 +24,7 @@ from llmb_workloads.steplog import (
     checkpoint_name,
     end_line,
     opening_line,
+    slowed_line,
     step_line,
     tflops_per_gpu,
 )
@@ -184,8 +185,11 @@ def save_checkpoint(
     return started, time.perf_counter() - clock
 
 
-def train(recipe: TorchRecipe, process: Process, plan: BatchPlan) -> Trainer:
-    """Train for max_steps, and return the trainer. Any failure is raised as its exception."""
+def train(recipe: TorchRecipe, process: Process, plan: BatchPlan, pause: float = 0.0) -> Trainer:
+    """Train for max_steps, and return the trainer. Any failure is raised as its exception.
+
+    ``pause``: a share of each step by which the step lasts longer on purpose.
+    """
     device = choose_device(process.local_rank)
     join_group(process, device)
     torch.manual_seed(recipe.seed)
@@ -202,7 +206,9 @@ def train(recipe: TorchRecipe, process: Process, plan: BatchPlan) -> Trainer:
         # A warning and no change: another precision would be another benchmark.
         _log(process, EMULATED)
     trainer = Trainer(model, device, dtype=recipe.dtype, learning_rate=recipe.learning_rate)
-    loss = _run_steps(recipe, process, plan, trainer)
+    if pause:
+        _log(process, slowed_line(pause))
+    loss = _run_steps(recipe, process, plan, trainer, pause)
     if recipe.checkpoint is not None and recipe.checkpoint.save:
         consumed = recipe.max_steps * recipe.global_batch
         folder = Path(recipe.checkpoint.dir)
@@ -214,8 +220,10 @@ def train(recipe: TorchRecipe, process: Process, plan: BatchPlan) -> Trainer:
     return trainer
 
 
-def _run_steps(recipe: TorchRecipe, process: Process, plan: BatchPlan, trainer: Trainer) -> float:
-    """Run every step, and return the last step's loss."""
+def _run_steps(
+    recipe: TorchRecipe, process: Process, plan: BatchPlan, trainer: Trainer, pause: float
+) -> float:
+    """Run every step, each longer by the share ``pause``, and return the last step's loss."""
     successors = successor_map(recipe.model.vocab, recipe.seed)
     tracer = Tracer(recipe.profile, process, trainer.device)
     loss = float("nan")
@@ -226,6 +234,8 @@ def _run_steps(recipe: TorchRecipe, process: Process, plan: BatchPlan, trainer: 
         tracer.before(step)
         started = trainer.device.clock()
         share = trainer.step(batches)
+        if pause:
+            time.sleep(pause * (trainer.device.clock() - started))
         seconds = trainer.device.clock() - started
         loss = mean_of_ranks(share)
         _log(process, step_line(_record(recipe, process, trainer.device, step, loss, seconds)))

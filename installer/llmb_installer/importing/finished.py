@@ -18,13 +18,13 @@ from llmb.contract.job import Job, Training
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import Origin, RunRecord
 from llmb.contract.samples import Samples
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
-from llmb.measure.describe_log import describe_log
-from llmb.measure.description import Description
+from llmb.measure.describe_log import describe_log, missing, model_of
 from llmb.measure.find_logs import job_of, logs_beside, profiled_beside
 from llmb.measure.launcher_config import (
     LauncherConfig,
@@ -95,10 +95,10 @@ def find_run(log: Path, common: Common) -> FoundRun | NotTaken:
     if refusal := _explain_unknown(config, common):
         return refusal
     kind = None if config.gpu_type else common.gpu_type
-    description = describe_log(log, samples, common.workloads, Description(gpu_type=kind))
+    description = describe_log(log, samples, common.workloads, Settings(gpu_type=kind))
     # Megatron-Bridge's dtypes are in the names alone
-    if description.dtype is None and config.dtype is not None:
-        hints = Description(gpu_type=kind, dtype=spelled(config.dtype, DTYPES))
+    if not description.dtype and config.dtype is not None:
+        hints = Settings(gpu_type=kind, dtype=spelled(config.dtype, DTYPES))
         description = describe_log(log, samples, common.workloads, hints)
     job = _job(log, description, samples, config, common)
     if isinstance(job, NotTaken):
@@ -122,9 +122,9 @@ def _can_name_folder(name: str) -> bool:
 def _explain_unknown(config: LauncherConfig, common: Common) -> NotTaken | None:
     """Why llmb does not know what the file of the run names."""
     description = described_by(config, common.workloads)
-    if config.workload is not None and description.workload is None:
+    if config.workload is not None and not description.workload:
         return NotTaken("workload-not-offered", f"no plugin offers {config.workload}")
-    if config.size is not None and description.workload is not None and description.size is None:
+    if config.size is not None and description.workload and not description.model_size:
         return NotTaken("size-unknown", f"{description.workload} has no size {config.size}")
     if description.gpu_type is not None and description.gpu_type not in common.types:
         return NotTaken("gpu-type-unknown", f"its GPU type {description.gpu_type} is not known")
@@ -132,36 +132,34 @@ def _explain_unknown(config: LauncherConfig, common: Common) -> NotTaken | None:
 
 
 def _job(
-    log: Path, description: Description, samples: Samples, config: LauncherConfig, common: Common
+    log: Path, description: Settings, samples: Samples, config: LauncherConfig, common: Common
 ) -> Job | NotTaken:
     """Return the complete job.
 
     A run with an unknown number is not taken, as llmb never guesses one.
     """
-    workload = common.workloads.get(description.workload or "")
+    workload = common.workloads.get(description.workload)
     if workload is None:
         return NotTaken("workload-not-offered", f"no plugin offers the workload of {_name_of(log)}")
-    if description.untrained:
+    if not workload.is_training:
         return NotTaken(
             "not-training",
             f"{workload.key} trains no model, and llmb reads its results in another form",
         )
-    missing = [name for name in ("tp", "pp", "cp", "mbs") if getattr(description, name) is None]
-    if description.missing() or missing:
-        names = ", ".join([*description.missing(), *missing])
+    unknown = [*missing(description, workload)]
+    unknown += [name for name in ("tp", "pp", "cp", "mbs") if getattr(description, name) is None]
+    if unknown:
+        names = ", ".join(unknown)
         return NotTaken(
             "settings-unknown", f"unknown: {names}; llmb-run parse {log} shows what it measured"
         )
-    assert description.model is not None
-    assert description.size is not None
-    assert description.gpus is not None
     assert description.gpu_type is not None
     training = _training(description, workload)
     if training is None:
         return NotTaken(
             "settings-conflict", "its batch and parallelism do not divide its number of GPUs"
         )
-    size = workload.sizes[description.size]
+    size = workload.sizes[description.model_size]
     per_node = (
         config.gpus_per_node
         or common.gpus_per_node
@@ -171,22 +169,22 @@ def _job(
     release = config.framework_release or description.release
     return Job(
         workload=workload.key,
-        model_size=description.size,
-        dtype=description.dtype or "",
+        model_size=description.model_size,
+        dtype=description.dtype,
         gpu_type=description.gpu_type,
-        scale=description.gpus,
+        scale=description.scale,
         repeat=1,
-        profile=bool(description.profiled) or bool(profiled_beside(log)),
+        profile=description.profile or bool(profiled_beside(log)),
         env=without_secrets(config.env),
         max_steps=_USUAL_STEPS if last is None else last + 1,
-        nodes=math.ceil(description.gpus / per_node),
+        nodes=math.ceil(description.scale / per_node),
         gpus_per_node=per_node,
         time_limit=60 * (size.time_limit_minutes or workload.time_limit_minutes),
         image=config.image,
         experiment_name=_name_of(log),
         training=training,
         switches=Switches(
-            nccl_trace=description.traced or None,
+            nccl_trace=description.nccl_trace,
             save_checkpoint=description.saves or None,
             fp8="current" if description.fp8 == "current" else None,
         ),
@@ -196,12 +194,12 @@ def _job(
     )
 
 
-def _training(description: Description, workload: Workload) -> Training | None:
+def _training(description: Settings, workload: Workload) -> Training | None:
     """The numbers of its training. None if they do not divide."""
     tp, pp, cp, mbs, gbs = (
         getattr(description, name) or 1 for name in ("tp", "pp", "cp", "mbs", "gbs")
     )
-    gpus, model = description.gpus or 0, description.model
+    gpus, model = description.scale, model_of(description, workload)
     dp, remainder = divmod(gpus, tp * pp * cp)
     if remainder or not dp or gbs % (mbs * dp) or model is None:
         return None
@@ -218,7 +216,7 @@ def _training(description: Description, workload: Workload) -> Training | None:
         ga=gbs // (mbs * dp),
         seq_length=description.seq_length or model.seq_length,
         num_layers=model.layers,
-        learning_rate=workload.sizes[description.size or ""].learning_rate,
+        learning_rate=workload.sizes[description.model_size].learning_rate,
     )
 
 
@@ -293,5 +291,5 @@ def _name_of(log: Path) -> str:
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
     if stamped and stamped[1] == log.parent.name:
         return log.parent.name
-    name = experiment_of(log)
+    name = experiment_of(log).replace("/", "_")  # suites of benchmarks name runs by folders
     return name if re.search(r"_(?:bf16|fp8)_\d+$", name) else re.sub(r"_\d{3,}$", "", name)

@@ -163,7 +163,7 @@ def faults(folder: Path, facts: Facts, *, deep: bool) -> list[Fault]:
     recorded = {
         normalized(name): (name, version) for name, version in facts.get("packages", {}).items()
     }
-    differences, listed = [], dict[Path, set[str]]()
+    differences, listed = [], dict[str, set[str]]()
     for key in sorted(installed.keys() | recorded.keys()):
         if key not in recorded:
             message = f"package {installed[key].name} {installed[key].version} was added"
@@ -229,23 +229,25 @@ def _named(paths: list[Path], word: str, folder: Path) -> str:
 
 
 def _changes(
-    info: Path, listed: dict[Path, set[str]], *, deep: bool
+    info: Path, listed: dict[str, set[str]], *, deep: bool
 ) -> tuple[list[Path], list[Path]]:
     """Return a package's missing files, and with ``deep`` the files that were changed."""
     missing, changed = [], []
     for row, stated_digest in rows(info / "RECORD"):
-        path = Path(os.path.normpath(info.parent / row))
+        # Text and not Path: an environment has some ten thousand files.
+        path = os.path.normpath(f"{info.parent}/{row}")
+        folder, _, name = path.rpartition("/")
         # a network file system lists a folder quicker than it finds its files
-        if path.parent not in listed:
-            listed[path.parent] = _files_in(path.parent)
-        if path.name not in listed[path.parent]:
-            missing.append(path)
-        elif deep and stated_digest and _sha256(path) != stated_digest:
-            changed.append(path)
+        if folder not in listed:
+            listed[folder] = _files_in(folder)
+        if name not in listed[folder]:
+            missing.append(Path(path))
+        elif deep and stated_digest and _sha256(Path(path)) != stated_digest:
+            changed.append(Path(path))
     return sorted(missing), sorted(changed)
 
 
-def _files_in(folder: Path) -> set[str]:
+def _files_in(folder: str) -> set[str]:
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries if entry.is_file()}

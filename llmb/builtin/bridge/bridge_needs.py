@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The needs of Megatron-Bridge: an image or an environment, and the config.json of gated models."""
+"""The needs of Megatron-Bridge: an image or an environment, and files of a model hub."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,6 @@ from llmb.plan.bridge_rows import BridgeSize, BridgeTable, Release, releases
 
 RELEASE = "bridge_release"  # the setting that selects an image release
 VENV = "bridge"
-CONFIG = "config.json"
 HF_TOKEN = "HF_TOKEN"
 _PYTHON = "3.12"
 _BUILD = ("setuptools", "wheel", "ninja", "packaging", "pybind11")
@@ -41,9 +40,14 @@ def needs(table: BridgeTable, site: Site) -> Needs:
     release = releases()[chosen_release(site.settings)]
     has_image = site.container or site.runs.pulls_images
     runtime: list[Need] = [Image(reference=release.image) if has_image else venv(release)]
-    hubs = [size.hub for size in table.sizes.values() if size.hub is not None]
-    assets = (
-        HubAsset(repository=hub, files=(CONFIG,), secret=HF_TOKEN) for hub in dict.fromkeys(hubs)
+    sizes = [size for size in table.sizes.values() if size.hub is not None]
+    assets = dict.fromkeys(
+        HubAsset(
+            repository=size.hub or "",
+            files=size.files,
+            secret=HF_TOKEN if size.gated else None,
+        )
+        for size in sizes
     )
     return Needs(needs=(*runtime, *assets))
 
@@ -74,7 +78,7 @@ def venv_at(site: Site, release: Release) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """The config.json of a gated model, from its installed folder or else from the hub.
+    """The hub's files of a model, from their installed folder or else from the hub.
 
     Other fields are as in the launch.
     """
@@ -89,12 +93,12 @@ class ModelConfig:
 
 
 def config_of(size: BridgeSize, site: Site) -> ModelConfig:
-    """Return the config.json of ``size``, empty if NVIDIA's recipe builds the model without it."""
+    """Return the files of ``size``, empty if NVIDIA's recipe builds the model without any."""
     if size.hub is None:
         return ModelConfig()
     if size.hub in site.assets:
         folder = str(site.assets[size.hub])
-        path = f"{folder}/{CONFIG}"
+        paths = tuple(f"{folder}/{name}" for name in size.files)
         fix = (
             "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml,"
             " ranks use the hub"
@@ -102,10 +106,12 @@ def config_of(size: BridgeSize, site: Site) -> ModelConfig:
         return ModelConfig(
             hub={size.hub: folder},
             folder=folder,
-            inputs=(path,),
-            fixes={path: fix},
+            inputs=paths,
+            fixes=dict.fromkeys(paths, fix),
             environment={"HF_HUB_OFFLINE": "1"},
         )
+    if not size.gated:
+        return ModelConfig(environment={"TRANSFORMERS_OFFLINE": "0"})
     fix = (
         f"ask for access at https://huggingface.co/{size.hub}, then export your token as {HF_TOKEN}"
     )

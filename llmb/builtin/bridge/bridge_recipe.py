@@ -55,28 +55,36 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
     """
     training = job.trained
     is_old = release.bridge.startswith("0.3.")
-    values = _old(size, row, training, gpu, job.dtype) if is_old else _new(row, training, job.dtype)
+    function = size.function_of(row, job.scale, gpu, job.dtype)
+    if function is not None:
+        values, variables = _changes(row, job), {}
+    else:
+        values = (
+            _old(size, row, training, gpu, job.dtype)
+            if is_old
+            else _layout(training) | _new(row, training, job.dtype)
+        )
+        variables = environment.variables(
+            release.bridge,
+            size,
+            row,
+            training,
+            gpu=gpu,
+            dtype=job.dtype,
+            count=row.count(job.scale),
+        )
+        function = _base_old(size) if is_old else _base_new(size, row, job.scale, gpu, job.dtype)
     return {
         "program": "bridge_pretrain",
         "schema": SCHEMA,
         "name": job.experiment_name,
         "release": job.release,
         "libraries": {"megatron-bridge": release.bridge, "megatron-core": release.core},
-        "base": _base_old(size) if is_old else _base_new(size, row, job.scale, gpu, job.dtype),
+        "base": function,
         "set": values | _model(size, training, is_old=is_old) | _run(job),
         "overrides": dict(job.dotted),
-        "environment": (
-            environment.launcher(gpu)
-            | environment.variables(
-                release.bridge,
-                size,
-                row,
-                training,
-                gpu=gpu,
-                dtype=job.dtype,
-                count=row.count(job.scale),
-            )
-        ),
+        "environment": environment.launcher(gpu) | variables,
+        "function_environment": size.function is not None,
         "hub": {},
         "nodes": job.nodes,
         "gpus_per_node": job.gpus_per_node,
@@ -160,11 +168,38 @@ def _dataset(training: Training, loader_settings: Mapping[str, Any]) -> Values:
     }
 
 
+def _changes(row: BridgeRow, job: Job) -> Values:
+    """Return what the job sets otherwise than the row, which repeats NVIDIA's function.
+
+    And what run_script.py of NVIDIA sets on every function.
+    """
+    training, count = job.trained, row.count(job.scale)
+    settings: Values = {}
+    for name, path in _PARALLEL.items():
+        value = getattr(training, name)
+        if (value or 1) != (getattr(row, name) or 1):
+            settings[path] = value
+    if training.tp != row.tp:
+        settings["model.sequence_parallel"] = training.tp > 1
+    if training.mbs != row.mbs:
+        settings["train.micro_batch_size"] = training.mbs
+    if training.gbs != row.gbs.batch(count):
+        settings["train.global_batch_size"] = training.gbs
+    return settings | _new(row, training, job.dtype)
+
+
+_PARALLEL = {
+    "tp": "model.tensor_model_parallel_size",
+    "pp": "model.pipeline_model_parallel_size",
+    "cp": "model.context_parallel_size",
+    "vp": "model.virtual_pipeline_model_parallel_size",
+    "ep": "model.expert_model_parallel_size",
+}
+
+
 def _new(row: BridgeRow, training: Training, dtype: str) -> Values:
     """Return the settings that run_script.py makes on a flat function of 0.6."""
-    settings = _layout(training) | _dataset(
-        training, {"pin_memory": True, "persistent_workers": True}
-    )
+    settings = _dataset(training, {"pin_memory": True, "persistent_workers": True})
     if dtype == "bf16":
         settings["optimizer.use_precision_aware_optimizer"] = True
     if row.graphs is None:

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
-        print(f"error: {argv[0]} cannot be started: {error.strerror}", file=sys.stderr)
+        print(f"llmb error: {argv[0]} cannot be started: {error.strerror}", file=sys.stderr)
         return 127
 
 

@@ -34,6 +34,7 @@ from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.run import follow, retry as retrying, store
 from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
+from llmb.run.named_nodes import NamedNodes
 
 _NAMED = 8  # runs that fit on a line
 
@@ -269,7 +270,8 @@ def retry(
     limit = _read_limit(context, time_limit)
     candidates = choose_runs(context.runs(), runs, Choice(sessions=sessions))
     chosen = _choose(context, candidates, named=not failed)
-    cluster, args = context.need_cluster(), context.slurm_args
+    cluster = context.need_cluster()
+    args = NamedNodes(context.plugins, context.config).replaced(context.slurm_args)
     able: Sequence[record.RunRecord] = chosen
     if chosen and not force:
         able = _able(

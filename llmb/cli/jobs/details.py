@@ -19,7 +19,6 @@ from llmb.core.secrets import is_secret_name
 from llmb.core.tables import ANY_WIDTH, escape, output_width, to_json
 from llmb.core.times import clock, day_and_time, iso
 from llmb.errors import LlmbError
-from llmb.measure.description import configuration_of
 from llmb.measure.find_logs import log_of
 from llmb.measure.result import Result
 from llmb.run import store
@@ -34,11 +33,9 @@ def show(context: CliContext, name: str, fmt: str) -> None:
     """Print one run: its job, state, result, files and environment."""
     all_runs = context.runs()
     (run,) = store.find_runs((name,), all_runs)
-    configuration = configuration_of(run.job)
+    key = run.job.settings.key
     repeats = [
-        candidate
-        for candidate in all_runs
-        if candidate is run or configuration_of(candidate.job) == configuration
+        candidate for candidate in all_runs if candidate is run or candidate.job.settings.key == key
     ]
     states = states_of(context, repeats)  # a verdict is on all repeats
     state = states[run.id]

@@ -10,6 +10,7 @@ from llmb.contract.state import COMPLETED
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
 from llmb.plan.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words
+from llmb.plan.repeats import once_for_repeats
 from llmb.run import store
 from llmb.run.prepare import Prepared
 
@@ -22,7 +23,9 @@ _NAMED = 8  # skipped experiments that are named
 def estimates_of(context: CliContext, jobs: Sequence[Job]) -> list[JobEstimate]:
     """Estimate each job from past runs here, published step times, or its time limit."""
     past = _past(context, jobs)
-    return [estimate_job(job, past, lambda key: context.figures([key])) for job in jobs]
+    return once_for_repeats(
+        lambda job: estimate_job(job, past, lambda key: context.figures([key])), jobs
+    )
 
 
 def estimate_data(estimate: JobEstimate) -> dict[str, Any]:

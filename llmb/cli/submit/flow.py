@@ -25,6 +25,7 @@ from llmb.contract.job import Job, JobList
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.sbatch import PMIX
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
 from llmb.core import console, locks
 from llmb.core.process import ProcessId
@@ -38,10 +39,8 @@ from llmb.errors import (
     describe,
 )
 from llmb.judge.export import newest_baseline
-from llmb.measure.description import configuration_of
 from llmb.measure.result import SUCCESS, UNKNOWN
 from llmb.plan.estimate import limit_warnings
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.plan import Plan, make_plan
@@ -78,7 +77,7 @@ def run(
     context: CliContext,
     listed: JobList,
     options: SubmitOptions,
-    overrides: JobOverrides,
+    overrides: Settings,
     narrow: Narrow | None = None,
     joblist: Path | None = None,
 ) -> int:
@@ -147,7 +146,7 @@ def _plan(
     context: CliContext,
     listed: JobList,
     options: SubmitOptions,
-    overrides: JobOverrides,
+    overrides: Settings,
     narrow: Narrow | None,
     slurm_args: Mapping[str, str | bool],
 ) -> tuple[list[Prepared], list[Fault]]:
@@ -161,15 +160,25 @@ def _plan(
         nearest_plan = Plan()
         if nearest is not None:
             nearest_plan = make_plan(
-                listed.requests, context.workloads, config, overrides=overrides, gpu_type=nearest
+                listed.requests,
+                context.workloads,
+                config,
+                overrides=overrides,
+                gpu_type=nearest,
+                force=options.force,
             )
         raise InputFaults([fault, *listed.faults, *nearest_plan.faults])
     _warn_of_unused(config)
     settled = with_slurm_time(context, listed.requests, overrides)
     plan = make_plan(
-        listed.requests, context.workloads, config, overrides=settled, gpu_type=options.gpu_type
+        listed.requests,
+        context.workloads,
+        config,
+        overrides=settled,
+        gpu_type=options.gpu_type,
+        force=options.force,
     )
-    if overrides.switches.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
+    if overrides.sets_profile and plan.jobs and not any(job.profile for job in plan.jobs):
         raise UsageError(
             "an option is for profiled jobs, but no job is profiled",
             hint="add --profile",
@@ -370,7 +379,7 @@ _WAIT = 600.0  # seconds for another --resume, which may be about to submit the 
 
 def key_of(job: Job) -> Hashable:
     """Equal for two jobs of one configuration and one repeat."""
-    return configuration_of(job).key, job.repeat, job.max_steps, job.switches
+    return job.settings.key, job.repeat, job.max_steps, job.switches
 
 
 def _planned_key(planned: Prepared | RunRecord) -> Hashable:

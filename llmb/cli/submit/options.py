@@ -16,7 +16,7 @@ from llmb.core.times import clock
 
 if TYPE_CHECKING:
     from llmb.contract.job import JobRequest
-    from llmb.plan.job_spec import JobOverrides
+    from llmb.contract.settings import Settings
 
 T = TypeVar("T")
 
@@ -157,14 +157,12 @@ def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., i
 
 
 def with_slurm_time(
-    context: CliContext, requests: Sequence["JobRequest"], overrides: "JobOverrides"
-) -> "JobOverrides":
+    context: CliContext, requests: Sequence["JobRequest"], overrides: "Settings"
+) -> "Settings":
     """Set the time limit of ``--slurm-arg time=`` and print which other limits it overrides."""
     sbatch_limit = context.slurm_args.get("time")
     limits = [common.slurm_arg_in_words("time", sbatch_limit)] if sbatch_limit is not None else []
-    limits += (
-        [f"--time-limit {option}"] if (option := overrides.switches.time_limit) is not None else []
-    )
+    limits += [f"--time-limit {option}"] if (option := overrides.time_limit) is not None else []
     limits += (
         ["the job list's time_limit"]
         if any(request.switches.time_limit is not None for request in requests)
@@ -175,8 +173,7 @@ def with_slurm_time(
     if len(limits) > 1:
         say(f"note: {limits[0]} overrides {' and '.join(limits[1:])}")
     limit = seconds_of(sbatch_limit)
-    switches = replace(overrides.switches, time_limit=clock(limit)) if limit else overrides.switches
-    return replace(overrides, switches=switches)
+    return replace(overrides, time_limit=clock(limit)) if limit else overrides
 
 
 def seconds_of(sbatch_time: str | bool | None) -> int | None:

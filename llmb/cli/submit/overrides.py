@@ -19,7 +19,7 @@ from llmb.core.scalars import check_own
 from llmb.errors import Fault, InputFaults, KeyFaultError, collected
 
 if TYPE_CHECKING:
-    from llmb.plan.job_spec import JobOverrides
+    from llmb.contract.settings import Settings
     from llmb.plan.launch_variables import Used
 
 # a whole number from 1, written in another way
@@ -28,14 +28,14 @@ _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)
 
 def overrides_of(
     options: SubmitOptions, parameters: Collection[str], usable: Collection[str] | None = None
-) -> "JobOverrides":
+) -> "Settings":
     """Read the settings of the options. ``parameters`` are the names that workloads declare.
 
     Hints name the ``usable`` settings of the command's one workload (None: it may have several).
     Raises InputFaults with every fault.
     """
+    from llmb.contract.settings import Settings
     from llmb.plan.framework import check_framework
-    from llmb.plan.job_spec import JobOverrides
 
     faults: list[Fault] = []
     dotted = _dotted(options.params, faults)
@@ -83,15 +83,13 @@ def overrides_of(
         )
     if faults:
         raise InputFaults(faults)
-    return JobOverrides(
+    return Settings(
+        **switches | params,
         env=env,
-        params=params,
         parameters=parameter_values,
-        framework=options.framework,
+        framework=options.framework or "",
         release=options.release,
         dotted=dotted,
-        switches=sw.Switches(**switches),
-        force=options.force,
     )
 
 

@@ -67,11 +67,12 @@ def show(
 ) -> None:
     """Print the jobs of a dry run; JSON has the ``session`` and the ``budget`` too."""
     if fmt == "json":
-        cluster, config = context.cluster, context.config
         estimates = estimates_of(context, [item.job for item in items])
         data = (
-            _with_script(item, preview(item, cluster, config), estimate)
-            for item, estimate in zip(items, estimates, strict=True)
+            _with_script(item, script, estimate)
+            for item, script, estimate in zip(
+                items, _scripts(context, items), estimates, strict=True
+            )
         )
         extra: dict[str, Any] = {
             "session": {name: getattr(session, name) for name in SESSION_FIELDS}
@@ -87,6 +88,17 @@ def show(
         _print_scripts(context, items)
     if fmt == "table":
         _totals(context, items)
+
+
+def _scripts(context: CliContext, items: Sequence[Prepared]) -> Iterator[str | None]:
+    """Yield the script of each job. Repeats that share a launch have the same one."""
+    before: Prepared | None = None
+    script: str | None = None
+    for item in items:
+        if before is None or item.launch is None or item.launch is not before.launch:
+            script = preview(item, context.cluster, context.config)
+        yield script
+        before = item
 
 
 def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> None:

@@ -15,7 +15,7 @@ from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
     from llmb.contract.job import JobRequest
-    from llmb.plan.job_spec import JobOverrides
+    from llmb.contract.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def run(context: CliContext, options: SingleOptions) -> int:
 
 def _settled(
     context: CliContext, options: SingleOptions, set_words: dict[str, str]
-) -> tuple[SingleOptions, "JobOverrides", dict[str, str]]:
+) -> tuple[SingleOptions, "Settings", dict[str, str]]:
     """Read variables and options and return the options, their overrides and the variables used.
 
     Raises InputFaults.

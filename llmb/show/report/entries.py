@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from llmb.contract.job import Job
 from llmb.contract.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
+from llmb.contract.settings import Settings
 from llmb.judge import compare, judge, reference
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
-from llmb.measure.description import Configuration
 from llmb.measure.facts import VerdictCause
 from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
@@ -233,7 +233,7 @@ def _family(points: list[ScalingPoint], report: Report) -> Family:
     )
 
 
-def _key(kind: Kind | None, subject: Configuration | Figure) -> tuple[object, ...]:
+def _key(kind: Kind | None, subject: Settings | Figure) -> tuple[object, ...]:
     batch = Fraction(subject.gbs or 0, subject.scale) if kind == WEAK else subject.gbs
     return (
         *(getattr(subject, name) for name in _MODEL),

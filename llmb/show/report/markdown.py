@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llmb.contract.report_section import ReportSection
+from llmb.contract.settings import Settings
 from llmb.core.names import listed, shorter
 from llmb.core.node_lists import fold
 from llmb.core.tables import Column, as_markdown, escape, render
@@ -12,7 +13,6 @@ from llmb.judge.judge import pool_key
 from llmb.judge.scaling import ScalingPoint, columns, rows_of
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
 from llmb.measure.causes import FailureGroup, group_failures
-from llmb.measure.description import Configuration
 from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.show.report.value import ORDER, Report, Run, count, word_of
@@ -100,7 +100,7 @@ def _bad_or_invalid(pool: Sequence[Result]) -> str:
     return f"{verdict.word}: {name}{explanation}: {_ids(pool)}"
 
 
-def with_parameters(experiment: str, configuration: Configuration | None) -> str:
+def with_parameters(experiment: str, configuration: Settings | None) -> str:
     """The shortest name of an experiment, with the parameters of its workload."""
     parameters = parameters_in_words(configuration.parameters) if configuration is not None else ""
     return " ".join(filter(None, (shortest(experiment), parameters)))

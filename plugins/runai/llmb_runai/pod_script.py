@@ -23,7 +23,7 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
         : > "$llmb_run/restarted"
         llmb_say "pod $llmb_node was started before: a run starts once"
     else
-        echo "error: $llmb_run cannot be written from this pod" >&2
+        echo "llmb error: $llmb_run cannot be written from this pod; check the PVC and its permissions" >&2
     fi
     exit 1
 fi
@@ -37,7 +37,7 @@ fi
 # With another number of pods the ranks would not find each other. The operator sets WORLD_SIZE.
 _COUNT = """\
 if [[ ${{WORLD_SIZE-}} != {nodes} ]]; then
-    llmb_say "error: Run:ai has started ${{WORLD_SIZE-no}} pods, and this run has {nodes}"
+    llmb_say "llmb error: Run:ai has started ${{WORLD_SIZE-no}} pods, and this run has {nodes}; see its events"
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1

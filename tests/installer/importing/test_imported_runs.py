@@ -61,6 +61,25 @@ def test_results_of_every_release(results: dict[str, dict[str, Any]]) -> None:
     assert bridge["tokens_per_second_per_gpu"] == pytest.approx(5243, rel=1e-3)
 
 
+def test_a_run_of_cloudai_below_the_folder_is_taken_too(
+    source: Path, do_import: DoImport, llmb_here: Command
+) -> None:
+    """Its folders are the name of its run in CloudAI, which names one folder of llmb."""
+    (original,) = (source / "workloads").rglob("log-*_101_*.out")
+    experiments = source / "workloads" / exemplar.KEYS[1] / "experiments"
+    folder = experiments / "nightly" / original.parent.name / "0"
+    folder.mkdir(parents=True)
+    (folder / "stdout.txt").write_bytes(original.read_bytes())
+    (folder / "test-run.toml").touch()
+    plan = do_import(source)
+    (run,) = (run for run in plan.runs if run.log.name == "stdout.txt")
+    assert run.record.directory.parent.name == f"nightly_{original.parent.name}_0"
+    done = llmb_here("results", run.record.id, "--format", "json", "--install", plan.target)
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["status"] == "Success"
+    assert result["time_mean_seconds"] == pytest.approx(1.98)
+
+
 def test_parse_reads_the_file_beside_a_log(source: Path, llmb_here: Command) -> None:
     """Without an import: the file names the GPU type, and its release the window; options override
     it.

@@ -32,7 +32,7 @@ def test_with_pyxis_there_is_no_environment_at_all(
     tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     plan = planned("cluster_type: slurm\nslurm: {container: pyxis, gpu: {gres: 8}}\n", tmp_path)
-    assert {step.kind for step in plan.intent.steps} == {"image", "programs"}
+    assert {step.kind for step in plan.intent.steps} == {"asset", "image", "programs"}
     wording("llmb-install", "\n".join(show.describe_places(plan)))
 
 

@@ -57,7 +57,13 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     assert given["slurm"]["account"] == "second"
     assert given["slurm"]["gpu"] == {"partition": "gpu", "gres": 8}
     assert given["slurm"]["container"] == "none", "this Slurm has no pyxis"
-    assert given["workloads"] == ["pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"]
+    assert given["workloads"] == [
+        "node_check",
+        "pretrain_llama3.1",
+        "pretrain_nemotron4",
+        "pretrain_nemotronh",
+        "pretrain_qwen3",
+    ]
 
 
 def test_runai_and_its_secret(talk: Open, home: Path, tmp_path: Path) -> None:
@@ -136,7 +142,7 @@ def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
     user.reads("AGREED install")
     assert user.ends() == 0
     given = answers(user)
-    assert (given["cluster_name"], len(given["workloads"])) == ("mine", 3)
+    assert (given["cluster_name"], len(given["workloads"])) == ("mine", 4)
 
 
 def test_answers_of_a_file_are_not_asked_for(talk: Open, tmp_path: Path) -> None:
@@ -249,9 +255,7 @@ def test_from_an_empty_folder_to_an_installation(
     leaving.chooses("What do you want to do?", "remove").reads(
         "Which workloads to remove?", SPACE, ENTER
     )
-    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads(
-        "Installed now: pretrain_llama3.1"
-    )
+    leaving.reads("To remove from").reads("[y/N]", "y", ENTER).reads("Installed now: node_check")
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert "microbench" not in config["workloads"]["installed"]

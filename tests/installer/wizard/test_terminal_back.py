@@ -53,7 +53,7 @@ def test_escape_and_the_choice_go_back_and_keep_the_answers(talk: Open) -> None:
         "goes back", ENTER
     )
     user.reads(PROJECT, UP, DOWN, "1", ENTER).reads(VOLUME, ENTER).reads(APP, CLEAR, "none", ENTER)
-    user.reads(GPUS, UP, DOWN, DOWN, ENTER).chooses(WORKLOADS, "Back to the previous question")
+    user.reads(GPUS, UP, DOWN, DOWN, ENTER).reads(WORKLOADS, UP, ENTER)  # "Back" is the last choice
     user.reads(GPUS, UP, ENTER)  # the default is h200, below h100
     user.reads(WORKLOADS, ENTER).reads("Stop: nothing", UP, ENTER)
     user.reads(WORKLOADS, ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ESCAPE).reads(

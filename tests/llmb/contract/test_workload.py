@@ -362,8 +362,14 @@ def test_a_workload_of_no_steps_or_no_time_is_refused(name: str) -> None:
 
 def test_a_size_without_rows_is_refused() -> None:
     with pytest.raises(InputFaults) as caught:
-        read_size(rows=[])
+        workload(sizes={"s": size(rows=[])})
     assert "gbs: 4N" in str(caught.value.faults[0].hint)
+    assert (caught.value.code, caught.value.key) == ("rows-missing", "sizes.s.rows")
+
+
+def test_a_size_of_megatron_bridge_alone_has_no_rows() -> None:
+    read = workload(bridge="bridge.yaml", sizes={"s": size(rows=[])})
+    assert read.on("h100") == {}
 
 
 def test_the_default_size_must_exist() -> None:

@@ -20,6 +20,7 @@ from llmb.contract.metrics import (
     MetricSpec,
     shown,
 )
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core.tables import render
 from llmb.judge.compare import with_measured, with_published
@@ -39,7 +40,6 @@ from llmb.judge.value import (
     judge_values,
 )
 from llmb.measure.columns import report
-from llmb.measure.description import Configuration
 from llmb.measure.result import SUCCESS, Result
 from llmb.plan.published import Figure
 from llmb.show.results_table import table_of
@@ -49,7 +49,8 @@ Wording = Callable[..., None]
 WINDOW = Window(4, 17)
 BUSBW = MetricSpec(name="busbw", unit="GB/s", better="higher")
 LATENCY = MetricSpec(name="latency", unit="us", better="lower")
-OWN = Configuration(
+OWN = Settings(
+    framework="nemo",
     workload="microbench",
     model_size="all_reduce",
     dtype="bf16",

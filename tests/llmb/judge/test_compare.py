@@ -11,6 +11,7 @@ import pytest
 
 from llmb.contract.job import Job, Training
 from llmb.contract.model import ModelShape
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.compare import (
     Comparison,
@@ -23,7 +24,6 @@ from llmb.judge.compare import (
 from llmb.judge.judge import judge
 from llmb.judge.scaling import STRONG, WEAK, columns, scaling_points
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN
-from llmb.measure.description import Configuration
 from llmb.measure.facts import LOSS_NAN, PROFILED, LogFacts
 from llmb.measure.result import CANCELLED, FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.plan.estimate import alike, describe, estimate, estimate_job, limit_warnings
@@ -32,7 +32,8 @@ from llmb_testing.results import result_of
 
 Wording = Callable[..., None]
 
-CONFIGURATION = Configuration(
+CONFIGURATION = Settings(
+    framework="nemo",
     workload="w",
     model_size="15b",
     dtype="bf16",

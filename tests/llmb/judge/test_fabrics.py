@@ -5,16 +5,22 @@ The lines are those of NCCL 2.27 (init.cc, nvls.cc, net_ib.cc) and of nccl-tests
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llmb.contract.formats import ParseSpec
+from llmb.contract.metrics import MetricSpec
+from llmb.contract.settings import Settings
+from llmb.contract.window import Window
 from llmb.judge.fabrics import table
 from llmb.judge.judge import judge
 from llmb.measure.fabric import Fabric
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
+from llmb.plan.published import Figure
 
 NAME = "NVIDIA H100 80GB HBM3"
 
@@ -126,7 +132,7 @@ def test_a_small_message_says_nothing(tmp_path: Path) -> None:
     got = read(tmp_path, heading() + of_nccl() + rows(120.0, size=268435456))
     assert (got.verdict.word, got.verdict.reason) == (
         "NO_REFERENCE",
-        "no ratio: the largest message has less than 1024M",
+        "no ratio: the largest message has less than 1G",
     )
 
 
@@ -182,5 +188,103 @@ def test_a_report_in_json_has_the_machines(tmp_path: Path) -> None:
 
 def test_every_row_has_what_its_transport_needs() -> None:
     for row in table().busbw:
-        assert (row.nodes > 1) == (row.nics is not None) == (row.nic_gbit is not None)
+        by_nics = row.nodes > 1 and row.transport != ("MNNVL",)
+        assert by_nics == (row.nics is not None) == (row.nic_gbit is not None)
         assert row.source.startswith("github.com/")
+
+
+@pytest.mark.parametrize(
+    ("log", "value"),
+    [
+        (heading(name="NVIDIA A100-SXM4-80GB") + of_nccl(nvls="not "), 231.6),
+        (heading(name="NVIDIA H200") + of_nccl(), 480),
+        (heading(gpus=4, name="NVIDIA GB200") + of_nccl(ring=True), 679.6),
+        (
+            heading(18, 4, "NVIDIA GB300")
+            + of_nccl().replace("localRank 0 MNNVL 0", "localRank 0 MNNVL 1"),
+            937,
+        ),
+    ],
+)
+def test_the_figures_of_azure_s_machines(log: str, value: float, tmp_path: Path) -> None:
+    got = read(tmp_path, log + rows(value, size=17179869184))
+    assert got.verdict.reference is not None, got.verdict.reason
+    assert (got.verdict.reference.value, got.verdict.word) == (value, "PASS")
+    smaller = read(tmp_path, log + rows(value, size=4294967296))
+    assert (smaller.verdict.word, smaller.verdict.ratio) == ("NO_REFERENCE", None)
+
+
+MICROBENCH = Settings(
+    framework="nemo",
+    workload="microbench",
+    model_size="all_reduce",
+    dtype="fp32",
+    gpu_type="h100",
+    scale=8,
+    gpus_per_node=8,
+    parameters={"message_size": "8G"},
+)
+PUBLISHED = Figure(
+    workload="microbench",
+    model_size="all_reduce",
+    gpu_type="h100",
+    dtype="fp32",
+    scale=8,
+    gbs=None,
+    metric=MetricSpec(name="busbw", unit="GB/s"),
+    value=480.0,
+    parameters={"message_size": "8G"},
+    release="nccl-tests",
+    source="github.com/NVIDIA/nccl-tests, thread 212, 2024-05-06",
+    window=Window(4, 18),
+    steps=20,
+)
+
+
+OF_DRIVER = f'llmb node node000: {{"gpu": "{NAME}", "gpus": 8}}\n'
+
+
+def collective(folder: Path, log: str, figure: Figure = PUBLISHED, **settings: object) -> Result:
+    """The verdict of a microbench run of 20 iterations at 470.4 GB/s."""
+    path = folder / "log-x.out"
+    path.write_text(log + "".join(f"llmb step {n}/19 busbw=470.4\n" for n in range(20)))
+    spec = ParseSpec(metrics=("busbw",), metric_units={"busbw": "GB/s"})
+    metric = MetricSpec(name="busbw", unit="GB/s")
+    result = result_of_log(path, LogReader(spec=spec, metrics=(metric,), headline="busbw"))
+    configuration = replace(MICROBENCH, **settings)  # type: ignore[arg-type]
+    identity = replace(result.identity, configuration=configuration)
+    (judged,) = judge([replace(result, identity=identity)], [figure])
+    return judged
+
+
+def test_a_collective_of_a_workload_is_compared_on_the_same_fabric(tmp_path: Path) -> None:
+    got = collective(tmp_path, of_nccl())
+    assert (got.verdict.word, got.verdict.ratio) == ("PASS", 0.98)
+
+
+@pytest.mark.parametrize(
+    ("log", "settings", "words"),
+    [
+        ("", {}, ["does not show NCCL's transport", "NCCL_DEBUG=INFO"]),
+        (OF_DRIVER + of_nccl(nvls="not "), {}, ["is published", "NVLink"]),
+        (of_nccl(ring=True), {"parameters": {"message_size": "512M"}}, ["less than 1G"]),
+        (
+            OF_DRIVER.replace(NAME, "NVIDIA H100 PCIe") + of_nccl(),
+            {},
+            ["GPU type"],
+        ),
+        (of_nccl(), {"model_size": "all_to_all"}, ["is published", "all_to_all"]),
+    ],
+)
+def test_a_collective_on_another_fabric_has_no_ratio(
+    log: str, settings: dict[str, object], words: list[str], tmp_path: Path
+) -> None:
+    figure = replace(PUBLISHED, **settings)  # type: ignore[arg-type]
+    got = collective(tmp_path, log, figure, **settings)
+    assert (got.verdict.word, got.verdict.ratio) == ("NO_REFERENCE", None)
+    assert all(word in (got.verdict.reason or "") for word in words), got.verdict.reason
+
+
+def test_a_baseline_has_the_cluster_s_own_fabric(tmp_path: Path) -> None:
+    got = collective(tmp_path, "", replace(PUBLISHED, release="before", value=470.4))
+    assert (got.verdict.word, got.verdict.ratio) == ("PASS", 1.0)

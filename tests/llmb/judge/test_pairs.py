@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from llmb.contract.record import PairMember
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.compare import Comparison, with_measured, with_pairs
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS
-from llmb.measure.description import Configuration
 from llmb.measure.result import FAILED, SUCCESS, Result
 from llmb_testing.results import result_of
 
@@ -19,7 +19,8 @@ DRIFT = (2.0, 2.09, 2.16, 2.24)
 
 
 def result(run: str, seconds: float = 2.0, algorithm: str = "") -> Result:
-    configuration = Configuration(
+    configuration = Settings(
+        framework="nemo",
         workload="w",
         model_size="15b",
         dtype="bf16",

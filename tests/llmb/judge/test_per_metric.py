@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.contract.window import Window
 from llmb.errors import LlmbError
@@ -16,7 +17,6 @@ from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.measure.columns import from_json, report
-from llmb.measure.description import Configuration
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.run_result import reader_of
 from llmb.plan.published import Figure
@@ -38,8 +38,13 @@ FIGURE = Figure(
     value=480.0,
 )
 FIGURES = (FIGURE, replace(FIGURE, metric=LATENCY, value=36.0))
-OWN = Configuration(
-    workload="microbench", model_size="all_reduce", dtype="bf16", gpu_type="h100", scale=16
+OWN = Settings(
+    framework="nemo",
+    workload="microbench",
+    model_size="all_reduce",
+    dtype="bf16",
+    gpu_type="h100",
+    scale=16,
 )
 
 

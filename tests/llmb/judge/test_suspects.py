@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from llmb.contract.samples import Environment, MeasuredClock, Node, Samples, Telemetry
+from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
 from llmb.judge.suspects import with_causes
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
 from llmb.measure.columns import csv_rows, report
-from llmb.measure.description import Configuration
 from llmb.measure.facts import NETWORK, NODE, LogFacts, facts_of
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, uneven_nodes
@@ -66,7 +66,8 @@ def run(
     **facts: Any,
 ) -> Result:
     """A run whose published step time is 2 s."""
-    configuration = Configuration(
+    configuration = Settings(
+        framework="nemo",
         workload="w",
         model_size="15b",
         dtype="bf16",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, Better
+from llmb.contract.settings import Settings
 from llmb.contract.window import LAST, Window
 from llmb.judge.deviation import Deviations, Estimate, Variance
 from llmb.judge.judge import judge
@@ -29,7 +30,6 @@ from llmb.judge.value import (
     Judgement,
     judge_values,
 )
-from llmb.measure.description import Configuration
 from llmb.measure.facts import ON_CPU, LogFacts
 from llmb.measure.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.measure.statistics import spread
@@ -40,7 +40,8 @@ from llmb_testing.results import result_of
 Wording = Callable[..., None]
 TIME = TRAINING_BY_NAME[STEP_TIME]
 
-CONFIGURATION = Configuration(
+CONFIGURATION = Settings(
+    framework="nemo",
     workload="w",
     model_size="15b",
     dtype="bf16",

@@ -60,8 +60,9 @@ def test_it_is_the_outermost_wrapper() -> None:
     changed = with_telemetry(launch)
     assert [wrapper.name for wrapper in changed.wrappers] == ["telemetry", "numa"]
     # what an environment has, and an image's own Python otherwise
-    assert changed.wrappers[0].argv[-2:] == ("/v/bin/python", "log-x.out")
-    assert with_telemetry(LAUNCH).wrappers[0].argv[-2:] == ("python3", "log-x.out")
+    words = ("-S", "-m", "llmb_workloads.telemetry", "log-x.out")
+    assert changed.wrappers[0].argv[-5:] == ("/v/bin/python", *words)
+    assert with_telemetry(LAUNCH).wrappers[0].argv[-5:] == ("python3", *words)
 
 
 @pytest.mark.parametrize(
@@ -184,13 +185,12 @@ def test_a_killed_rank_leaves_no_process(tmp_path: Path) -> None:
 
 
 def _processes(group: int, word: str) -> Sequence[int]:
-    """The processes of a group whose command has this word."""
+    """The processes of a group whose command has this word, without the shell that begins them."""
     matches = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if os.getpgid(int(folder.name)) == group and word in (
-                folder / "cmdline"
-            ).read_text().split("\0"):
+            words = (folder / "cmdline").read_text().split("\0")
+            if os.getpgid(int(folder.name)) == group and word in words and words[0] != "bash":
                 matches.append(int(folder.name))
         except OSError:
             continue

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from llmb.contract.flops import model_flops
-from llmb.contract.model import ModelShape
 from llmb.contract.samples import CheckpointEvent, Environment, Samples, Step
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.measure.describe_log import describe_log
-from llmb.measure.description import Description
+from llmb.measure.describe_log import complete, describe_log, missing, model_of
 from llmb.measure.facts import LOSS_NAN, TRACED
 from llmb.measure.find_logs import find_logs, last_attempts
 from llmb.measure.log_result import result_of_log
@@ -32,12 +31,16 @@ NEMOTRON_340B = "pretrain_nemotron4_340b_fp8_gpus128_tp8_pp4_cp1_vp12_mbs1_gbs51
 
 def describe(
     workloads: Workloads, path: str, samples: Samples | None = None, **given: str | int
-) -> Description:
-    return describe_log(Path("/runs") / path, samples or Samples(), workloads, Description(**given))  # type: ignore[arg-type]
+) -> Settings:
+    return describe_log(Path("/runs") / path, samples or Samples(), workloads, Settings(**given))  # type: ignore[arg-type]
 
 
-def what(found: Description) -> tuple[str | None, str | None, str | None, int | None, int | None]:
-    return found.workload, found.size, found.dtype, found.gpus, found.gbs
+def completed(found: Settings, workloads: Workloads) -> Settings | None:
+    return complete(found, workloads.get(found.workload))
+
+
+def what(found: Settings) -> tuple[str, str, str, int, int | None]:
+    return found.workload, found.model_size, found.dtype, found.scale, found.gbs
 
 
 @pytest.mark.parametrize(
@@ -53,19 +56,20 @@ def test_the_names_of_today(workloads: Workloads, path: str) -> None:
     found = describe(workloads, path)
     assert what(found) == ("pretrain_nemotron4", "340b", "fp8", 128, 512)
     assert (found.tp, found.pp, found.cp, found.vp, found.mbs) == (8, 4, 1, 12, 1)
-    assert (found.seq_length, found.profiled, found.traced, found.gpu_type) == (
+    assert (found.seq_length, found.profile, found.nccl_trace, found.gpu_type) == (
         4096,
-        None,
+        False,
         None,
         None,
     )
-    assert found.model == workloads["pretrain_nemotron4"].sizes["340b"].model
+    workload = workloads["pretrain_nemotron4"]
+    assert model_of(found, workload) == workload.sizes["340b"].model
 
 
 UNKNOWN = (None, None, None, None, 1, None)  # a dense model has no experts to split
 
 
-def split(found: Description) -> tuple[int | None, ...]:
+def split(found: Settings) -> tuple[int | None, ...]:
     return found.tp, found.pp, found.cp, found.vp, found.ep, found.mbs
 
 
@@ -90,7 +94,7 @@ def test_the_split_is_the_tables_where_all_rows_agree_and_never_invented(
 ) -> None:
     found = describe(workloads, f"{name}.log", **given)
     assert split(found) == expected
-    what_it_was = found.configuration()
+    what_it_was = completed(found, workloads)
     assert what_it_was is not None
     assert (what_it_was.tp, what_it_was.pp, what_it_was.ep) == (found.tp, found.pp, found.ep)
 
@@ -142,18 +146,18 @@ def test_older_names_and_folders(
     ],
 )
 def test_names_that_say_nothing(workloads: Workloads, path: str) -> None:
-    assert describe(workloads, path) == Description()
-    assert describe(workloads, path).configuration() is None
+    assert describe(workloads, path) == Settings()
+    assert completed(Settings(), workloads) is None
 
 
 def test_profiles_and_traces(workloads: Workloads) -> None:
     name = "pretrain_llama3.1_70b_fp8_256"
     profiled = describe(workloads, f"{name}/{name}_1744408121/{name}_nsys/log-{name}.out")
-    assert (profiled.profiled, profiled.traced, profiled.gpus) == (True, None, 256)
-    configuration = profiled.configuration()
+    assert (profiled.profile, profiled.nccl_trace, profiled.scale) == (True, None, 256)
+    configuration = completed(profiled, workloads)
     assert configuration is not None
     assert configuration.profile
-    assert describe(workloads, f"log-{name}_nccltrace_7_0.out").traced
+    assert describe(workloads, f"log-{name}_nccltrace_7_0.out").nccl_trace
 
 
 def test_a_folder_of_another_run_says_nothing(workloads: Workloads) -> None:
@@ -161,7 +165,7 @@ def test_a_folder_of_another_run_says_nothing(workloads: Workloads) -> None:
         workloads, "pretrain_nemotron4_15b_bf16_gpus16_tp2/log-pretrain_llama3.1_8b_fp8_16.out"
     )
     # its own table's
-    assert (found.workload, found.size, found.tp) == ("pretrain_llama3.1", "8b", 1)
+    assert (found.workload, found.model_size, found.tp) == ("pretrain_llama3.1", "8b", 1)
 
 
 def test_the_log_itself_counts_more_than_its_name_and_the_user_more_than_both(
@@ -171,27 +175,32 @@ def test_the_log_itself_counts_more_than_its_name_and_the_user_more_than_both(
     name = f"log-{NEMOTRON_340B}.out"
     assert what(describe(workloads, name, samples))[3:] == (64, 96)
     found = describe(
-        workloads, name, samples, gpus=32, gbs=8, dtype="bf16", gpu_type="h100", seq_length=2048
+        workloads, name, samples, scale=32, gbs=8, dtype="bf16", gpu_type="h100", seq_length=2048
     )
     assert (*what(found)[2:], found.gpu_type, found.seq_length) == ("bf16", 32, 8, "h100", 2048)
     by_hand = describe(
-        workloads, "log-x.out", samples, workload="pretrain_nemotron4", size="15b", dtype="bf16"
+        workloads,
+        "log-x.out",
+        samples,
+        workload="pretrain_nemotron4",
+        model_size="15b",
+        dtype="bf16",
     )
-    configuration = by_hand.configuration()
+    configuration = completed(by_hand, workloads)
     assert configuration is not None
     assert (configuration.scale, configuration.gbs, configuration.num_layers) == (64, 96, 32)
 
 
 def test_the_batch_follows_from_the_gpu_type_where_types_differ(workloads: Workloads) -> None:
     proxy = describe(workloads, "log-pretrain_llama3.1_405b-proxy_bf16_gpus32_tp8.out")
-    assert proxy.model is not None
-    assert (proxy.model.layers, proxy.gbs) == (8, 64)
+    assert (proxy.num_layers, proxy.gbs) == (8, 64)
     changed = describe(
         workloads, "log-pretrain_nemotronh_56b_fp8_gpus32_tp8_gbs96_steps9_layers20.out"
     )
-    assert changed.model is not None
-    assert changed.model.pattern is not None
-    assert (changed.model.layers, len(changed.model.pattern)) == (20, 20)
+    model = model_of(changed, workloads["pretrain_nemotronh"])
+    assert model is not None
+    assert model.pattern is not None
+    assert (model.layers, len(model.pattern)) == (20, 20)
 
 
 def steps(
@@ -208,7 +217,7 @@ def steps(
 def result(folder: Path, workloads: Workloads, name: str, log: str, **given: str | int) -> Result:
     path = folder / name
     path.write_text(log)
-    return result_of_log(path, LogReader(), workloads=workloads, overrides=Description(**given))  # type: ignore[arg-type]
+    return result_of_log(path, LogReader(), workloads=workloads, overrides=Settings(**given))  # type: ignore[arg-type]
 
 
 def test_all_figures_of_a_foreign_log(tmp_path: Path, workloads: Workloads) -> None:
@@ -350,7 +359,7 @@ def test_the_script_log_beside_it_tells_the_cause(
 def test_what_a_name_says_of_loading_and_scaling(
     words: str, expected: tuple[bool, str | None], workloads: Workloads
 ) -> None:
-    own = describe(workloads, f"log-{NEMOTRON_340B}{words}.out").configuration()
+    own = completed(describe(workloads, f"log-{NEMOTRON_340B}{words}.out"), workloads)
     assert own is not None
     assert (own.loads, own.fp8) == expected
 
@@ -362,45 +371,43 @@ def test_a_load_with_one_step_is_a_run_that_loads(
     kind: Any, last: int, loads: bool, workloads: Workloads
 ) -> None:
     event = CheckpointEvent(kind=kind, ranks=(0,), max_seconds=4.0)
-    own = describe(
-        workloads, f"log-{NEMOTRON_340B}.out", Samples(checkpoints=(event,), last=last)
-    ).configuration()
+    samples = Samples(checkpoints=(event,), last=last)
+    own = completed(describe(workloads, f"log-{NEMOTRON_340B}.out", samples), workloads)
     assert own is not None
     assert (own.loads, own.saves) == (loads, kind == "save")
 
 
-SHAPE = ModelShape(
-    architecture="llama",
-    layers=2,
-    hidden=64,
-    ffn=128,
-    heads=16,
-    kv_groups=8,
-    vocab=100,
-    seq_length=64,
-)
-COMPLETE = Description(
-    workload="w", size="s", dtype="bf16", gpus=8, gbs=64, gpu_type="h100", model=SHAPE
+COMPLETE = Settings(
+    workload="pretrain_nemotron4",
+    model_size="15b",
+    dtype="bf16",
+    scale=8,
+    gbs=64,
+    gpu_type="h100",
+    nccl_trace=False,
+    framework="nemo",
 )
 
 
 @pytest.mark.parametrize(
-    ("change", "missing"),
+    ("change", "lacks"),
     [
         ({}, ()),
-        ({"workload": None}, ("workload",)),
-        ({"size": None}, ("workload",)),
-        ({"model": None}, ("workload",)),
-        ({"model": None, "untrained": True, "gbs": None}, ()),
-        ({"dtype": None, "gpu_type": None}, ("dtype", "gpu_type")),
-        ({"gpus": None, "gbs": None}, ("scale", "gbs")),
-        ({"unsaid": ("message_size",)}, ("message_size",)),
+        ({"workload": ""}, ("workload",)),
+        ({"workload": "pretrain_unknown"}, ("workload",)),
+        ({"model_size": ""}, ("workload",)),
+        ({"dtype": "", "gpu_type": None}, ("dtype", "gpu_type")),
+        ({"scale": 0, "gbs": None}, ("scale", "gbs")),
+        ({"gpu_type": None}, ("gpu_type",)),
     ],
 )
 def test_the_settings_that_a_comparison_lacks(
-    change: dict[str, Any], missing: tuple[str, ...]
+    change: dict[str, Any], lacks: tuple[str, ...], workloads: Workloads
 ) -> None:
-    assert replace(COMPLETE, **change).missing() == missing
+    own = replace(COMPLETE, **change)
+    assert missing(own, workloads.get(own.workload)) == lacks
+    # without a GPU type, it is comparable with runs of which none is known
+    assert completed(own, workloads) == (own if set(lacks) <= {"gpu_type"} else None)
 
 
 def test_step_times_follow_from_rates_only_if_every_step_has_one() -> None:
@@ -412,4 +419,4 @@ def test_step_times_follow_from_rates_only_if_every_step_has_one() -> None:
     mixed = Samples(steps=(rate, timed))
     assert with_times(mixed, described) is mixed
     unknown = Samples(steps=(rate,))
-    assert with_times(unknown, replace(described, gpus=None)) is unknown
+    assert with_times(unknown, replace(described, scale=0)) is unknown

@@ -91,9 +91,17 @@ LOGS = {
         "Exception: Tensor parallel overlap: userbuffer initialization failed with: CUDA Error"
     ),
     "missing package": (
-        "error: nemo_toolkit (not installed): module 'nemo' is not there; run in NeMo's image"
+        "llmb error: nemo_toolkit (not installed): module 'nemo' is not there; run in NeMo's image"
     ),
-    "program": "error: nosuchprog cannot be started: No such file or directory",
+    "Nsight Systems": (
+        "llmb error: a profile was asked for, and nsys is not here; use an image or a node with it"
+    ),
+    "server": (
+        "llmb error: the server of rank 0 was not ready after 60 s; the end of its output in"
+        " server-0.out:"
+    ),
+    "refused": "llmb error: recipe.seed: is -1; choose one from 0 to 2^63 - 1",
+    "program": "llmb error: nosuchprog cannot be started: No such file or directory",
     "container mount": (
         "slurmstepd: error: pyxis: --container-mounts: source path does not exist: /data"
     ),
@@ -164,9 +172,78 @@ def test_a_log_tells_its_kind_and_its_line(tmp_path: Path, kind: str, line: str)
 
 
 def test_each_row_fits_no_log_of_its_neighbours() -> None:
-    for row in table().causes:
+    rows = table().causes
+    assert rows[-1].kind == "refused"  # takes what the rows before leave
+    for row in rows[:-1]:
         fits = {kind for kind, line in LOGS.items() if row.fits(line.encode())}
         assert fits <= {row.kind}, row
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        # NCCL's src/misc/ibvwrap.cc and shmutils.cc
+        (
+            "[0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
+            "locked memory",
+        ),
+        (
+            "Error while creating shared memory segment /dev/shm/nccl-cjY8K5 (size 10617216), error:"
+            " No space left on device (28)",
+            "shared memory",
+        ),
+        # torch's DataLoader, MapAllocator and Python's multiprocessing/reduction.py
+        (
+            "RuntimeError: DataLoader worker (pid 271) is killed by signal: Bus error. It is possible"
+            " that dataloader's workers are out of shared memory.",
+            "shared memory",
+        ),
+        (
+            "RuntimeError: unable to open shared memory object </torch_52868_19501> in read-write"
+            " mode: Too many open files (24)",
+            "open files",
+        ),
+        ("RuntimeError: received 0 items of ancdata", "open files"),
+        # torch's rendezvous.py, ProcessGroupGloo.cpp and TCPStore.cpp
+        ("environment variable RANK expected, but not set", "launcher variables"),
+        (
+            "[E ProcessGroupGloo.cpp:138] Gloo connectFullMesh failed with"
+            " [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error",
+            "Gloo",
+        ),
+        (
+            "torch.distributed.DistStoreError: Timed out after 1201 seconds waiting for clients."
+            " 511/512 clients joined.",
+            "rendezvous",
+        ),
+        ("wait timeout after 600000ms, keys: /default_pg/0//worker_count", "rendezvous"),
+        # Slurm's mpi_pmix.c and slurm_mpi.c, 25.05 and 20.11
+        (
+            "srun: error:  mpi/pmix_v5: init: (null) [0]: mpi_pmix.c:193: pmi/pmix: can not load PMIx library",
+            "MPI plugin",
+        ),
+        ("srun: error: Invalid MPI type 'pmix_v5', --mpi=list for acceptable types", "MPI plugin"),
+        (
+            'srun: error: "--mpi=pmix" -- long invalid MPI type, --mpi=list for acceptable types.',
+            "MPI plugin",
+        ),
+        (
+            "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
+            "GPU architecture",
+        ),
+        # Transformer Engine's userbuffers.cu
+        ("[3] Allreduce reduce-scatter: SM 0 [1]: expecting 1 got 0", "userbuffers"),
+        (
+            "TypeError: GPTConfig.__init__() got an unexpected keyword argument 'a'",
+            "releases differ",
+        ),
+    ],
+)
+def test_what_users_met_has_a_cause_as_the_project_prints_the_line(
+    line: str, kind: str, tmp_path: Path
+) -> None:
+    assert kind_of(tmp_path, f"{STEP}{line}\n{CONSEQUENCES}") == kind
+    assert Cause(kind=kind, line=line).fix
 
 
 PYXIS = "slurmstepd: error: pyxis: "
@@ -276,7 +353,7 @@ def test_consequences_and_noise_are_no_cause(tmp_path: Path, text: str) -> None:
 
 
 def test_the_earliest_cause_counts(tmp_path: Path) -> None:
-    kinds = [kind for kind in LOGS if kind != "Python"]
+    kinds = [kind for kind in LOGS if kind not in ("Python", "server")]  # server: weak
     for kind, other in zip(kinds, kinds[1:] + kinds[:1], strict=True):
         assert kind_of(tmp_path, f"{LOGS[kind]}\n{NOISE}{LOGS[other]}\n") == kind
         assert kind_of(tmp_path, f"{LOGS[other]}\n{NOISE}{LOGS[kind]}\n") == other

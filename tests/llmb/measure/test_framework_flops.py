@@ -13,8 +13,8 @@ import yaml
 import llmb_llama31
 from llmb.contract.flops import causal_flops, model_flops
 from llmb.contract.model import ModelShape
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.measure.description import Description
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
@@ -41,11 +41,11 @@ def bridge(
         ),
         encoding="utf-8",
     )
-    settings = Description(
+    settings = Settings(
         workload="pretrain_llama3.1",
-        size=size,
+        model_size=size,
         dtype="fp8_cs",
-        gpus=GPUS,
+        scale=GPUS,
         gbs=BATCH,
         gpu_type="gb300",
     )

@@ -14,12 +14,12 @@ from hypothesis import given, strategies as st
 from llmb.contract.formats import ParseSpec
 from llmb.contract.metrics import STEP_TIME, TRAINING, Measured, MetricSpec
 from llmb.contract.samples import Samples, Step
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import LAST, Window, measure
 from llmb.core.tables import render, to_json
 from llmb.judge.export import read_export
 from llmb.measure.columns import csv_columns, csv_rows, report
-from llmb.measure.description import Description
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader
@@ -237,7 +237,7 @@ def test_all_metrics_of_training_are_there(tmp_path: Path, workloads: dict[str, 
         )
     )
     metrics = result_of_log(
-        path, LogReader(), workloads=workloads, overrides=Description(gpu_type="h100")
+        path, LogReader(), workloads=workloads, overrides=Settings(gpu_type="h100")
     ).metrics
     assert set(metrics.measured) == {spec.name for spec in TRAINING}
     assert metrics.headline == STEP_TIME

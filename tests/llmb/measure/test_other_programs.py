@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import LAST, Window
 from llmb.judge.judge import judge
 from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.measure.describe_log import describe_log
-from llmb.measure.description import Description
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
@@ -49,7 +49,7 @@ def read(
     path = folder / name
     path.write_text(log)
     return result_of_log(
-        path, LogReader(), window, workloads=workloads, overrides=Description(**given)
+        path, LogReader(), window, workloads=workloads, overrides=Settings(**given)
     )
 
 
@@ -203,13 +203,13 @@ def test_an_mfu_above_one_is_reported(
 
 def test_names_of_25_12_and_later(workloads: Workloads) -> None:
     found = describe_log(Path(f"/runs/log-{BRIDGE}.out"), read_nothing(), workloads)
-    assert (found.workload, found.size, found.dtype) == ("pretrain_llama3.1", "70b", "fp8_cs")
-    assert (found.gpus, found.gbs, found.tp, found.pp, found.vp) == (64, 128, 4, 8, 5)
+    assert (found.workload, found.model_size, found.dtype) == ("pretrain_llama3.1", "70b", "fp8_cs")
+    assert (found.scale, found.gbs, found.tp, found.pp, found.vp) == (64, 128, 4, 8, 5)
     for word, dtype in [("fp8_mx", "fp8_mx"), ("nvfp4", "nvfp4"), ("bf16", "bf16"), ("fp8", "fp8")]:
         one = describe_log(
             Path(f"/r/log-pretrain_llama3_8b_{word}_gpus8_tp1.out"), read_nothing(), workloads
         )
-        assert (one.workload, one.size, one.dtype) == ("pretrain_llama3.1", "8b", dtype)
+        assert (one.workload, one.model_size, one.dtype) == ("pretrain_llama3.1", "8b", dtype)
 
 
 def read_nothing() -> Any:

@@ -91,19 +91,19 @@ def submitted(own: Workload, values: dict[str, str], scale: int = 2, **how: Any)
 def read_back(own: Workload, name: str) -> dict[str, Any]:
     found = of_name(name, {"odd": own}, dtypes_of({"odd": own}))
     kept = (
-        "size",
+        "model_size",
         "dtype",
-        "gpus",
+        "scale",
         "tp",
         "mbs",
         "gbs",
-        "layers",
-        "profiled",
+        "num_layers",
+        "profile",
         "loads",
         "framework",
         "parameters",
     )
-    return {key: value for key in kept if (value := getattr(found, key)) is not None}
+    return {key: value for key in kept if (value := getattr(found, key))}
 
 
 @settings(max_examples=300, deadline=None)
@@ -136,9 +136,9 @@ def test_every_accepted_parameter_reads_back(
     assert job is not None
     of_training = {"tp": 1, "mbs": 1, "gbs": 4} if trains else {}
     expected = {
-        "size": "a",
+        "model_size": "a",
         "dtype": "fp32",
-        "gpus": 2,
+        "scale": 2,
         **of_training,
         "parameters": dict(job.parameters),
     }
@@ -188,8 +188,8 @@ def test_a_value_that_reads_as_a_setting_is_refused_and_the_suffixes_of_llmb_are
     job = submitted(own, {"alpha": "9"}, profile=True)
     assert job is not None
     assert read_back(own, job.experiment_name) == {
-        **{"size": "a", "dtype": "fp32", "gpus": 2, "tp": 1, "mbs": 1, "gbs": 4},
-        **{"profiled": True, "parameters": {"alpha": "9"}},
+        **{"model_size": "a", "dtype": "fp32", "scale": 2, "tp": 1, "mbs": 1, "gbs": 4},
+        **{"profile": True, "parameters": {"alpha": "9"}},
     }
 
 

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.contract.job import Job
+from llmb.contract.job import Job, JobRequest
 from llmb.contract.model import ModelShape
 from llmb.contract.rows import BatchRule, Row, Scales
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
-from llmb.contract.switches import Switches
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.plan.configure import configure
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
+from llmb.plan.request_faults import faults_at
 
 H100 = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
 SHAPE = ModelShape(
@@ -58,22 +59,24 @@ def workload(*rows: Row, **changes: Any) -> Workload:
 def settle(
     *rows: Row,
     scale: int = 16,
-    params: dict[str, int] | None = None,
+    params: dict[str, Any] | None = None,
     force: bool = False,
     limits: ClusterLimits = H100,
     strong: bool = False,
     dtype: str = "bf16",
     **size: Any,
 ) -> tuple[Job, list[str]]:
-    spec = JobSpec(
-        workload=workload(*rows, **size),
-        size="s",
+    own = workload(*rows, **size)
+    settings = Settings(
+        framework="nemo",
+        workload=own.key,
+        model_size="s",
         dtype=dtype,
         scale=scale,
-        params=params or {},
-        switches=Switches(strong_scaling=strong),
+        strong_scaling=strong,
+        **params or {},
     )
-    return configure(spec, limits, force=force)
+    return configure(settings, own, limits, force=force)
 
 
 def job(*rows: Row, **changes: Any) -> Job:
@@ -95,16 +98,16 @@ def text_of(faults: Iterable[Fault]) -> str:
 
 def test_a_wrong_dtype_does_not_hide_a_wrong_scale(wording: Callable[..., None]) -> None:
     own = workload(row(scales=Scales((16,))), row(scales=Scales((32,)), dtype=("fp8",)))
-    spec = JobSpec(
-        workload=own, size="s", dtype="fp9", scale=8, params={}, places={8: "f:2", "fp9": "f:1"}
-    )
+    settings = Settings(framework="nemo", workload=own.key, model_size="s", dtype="fp9", scale=8)
     with pytest.raises(InputFaults) as raised:
-        configure(spec, H100)
-    assert [(fault.place, fault.code, fault.value) for fault in raised.value.faults] == [
+        configure(settings, own, H100)
+    request = JobRequest(workload="w", places={8: "f:2", "fp9": "f:1"})
+    faults = faults_at(raised.value, request, "f:0")
+    assert [(fault.place, fault.code, fault.value) for fault in faults] == [
         ("f:1", "dtype-unknown", "fp9"),
         ("f:2", "scale-untested", 8),
     ]
-    wording("submit-all", text_of(raised.value.faults))
+    wording("submit-all", text_of(faults))
 
 
 def test_data_parallel_and_accumulation_follow_from_the_row() -> None:
@@ -200,10 +203,19 @@ def test_embedding_and_loss_count_as_layers_where_the_size_says_so(
 
 
 def test_the_405b_splits_and_its_neighbours_do_not(workloads: dict[str, Workload]) -> None:
-    def configured(**params: int) -> Job:
+    def configured(**params: Any) -> Job:
         own = workloads["pretrain_llama3.1"]
         return configure(
-            JobSpec(workload=own, size="405b", dtype="fp8", scale=512, params=params), H100
+            Settings(
+                framework="nemo",
+                workload=own.key,
+                model_size="405b",
+                dtype="fp8",
+                scale=512,
+                **params,
+            ),
+            own,
+            H100,
         )[0]
 
     assert (
@@ -350,14 +362,16 @@ def test_fewer_layers_of_a_hybrid_keep_the_beginning_of_its_pattern(
     workloads: dict[str, Workload],
 ) -> None:
     def configured(layers: int) -> Job:
-        spec = JobSpec(
-            workload=workloads["pretrain_nemotronh"],
-            size="56b",
+        own = workloads["pretrain_nemotronh"]
+        settings = Settings(
+            framework="nemo",
+            workload=own.key,
+            model_size="56b",
             dtype="fp8",
             scale=32,
-            params={"num_layers": layers},
+            num_layers=layers,
         )
-        return configure(spec, H100)[0]
+        return configure(settings, own, H100)[0]
 
     assert configured(11).trained.model.pattern == "M-M-M-M*-M-"
     with pytest.raises(UsageError) as raised:

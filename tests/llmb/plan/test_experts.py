@@ -11,11 +11,12 @@ import pytest
 from llmb.contract.job import Job
 from llmb.contract.model import ModelShape, MoeShape
 from llmb.contract.rows import BatchRule, Row, Scales
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.errors import UsageError
 from llmb.measure import describe_log
 from llmb.plan.configure import configure
-from llmb.plan.job_spec import ClusterLimits, JobSpec
+from llmb.plan.limits import ClusterLimits
 
 MIXTRAL = ModelShape(
     architecture="mixtral",
@@ -36,7 +37,7 @@ def job(
     *,
     model: ModelShape = MIXTRAL,
     scale: int = 64,
-    params: dict[str, int] | None = None,
+    params: dict[str, Any] | None = None,
     **row: Any,
 ) -> Job:
     own = {"tp": 2, "pp": 4, "vp": 8, "ep": 8, "mbs": 1, "gbs": BatchRule.parse("4N"), **row}
@@ -49,8 +50,15 @@ def job(
         default_size="8x7b",
         default_dtype="bf16",
     )
-    spec = JobSpec(workload=workload, size="8x7b", dtype="bf16", scale=scale, params=params or {})
-    return configure(spec, H100)[0]
+    settings = Settings(
+        framework="nemo",
+        workload=workload.key,
+        model_size="8x7b",
+        dtype="bf16",
+        scale=scale,
+        **params or {},
+    )
+    return configure(settings, workload, H100)[0]
 
 
 @pytest.mark.parametrize(

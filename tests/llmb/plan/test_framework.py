@@ -9,11 +9,11 @@ import pytest
 from llmb.contract.job import Job, JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, InstallConfig
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError
 from llmb.plan.discover import discover
-from llmb.plan.job_spec import NO_OVERRIDES, JobOverrides
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.select import Selection
 from llmb_installer.cluster_types import all_types
@@ -32,7 +32,7 @@ def cluster(gpu: str, framework: str | None = None, **more: Any) -> ClusterConfi
 def planned(
     workloads: Workloads,
     config: ClusterConfig,
-    overrides: JobOverrides = NO_OVERRIDES,
+    overrides: Settings = NOTHING,
     **wanted: Any,
 ) -> Plan:
     values: dict[str, Any] = {"workload": LLAMA, "size": "70b", "scales": (64,), **wanted}
@@ -101,7 +101,7 @@ def test_options_override_the_list(workloads: Workloads) -> None:
     plan = planned(
         workloads,
         cluster("h100"),
-        JobOverrides(framework="bridge", release="26.02.01"),
+        Settings(framework="bridge", release="26.02.01"),
         framework="nemo",
     )
     assert [(one.framework, one.release) for one in plan.jobs] == [("bridge", "26.02.01")]
@@ -293,7 +293,7 @@ def test_an_image_that_is_known_to_be_wrong_is_refused(
         **wanted,
     )
     assert [(one.code, one.key, one.value) for one in plan.faults] == [(code, "image", image)]
-    overrides = JobOverrides(switches=Switches(image=image))
+    overrides = Settings(image=image)
     plan = planned(
         workloads, cluster("h100", sections={"slurm": SlurmConfig()}), overrides, **wanted
     )

@@ -11,10 +11,10 @@ import pytest
 from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, WorkloadConfig, WorkloadsConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError, describe
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import Plan, limits_of, make_plan, resolve
 from llmb_installer.cluster_types import all_types
 
@@ -136,7 +136,7 @@ def test_warnings_name_their_place_and_come_once(
 
 
 def test_force_lifts_scales_alone(workloads: Workloads) -> None:
-    found = plan(workloads, request(scales=(24, 20)), overrides=JobOverrides(force=True))
+    found = plan(workloads, request(scales=(24, 20)), force=True)
     assert [job.scale for job in found.jobs] == [24]
     assert (found.faults[0].code, found.faults[0].value) == ("nodes-not-full", 8)
 
@@ -149,7 +149,7 @@ def test_the_command_lines_params_override_the_lists(workloads: Workloads) -> No
     ]
     assert [
         (job.trained.tp, job.trained.mbs)
-        for job in plan(workloads, swept, overrides=JobOverrides(params={"tp": 1})).jobs
+        for job in plan(workloads, swept, overrides=Settings(tp=1)).jobs
     ] == [(1, 1)]
 
 
@@ -171,7 +171,7 @@ def test_the_layers_of_the_environment(workloads: Workloads) -> None:
     )
     listed = request(env=dict.fromkeys(names[2:], "list"))
     (job,) = plan(
-        workloads, listed, config=config, overrides=JobOverrides(env={"D": "command line", "E": ""})
+        workloads, listed, config=config, overrides=Settings(env={"D": "command line", "E": ""})
     ).jobs
     assert job.env == {"A": "cluster", "B": "workload", "C": "list", "D": "command line", "E": ""}
 
@@ -189,7 +189,7 @@ def test_the_submitting_shell_is_no_layer(
 def test_a_secret_is_refused_with_the_way_to_do_it(name: str, workloads: Workloads) -> None:
     for how in (
         {"requests": request(env={name: "abc"})},
-        {"requests": request(), "overrides": JobOverrides(env={name: "abc"})},
+        {"requests": request(), "overrides": Settings(env={name: "abc"})},
     ):
         (fault,) = plan(workloads, how.pop("requests"), **how).faults  # type: ignore[arg-type]
         assert (fault.code, fault.key, fault.value) == ("variable-refused", "env", name)

@@ -11,10 +11,10 @@ import pytest
 from llmb.contract.job import Job, JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches, given_switches
 from llmb.errors import Fault, UsageError
-from llmb.plan.job_spec import NO_OVERRIDES, JobOverrides
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.rules import mode_of
 from llmb_installer.cluster_types import all_types
@@ -41,11 +41,12 @@ def planned(
     workloads: Workloads,
     config: ClusterConfig = PYXIS,
     *,
-    overrides: JobOverrides = NO_OVERRIDES,
+    overrides: Settings = NOTHING,
+    force: bool = False,
     **request: Any,
 ) -> Plan:
     fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
-    return make_plan([JobRequest(**fields)], workloads, config, overrides=overrides)
+    return make_plan([JobRequest(**fields)], workloads, config, overrides=overrides, force=force)
 
 
 def job(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> Job:
@@ -196,7 +197,7 @@ def test_a_trace_is_5_steps_in_15_minutes_over_the_clusters_own_nccl_debug(
 
 
 def test_the_command_lines_variables_override_a_trace(workloads: Workloads) -> None:
-    extra = JobOverrides(switches=Switches(nccl_trace=True), env={"NCCL_DEBUG_SUBSYS": "ALL"})
+    extra = Settings(nccl_trace=True, env={"NCCL_DEBUG_SUBSYS": "ALL"})
     assert job(workloads, overrides=extra).env == {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "ALL"}
 
 
@@ -205,7 +206,7 @@ def test_the_command_line_overrides_a_list(workloads: Workloads) -> None:
     found = job(
         workloads,
         switches=own,
-        overrides=JobOverrides(switches=Switches(nccl_trace=False, time_limit="00:02:00")),
+        overrides=Settings(nccl_trace=False, time_limit="00:02:00"),
     )
     assert (found.max_steps, found.time_limit, found.image, found.experiment_name) == (
         50,
@@ -324,8 +325,8 @@ def test_images_and_mounts_are_for_containers(given: Switches, workloads: Worklo
 def test_force_allows_an_untested_checkpoint_with_a_warning(
     workloads: Workloads, wording: Callable[..., None]
 ) -> None:
-    extra = JobOverrides(switches=Switches(load_checkpoint="/c"), force=True)
-    plan = planned(workloads, scales=(16,), overrides=extra)
+    extra = Settings(load_checkpoint="/c")
+    plan = planned(workloads, scales=(16,), overrides=extra, force=True)
     assert not plan.faults
     (warning,) = plan.warnings
     wording("submit-all", warning)
@@ -397,9 +398,7 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
     )
     request: dict[str, Any] = {"workload": "nemotron4_340b", "scales": (128, 256)}
     by_request = planned(workloads, config, **request, switches=Switches(strong_scaling=True)).jobs
-    by_switch = planned(
-        workloads, config, **request, overrides=JobOverrides(switches=Switches(strong_scaling=True))
-    ).jobs
+    by_switch = planned(workloads, config, **request, overrides=Settings(strong_scaling=True)).jobs
     assert by_request == by_switch
     assert [
         (one.trained.gbs, one.trained.ga, one.time_limit, one.switches.strong_scaling)
@@ -413,7 +412,7 @@ def test_strong_scaling_by_switch_and_by_request_is_the_same(workloads: Workload
         config,
         **request,
         switches=Switches(strong_scaling=True),
-        overrides=JobOverrides(switches=Switches(strong_scaling=False)),
+        overrides=Settings(strong_scaling=False),
     )
     assert [one.trained.gbs for one in off.jobs] == [32, 64]
 
@@ -425,7 +424,7 @@ def test_gpus_per_node_of_one_job(workloads: Workloads) -> None:
 
 def test_wrong_ranks_are_named() -> None:
     with pytest.raises(UsageError) as raised:
-        mode_of(Switches(profile_ranks="x"), profile=True, given_steps=None, default_steps=50)
+        mode_of(Settings(profile_ranks="x", profile=True), default_steps=50)
     assert (raised.value.code, raised.value.key, raised.value.value) == (
         "ranks-invalid",
         "profile_ranks",

@@ -11,13 +11,11 @@ import pytest
 
 from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.contract.switches import Switches
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document
-from llmb.measure.description import configuration_of
 from llmb.plan.estimate import alike, describe, estimate
-from llmb.plan.job_spec import JobOverrides
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.yaml_joblist import requests_of
 from llmb_installer.cluster_types import all_types
@@ -60,13 +58,13 @@ def workloads(workloads: dict[str, Workload]) -> dict[str, Workload]:
 def plan_of(
     workloads: dict[str, Workload], request: JobRequest = REQUEST, **overrides: Any
 ) -> Plan:
-    return make_plan([request], workloads, CLUSTER, overrides=JobOverrides(**overrides))
+    return make_plan([request], workloads, CLUSTER, overrides=Settings(**overrides))
 
 
 def listed(workloads: dict[str, Workload], text: str, **overrides: Any) -> Plan:
     found = requests_of(yamlfile.parse(text.lstrip("\n"), name="jobs.yaml", strict=False))
     assert not found.faults
-    return make_plan(found.requests, workloads, CLUSTER, overrides=JobOverrides(**overrides))
+    return make_plan(found.requests, workloads, CLUSTER, overrides=Settings(**overrides))
 
 
 def test_a_job_without_training(workloads: dict[str, Workload]) -> None:
@@ -94,9 +92,7 @@ def test_an_untested_scale_is_refused(workloads: dict[str, Workload]) -> None:
 
 
 def test_a_rows_time_limit_and_given_steps(workloads: dict[str, Workload]) -> None:
-    (job,) = plan_of(
-        workloads, replace(REQUEST, size="latency", scales=(16,)), params={"max_steps": 3}
-    ).jobs
+    (job,) = plan_of(workloads, replace(REQUEST, size="latency", scales=(16,)), max_steps=3).jobs
     assert (job.time_limit, job.max_steps) == (300, 3)
     assert job.experiment_name.endswith("_gpus16_message_size16M_algorithmauto_steps3")
 
@@ -121,7 +117,7 @@ netbench_all_reduce:
     ]
     assert len({job.experiment_name for job in plan.jobs}) == 5
     # by message size and scale, not by steps
-    assert len({str(configuration_of(job)) for job in plan.jobs}) == 3
+    assert len({job.settings.key for job in plan.jobs}) == 3
     one = listed(workloads, text, parameters={"message_size": "16M"})
     assert {job.parameters["message_size"] for job in one.jobs} == {"16M"}
 
@@ -138,9 +134,7 @@ def test_a_training_workload_may_have_parameters(workloads: dict[str, Workload])
     request = JobRequest(
         workload="nemotron4_15b", scales=(16,), parameters={"message_size": ("1M",)}
     )
-    (job,) = make_plan(
-        [request], {own.key: own}, CLUSTER, overrides=JobOverrides(params={"max_steps": 7})
-    ).jobs
+    (job,) = make_plan([request], {own.key: own}, CLUSTER, overrides=Settings(max_steps=7)).jobs
     assert job.trained.gbs == 64
     assert job.experiment_name.endswith("_mbs2_gbs64_message_size1M_algorithmauto_steps7")
 
@@ -184,7 +178,7 @@ def test_an_unknown_name_lists_those_of_llmb_and_of_the_workload(
 
 @pytest.mark.parametrize("name", ["tp", "pp", "cp", "vp", "mbs", "gbs", "num_layers"])
 def test_parameters_of_training_are_refused(name: str, workloads: dict[str, Workload]) -> None:
-    (fault,) = plan_of(workloads, params={name: 2}).faults
+    (fault,) = plan_of(workloads, REQUEST, **{name: 2}).faults
     assert (fault.code, fault.key) == ("not-training", name)
     plan = listed(
         workloads,
@@ -209,7 +203,7 @@ def test_switches_of_training_are_refused_with_the_cause(
     switches: dict[str, Any], workloads: dict[str, Workload]
 ) -> None:
     (name,) = switches
-    (fault,) = plan_of(workloads, switches=Switches(**switches)).faults
+    (fault,) = plan_of(workloads, **switches).faults
     assert (fault.code, fault.key) == ("not-training", name)
     assert fault.hint
 
@@ -228,13 +222,13 @@ def test_a_proxy_is_refused(workloads: dict[str, Workload]) -> None:
 
 def test_every_fault_is_found_at_once(workloads: dict[str, Workload]) -> None:
     request = replace(REQUEST, scales=(12,), parameters={"message_size": ("2M",)})
-    plan = plan_of(workloads, request, params={"gbs": 4}, switches=Switches(fp8="current"))
+    plan = plan_of(workloads, request, gbs=4, fp8="current")
     assert {fault.key for fault in plan.faults} == {"scale", "message_size", "gbs", "fp8"}
 
 
 def test_switches_of_the_job_apply(workloads: dict[str, Workload]) -> None:
-    switches = Switches(nccl_trace=True, time_limit="00:07:00", gpus_per_node=4)
-    (job,) = plan_of(workloads, switches=switches).jobs
+    given: dict[str, Any] = {"nccl_trace": True, "time_limit": "00:07:00", "gpus_per_node": 4}
+    (job,) = plan_of(workloads, REQUEST, **given).jobs
     assert (job.nodes, job.gpus_per_node, job.time_limit, job.env["NCCL_DEBUG"]) == (
         2,
         4,

@@ -17,7 +17,14 @@ from llmb.plugins.loader import Plugins
 Install = Callable[..., str]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 LIMIT = "1"  # seconds that a plugin may take here, llmb's own too
-OURS = {"microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
+OURS = {
+    "microbench",
+    "node_check",
+    "pretrain_llama3.1",
+    "pretrain_nemotron4",
+    "pretrain_nemotronh",
+    "pretrain_qwen3",
+}
 
 HOOK = "from llmb.api import hookimpl\n"
 WORKLOAD = (

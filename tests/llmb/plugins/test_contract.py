@@ -4,7 +4,10 @@ rely on.
 """
 
 import inspect
+import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from llmb.plugins import contract
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
 
 Install = Callable[..., str]
+Command = Callable[..., subprocess.CompletedProcess[str]]
 HOOK = "from llmb.api import hookimpl\n"
 OPTIONAL = HOOK + "@hookimpl(optionalhook=True)\ndef llmb_of_tomorrow(job, star): ...\n"
 OPTIONAL += "@hookimpl\ndef llmb_clusters(): return []\n"
@@ -58,12 +62,19 @@ def test_contract_1_keeps_its_hooks_their_arguments_and_the_names_of_the_api() -
         ("1.0.0", "1.0", "contract-invalid"),
         (1.0, "1.0", "contract-invalid"),
         (None, "1.0", "contract-invalid"),
+        (">=1.1,<3.0", "1.0", "contract-newer"),
+        (">=1.1,<3.0", "1.1", None),
+        (">=1.1, <3.0", "2.9", None),
+        (">=1.1,<3.0", "3.0", "contract-older"),
+        (">=1.0,<1.5", "1.5", "contract-older"),
+        (">=1.1", "1.1", "contract-invalid"),
     ],
 )
 def test_which_contracts_are_accepted(
     stated: object, own: str, code: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contract, "CONTRACT", own)
+    monkeypatch.setattr(contract, "OLDEST_CONTRACT", f"{own.partition('.')[0]}.0")
     found = contract.contract_problem(stated, "acme")
     assert (found[0] if found is not None else None) == code
     if code == "contract-newer":
@@ -72,6 +83,51 @@ def test_which_contracts_are_accepted(
     if code == "contract-older":
         assert found is not None
         assert "upgrade acme" in found[1]
+
+
+def test_a_plugin_of_the_major_before_works_and_is_named(
+    install: Install, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = install("old", OPTIONAL)
+    both = install("both", "LLMB_CONTRACT = '>=1.0,<3.0'\n" + OPTIONAL)
+    monkeypatch.setattr(contract, "CONTRACT", "2.0")
+    monkeypatch.setattr(contract, "OLDEST_CONTRACT", "1.0")
+    listed = json.loads(llmb_here("plugins", "list", "--format", "json").stdout)
+    rows = {row["plugin"]: row for row in listed}
+    assert (rows[old]["status"], rows[both]["status"]) == ("ok", "ok")
+    assert "older contract" in rows[old]["reason"]
+    assert rows[both]["reason"] == ""
+    assert f"plugin {old} is made for an older contract" in llmb_here("plugins", "check").stderr
+
+
+PARTS = (
+    HOOK
+    + """
+import click
+from llmb.api import ClusterType
+
+@hookimpl
+def llmb_clusters():
+    return [ClusterType(name="moon", create="moon:create")]
+
+@hookimpl
+def llmb_commands():
+    return [click.Command("phase")]
+"""
+)
+
+
+def test_the_list_shows_all_that_a_plugin_adds(install: Install, llmb_here: Command) -> None:
+    source = install("moon", PARTS)
+    broken = install("gone", "import no_such_module")
+    listed = json.loads(llmb_here("plugins", "list", "--format", "json").stdout)
+    rows = {row["plugin"]: row for row in listed}
+    moon = rows[source]
+    assert (moon["version"], moon["kind"]) == ("1.0", "cluster type, command")
+    assert (moon["cluster_type"], moon["command"], moon["workload"]) == ("moon", "phase", "")
+    assert Path(moon["file"]).name == "fake_moon.py"
+    assert Path(rows[broken]["file"]).name == "fake_gone.py"
+    assert (rows[broken]["version"], rows[broken]["kind"]) == ("1.0", "")
 
 
 def test_a_hook_that_a_plugin_marks_optional_is_ignored_by_an_older_llmb(install: Install) -> None:

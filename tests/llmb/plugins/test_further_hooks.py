@@ -4,6 +4,7 @@ nodes, files beside logs, hints, and processes beside ranks.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -43,7 +44,7 @@ def llmb_report(results):
 
 @hookimpl
 def llmb_nodes(name, runs):
-    return {"suspects": ["n5", "n7"], "none": [], "runs": [run.id for run in runs]}.get(name)
+    return {"hot": ["n5", "n7"], "none": [], "runs": [run.id for run in runs]}.get(name)
 
 @hookimpl
 def llmb_hint(program, word, words):
@@ -173,8 +174,8 @@ def previewed(cluster: Callable[..., Path], llmb_here: Command) -> Command:
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ("@suspects", "#SBATCH --exclude=n5,n7"),
-        ("n1,@suspects,n7", "#SBATCH --exclude=n1,n5,n7"),
+        ("@hot", "#SBATCH --exclude=n5,n7"),
+        ("n1,@hot,n7", "#SBATCH --exclude=n1,n5,n7"),
         ("n[1-3]", "#SBATCH --exclude=n[1-3]"),
         ("@none", ""),
     ],
@@ -197,12 +198,39 @@ def test_a_name_of_no_node_is_refused(
     wording("single", done.stderr)
 
 
+def test_a_retry_knows_names_of_nodes_too(
+    install: Install, make_install: Any, llmb_here: Command
+) -> None:
+    install("full", FULL)
+    made = make_install(gpu_types={})
+    made.run("a1", made.job("nemotron4_15b", "bf16", 16), LICENCE, state=FAILED)
+    file = made.folder / "cluster_config.yaml"
+    slurm = "cluster_type: slurm\nslurm: {gpu: {partition: gpu}}"
+    file.write_text(file.read_text().replace("cluster_type: local", slurm))
+    words = ("jobs", "retry", "a1", "--exclude", "@moon", "--install", made.folder)
+    done = llmb_here(*words)
+    assert done.returncode == 2
+    assert "@moon names no nodes" in done.stderr
+
+
 def test_a_word_that_llmb_does_not_know(install: Install, llmb_here: Command) -> None:
     install("full", FULL)
     done = llmb_here("night-report", "--all")
     assert done.returncode == 2
     assert "hint: write: llmb-run results  (night-report --all)" in done.stderr
     assert "write:" not in llmb_here("nightreport").stderr
+
+
+@pytest.mark.parametrize("word", ["night-report", "--night-report"])
+def test_a_word_that_the_installer_does_not_know(
+    word: str, install: Install, site_packages: Path, llmb_program: str
+) -> None:
+    install("full", FULL.replace('word == "night-report"', 'word.strip("-") == "night-report"'))
+    words = [str(Path(llmb_program).with_name("llmb-install")), word]
+    environment = {**os.environ, "PYTHONPATH": str(site_packages)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert f"hint: write: llmb-install results  ({word})" in done.stderr
 
 
 def test_a_file_beside_a_log_says_what_ran(

@@ -62,7 +62,7 @@ def test_ctrl_c_always_ends_the_command(
         if presses:
             threading.Event().wait(0.3)  # signals of one kind that come together are one
     output, _ = process.communicate(timeout=60)
-    assert output == "interrupted\n"
+    assert output.splitlines()[-1] == "interrupted"
     # a press when the command has ended: 130 in a shell as well
     assert process.returncode in (130, -signal.SIGINT)
 
@@ -164,6 +164,72 @@ def test_a_slow_import_is_named_once(
         len([line for line in printed.splitlines() if f"{source} is slow: import took" in line])
         == 1
     )
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_a_call_that_takes_long_is_named_while_it_runs(
+    limited: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LONG_SECONDS", 0.01)
+    printed = ""
+    with guard.guarded("a:b", "poll", limited=limited):
+        while "plugin a:b has been in poll" not in printed:
+            threading.Event().wait(0.01)
+            printed += capfd.readouterr().err
+    assert (printed + capfd.readouterr().err).count("a:b has been in poll") == 1
+
+
+def test_a_limit_holds_after_the_call_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LONG_SECONDS", 0.01)
+    monkeypatch.setenv("LLMB_PLUGIN_TIMEOUT", "0.1")
+    with pytest.raises(PluginError) as caught, guard.guarded("a:b", "llmb_setup"):
+        threading.Event().wait(60)
+    assert caught.value.code == "plugin-timeout"
+
+
+def test_ctrl_c_names_the_plugin_that_was_running(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "SLOW_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt), guard.guarded("a:b", "cancel", limited=False):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert "plugin a:b has been in cancel" in capfd.readouterr().err
+
+
+LOUD = """
+import atexit, json, sys
+from llmb.api import hookimpl
+
+{first}
+
+@hookimpl
+def llmb_clusters():
+    return []
+"""
+CHANGES = {
+    "recursion": ("sys.setrecursionlimit(150)", "recursion limit"),
+    "json": ("json.dumps = lambda *args, **options: 'nonsense'", "dumps of the module json"),
+    "exit": ("atexit.register(print, 'bye')", "prints when llmb ends:"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_plugin_that_changes_the_process_is_named_and_the_command_is_right(
+    change: str, install: Install, llmb_program: str, site_packages: Path
+) -> None:
+    line, named = CHANGES[change]
+    source = install("loud", LOUD.format(first=line))
+
+    def listed(**variables: str) -> subprocess.CompletedProcess[str]:
+        words = [llmb_program, "list", "--format", "json"]
+        environment = {**os.environ, **variables}
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+
+    done = listed(PYTHONPATH=str(site_packages))
+    assert done.stdout == listed().stdout
+    (warning,) = [line for line in done.stderr.splitlines() if "warning: " in line]
+    assert source in warning
+    assert named in warning
 
 
 FAILS = "def inner():\n    raise KeyError('deep')\n\ninner()\n"

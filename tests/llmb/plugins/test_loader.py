@@ -30,7 +30,14 @@ from llmb.plugins.contract import HOOKS
 from llmb.plugins.loader import Plugins, Problem
 from llmb_installer.cluster_types import all_types
 
-OURS = {"microbench", "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh"}
+OURS = {
+    "microbench",
+    "node_check",
+    "pretrain_llama3.1",
+    "pretrain_nemotron4",
+    "pretrain_nemotronh",
+    "pretrain_qwen3",
+}
 
 SITE = Site(
     cluster_type="local",
@@ -782,7 +789,7 @@ def asks_report(plugins: Plugins) -> bool:
 
 
 def asks_nodes(plugins: Plugins) -> bool:
-    return plugins.nodes("suspects", []) == ["suspects"]
+    return plugins.nodes("cold", []) == ["cold"]
 
 
 def asks_hint(plugins: Plugins) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from llmb.cli.progress import _Lines
 from llmb.contract.record import RunRecord
-from llmb.contract.state import NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
+from llmb.contract.state import COMPLETED, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
 
 STEP = (
     "Training epoch 0, iteration {i}/49 | train_step_timing in s: 1.5 | reduced_train_loss: 2.5\n"
@@ -21,7 +21,8 @@ def test_each_tenth_of_the_steps_has_a_line(
     wording: Callable[..., None],
 ) -> None:
     (run,) = submitted(1)
-    show, printed = _Lines(), []
+    minutes = iter(range(60, 6000, 60))
+    show, printed = _Lines(clock=lambda: next(minutes)), []
     run.work.mkdir(parents=True, exist_ok=True)
     for last in (-1, 0, 4, 5, 9, 15, 49):
         run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
@@ -29,6 +30,21 @@ def test_each_tenth_of_the_steps_has_a_line(
         printed += [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert [line.split()[:2] for line in printed] == [[run.id, run.job.experiment_name]] * 5
     wording("jobs wait", "\n".join(line.split(" ", 2)[2] for line in printed))
+
+
+def test_a_run_of_seconds_has_a_line_for_each_state_alone(
+    submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = submitted(1)
+    seconds = iter(range(1000, 2000))
+    show = _Lines(clock=lambda: next(seconds))
+    run.work.mkdir(parents=True, exist_ok=True)
+    for last in (0, 9, 25, 49):
+        run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
+        show([run], {run.id: JobState(state=RUNNING)})
+    show([run], {run.id: JobState(state=COMPLETED)})
+    printed = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
+    assert printed == [RUNNING, COMPLETED]
 
 
 def test_why_runs_wait_is_printed_once(

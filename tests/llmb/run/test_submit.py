@@ -24,7 +24,7 @@ from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.errors import Fault, LlmbError, PreflightError
 from llmb.plan.plan import Plan, make_plan
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loader import Plugins, add_file, load_plugins
 from llmb.run import follow, store
 from llmb.run.prepare import Prepared, check, prepare, preview, site_of
 from llmb.run.software import Finder
@@ -284,3 +284,69 @@ def test_waiting_polls_until_every_run_has_ended(
     assert rounds == [{PENDING}, {RUNNING}, {COMPLETED}]
     assert [run.id for run in followed] == [run.id for run in runs] == list(states)
     assert all(store.seen_state(run) == JobState(state=COMPLETED) for run in runs)
+
+
+OWN_LAUNCHES = """\
+from pathlib import Path
+
+from llmb import api
+
+
+@api.hookimpl
+def llmb_workload():
+    return api.read_workload(Path(__file__).with_name("own.yaml"))
+
+
+@api.hookimpl
+def llmb_launch(job, site):
+    argv = ("train", "--seed", str(job.repeat))
+    return api.Command(program=api.Program(argv=argv))
+"""
+OWN_WORKLOAD = """\
+key: own
+title: A benchmark whose repeats differ
+default_size: all
+default_dtype: bf16
+max_steps: 5
+time_limit_minutes: 5
+metrics: [{name: rate, unit: GB/s}]
+sizes: {all: {whole_nodes: false, rows: [{gpu: any, dtype: bf16, scales: [1]}]}}
+"""
+
+
+def test_a_plugin_may_launch_each_repeat_in_another_way(
+    config: ClusterConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN_LAUNCHES)
+    (tmp_path / "own.yaml").write_text(OWN_WORKLOAD)
+    plugins = load_plugins(builtin_plugins())
+    add_file(plugins, tmp_path / "own.py")
+    plan = planned(plugins.workloads(), config, workload="own", scales=(1,), repeats=3)
+    items, faults = prepare(plan, plugins, config)
+    assert not faults
+    argvs = [item.launch.program.argv for item in items if item.launch is not None]
+    assert argvs == [("train", "--seed", str(repeat)) for repeat in (1, 2, 3)]
+
+
+def test_repeats_of_each_job_have_its_launch(
+    workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
+) -> None:
+    plan = planned(workloads, config, repeats=3)
+    items, _ = prepare(plan, plugins, config)
+    single, _ = prepare(planned(workloads, config), plugins, config)
+    assert [item.job for item in items] == list(plan.jobs)
+    assert [item.job.repeat for item in items] == [1, 2, 3] * len(single)
+    assert [item.launch for item in items] == [item.launch for item in single for _ in range(3)]
+
+
+def test_jobs_of_one_name_have_their_own_variables(
+    workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
+) -> None:
+    requests = [
+        JobRequest(workload="nemotron4_tiny", scales=(1,), place="l:2", env={"TRIAL": trial})
+        for trial in ("a", "b", "a")
+    ]
+    items, _ = prepare(make_plan(requests, workloads, config), plugins, config)
+    launches = [item.launch for item in items if item.launch is not None]
+    assert len({launch.name for launch in launches}) == 1
+    assert [launch.environment["TRIAL"] for launch in launches] == ["a", "b", "a"]

@@ -148,7 +148,7 @@ fi
 exec "$@"' _ \
     bash -c '(( (LLMB_RANK >= 0 && LLMB_RANK <= 7) || (LLMB_RANK == 64) )) || exec "$@"
 if ! command -v nsys > /dev/null; then
-    echo "error: a profile was asked for, and nsys is not here" >&2
+    echo "llmb error: a profile was asked for, and nsys is not here; use an image or a node with it" >&2
     exit 127
 fi
 (( (LLMB_RANK == 0) || (LLMB_RANK == 64) )) && llmb_metrics=--gpu-metrics-devices=all

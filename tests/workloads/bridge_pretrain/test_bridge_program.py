@@ -59,6 +59,11 @@ class Container:
 
 def tiny_pretrain_config():
     return Container()
+
+def flat_pretrain_config():
+    config = Container()
+    config.env_vars = {"MARGIN": 16, "CHOSEN": "function", "BUFFERS": True}
+    return config
 """,
     "megatron/bridge/training/gpt_step.py": "def forward_step(): ...\n",
     "megatron/bridge/training/pretrain.py": """
@@ -124,6 +129,23 @@ def start(
         argv, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=120
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def test_the_variables_of_the_function_come_before_the_library(library: Path) -> None:
+    """Those of the user and the recipe win. The library is imported once more, with all of them."""
+    raw = recipe(
+        base="megatron.bridge.config:flat_pretrain_config",
+        function_environment=True,
+        environment={"MARGIN": "20"},
+    )
+    code, out, _ = start(library, raw, "--print")
+    assert code == 0
+    environment = json.loads(out)["environment"]
+    assert environment == {"MARGIN": "20"}
+    code, out, err = start(library, raw, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
+    assert (code, "imported with 20 None" in err) == (0, True), err
+    assert out.count("imported with 20 function") == 1
+    assert "trained 4 forward_step" in out
 
 
 def test_a_run(library: Path) -> None:
@@ -206,7 +228,7 @@ def test_a_refusal_is_one_line(library: Path, case: str) -> None:
     code, out, err = start(library, recipe(**changes))
     assert code == 2
     assert "trained" not in out
-    assert err.startswith("error: ")
+    assert err.startswith("llmb error: ")
     assert err.count("\n") == 1
     assert word in err
 
@@ -246,11 +268,13 @@ def test_the_cache_of_the_hub_is_one_that_the_hub_client_reads(tmp_path: Path) -
     """Its layout: refs/main names the snapshot. Filled twice, as by two ranks, it is the same."""
     (tmp_path / "asset").mkdir()
     (tmp_path / "asset" / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "asset" / "tokenizer.json").write_text("[]", encoding="utf-8")
     for _ in range(2):
         cache = fill_cache({"owner/model": str(tmp_path / "asset")}, tmp_path)
     model = cache / "models--owner--model"
     revision = (model / "refs" / "main").read_text(encoding="utf-8")
     assert [path.name for path in model.rglob("*") if path.is_file()].count("config.json") == 1
     assert (model / "snapshots" / revision / "config.json").read_text(encoding="utf-8") == "{}"
+    assert (model / "snapshots" / revision / "tokenizer.json").read_text("utf-8") == "[]"
     with pytest.raises(RefusedError):
         fill_cache({"owner/other": str(tmp_path)}, tmp_path)

@@ -89,7 +89,7 @@ def test_without_nemo_it_says_so(
 def test_print_needs_no_other_process(recipe_file: Path) -> None:
     code, out, err = start(recipe_file, "--print")
     assert (code, out) == (2, "")
-    assert err.split()[1] == "nemo_toolkit"
+    assert err.split()[2] == "nemo_toolkit"
 
 
 class Thing:

@@ -23,6 +23,8 @@ from llmb_workloads.world import rank_from
 
 USAGE = "usage: python -m llmb_workloads.bridge_pretrain RECIPE.json [--print]"
 CONFIGURATION = "configuration.json"  # written beside the log
+# The function whose variables this process was started with.
+STARTED_WITH = "LLMB_BRIDGE_STARTED_WITH"
 
 
 def main(arguments: list[str]) -> int:
@@ -39,6 +41,8 @@ def main(arguments: list[str]) -> int:
             os.environ.setdefault(name, value)
         if recipe.hub:
             os.environ["HF_HUB_CACHE"] = str(fill_cache(recipe.hub))
+        if recipe.function_environment:
+            begin_with_variables(recipe)
         if "--print" in arguments:
             # what the library prints while it is imported is no data
             with contextlib.redirect_stdout(sys.stderr):
@@ -49,7 +53,7 @@ def main(arguments: list[str]) -> int:
         check_world(recipe, process)
         config = build(recipe)
     except RefusedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         return 2
     if process.rank == 0:
         Path(CONFIGURATION).write_text(to_text(recipe, config) + "\n", encoding="utf-8")
@@ -59,6 +63,24 @@ def main(arguments: list[str]) -> int:
             print(f"llmb warning: {text}", flush=True)
     train(config)
     return 0
+
+
+def begin_with_variables(recipe: BridgeRecipe) -> None:
+    """Start this process again with the variables of NVIDIA's function that are not set.
+
+    The function needs torch, which reads some of them only when it is imported. NVIDIA's own
+    launcher builds the configuration twice too. Returns in the process that has them.
+    """
+    if os.environ.get(STARTED_WITH) == recipe.base:
+        return
+    with contextlib.redirect_stdout(sys.stderr):
+        variables = BRIDGE.find(*recipe.base.split(":"))().env_vars
+    for name, value in variables.items():
+        os.environ.setdefault(name, str(value))
+    os.environ[STARTED_WITH] = recipe.base
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def train(config: Any) -> None:

@@ -38,7 +38,9 @@ class BridgeRecipe:
     overrides: dict[str, Any]
     #: Variables for ranks in which they are not set.
     environment: dict[str, str]
-    #: Folders with a config.json, by repository of the model hub.
+    #: The configuration that ``base`` returns has further ones, ``env_vars``.
+    function_environment: bool = False
+    #: Folders with installed files, by repository of the model hub.
     hub: dict[str, str]
     nodes: int
     gpus_per_node: int
@@ -114,7 +116,8 @@ REVISION = "0" * 40  # the hub names snapshots by commit
 def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
     """Fill the hub's cache on this node's own disk. Raises RefusedError for a missing config.json.
 
-    The ranks of a node fill the same folder, so each file appears whole.
+    It gets all files of each folder, a tokenizer's too. The ranks of a node fill the same folder,
+    so each file appears whole.
     """
     cache = (parent or Path(tempfile.gettempdir())) / f"llmb-hub-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
@@ -129,7 +132,9 @@ def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
                 str(source), "does not exist", "install it: llmb-install verify --repair --yes"
             )
         model = cache / f"models--{repository.replace('/', '--')}"
-        _appear(model / "snapshots" / REVISION / CONFIG, source.read_bytes())
+        for file in sorted(source.parent.iterdir()):
+            if file.is_file() and not file.name.startswith("."):
+                _appear(model / "snapshots" / REVISION / file.name, file.read_bytes())
         _appear(model / "refs" / "main", REVISION.encode())
     return cache
 

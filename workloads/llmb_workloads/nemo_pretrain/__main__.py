@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         check_world(recipe, process)
         partial = build(recipe)
     except RefusedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         return 2
     begin_log(process, lambda: opening_line(recipe))
     execute(partial)

@@ -24,7 +24,7 @@ def run(settings: Settings, process: RankProcess) -> None:
 
     cases = _cases()
     if settings.case not in cases:
-        raise MicrobenchError(f"case {settings.case} is unknown: use {', '.join(cases)}")
+        raise MicrobenchError(f"case {settings.case} is unknown; use {', '.join(cases)}")
     ranks = TorchRanks(process)
     case = cases[settings.case](settings, ranks)
     counts = warm_up(ranks, case)
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     try:
         run(read_settings(arguments), read_process())
     except MicrobenchError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"llmb error: {error}", file=sys.stderr)
         _leave(2)
     except BaseException:
         traceback.print_exc()

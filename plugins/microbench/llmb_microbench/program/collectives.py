@@ -41,7 +41,8 @@ class _Buffers:
         self.share = message // dtype.itemsize // (1 if whole else self.world)
         if message < formulas.smallest_message(self.case, dtype.itemsize, self.world):
             raise MicrobenchError(
-                f"a message of {message} bytes has no element for each of {self.world} ranks"
+                f"a message of {message} bytes has no element for each of {self.world} ranks;"
+                " choose a larger one"
             )
         sizes = {"all_gather": (1, self.world), "reduce_scatter": (self.world, 1)}
         default = (1, 1) if whole else (self.world, self.world)
@@ -105,7 +106,7 @@ class _Buffers:
 def collective(settings: Settings, ranks: TorchRanks) -> Case:
     """Return the collective that the case names. Raises MicrobenchError for one rank alone."""
     if not ranks.is_several:
-        raise MicrobenchError(f"{settings.case} needs 2 ranks or more")
+        raise MicrobenchError(f"{settings.case} needs 2 ranks or more; choose more GPUs")
     buffers = _Buffers(settings, ranks)
     world = ranks.process.world
     return Case(

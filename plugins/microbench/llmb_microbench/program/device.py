@@ -52,7 +52,9 @@ def memory(settings: Settings, ranks: TorchRanks) -> Case:
 def host_to_device(settings: Settings, ranks: TorchRanks) -> Case:
     """Copy between pinned memory and device, each direction by itself. Raises MicrobenchError."""
     if not ranks.is_gpu:
-        raise MicrobenchError("host_to_device needs a GPU, and torch finds none on this node")
+        raise MicrobenchError(
+            "host_to_device needs a GPU, and torch finds none on this node; check nvidia-smi there"
+        )
     size = settings.size("buffer_size")
     host = torch.randint(256, (size,), dtype=torch.uint8).pin_memory()
     back = torch.zeros(size, dtype=torch.uint8).pin_memory()

@@ -82,7 +82,7 @@ class WrongResultError(Exception):
 def dtype_of(name: str) -> torch.dtype:
     """torch's dtype. Raises MicrobenchError."""
     if name not in DTYPES:
-        raise MicrobenchError(f"dtype {name} is unknown: use {', '.join(DTYPES)}")
+        raise MicrobenchError(f"dtype {name} is unknown; use {', '.join(DTYPES)}")
     return DTYPES[name]
 
 

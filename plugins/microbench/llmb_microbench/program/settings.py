@@ -26,7 +26,7 @@ class Settings:
     def size(self, name: str) -> int:
         """Return the value of one parameter. Raises MicrobenchError if it was not given."""
         if name not in self.sizes:
-            raise MicrobenchError(f"--{name} is missing: case {self.case} needs it")
+            raise MicrobenchError(f"--{name} is missing; case {self.case} needs it")
         return self.sizes[name]
 
 
@@ -46,7 +46,7 @@ def read_size(text: str) -> int:
     digits = text[:-1] if factor > 1 else text
     if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
         raise MicrobenchError(
-            f"'{text}' is not a size: write a whole number above 0, with K, M or G for binary units"
+            f"'{text}' is not a size; write a whole number above 0, with K, M or G for binary units"
         )
     return int(digits) * factor
 
@@ -57,11 +57,11 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     for word in arguments:
         name, equals, value = word.partition("=")
         if not name.startswith("--") or not equals:
-            raise MicrobenchError(f"'{word}' is not --NAME=VALUE")
+            raise MicrobenchError(f"'{word}' is not an argument; write --NAME=VALUE")
         arguments_by_name[name[2:]] = value
     missing = [name for name in ("case", "dtype", "steps") if not arguments_by_name.get(name)]
     if missing:
-        raise MicrobenchError(f"--{missing[0]}=VALUE is missing")
+        raise MicrobenchError(f"--{missing[0]} is missing; write --{missing[0]}=VALUE")
     case, dtype, steps = (arguments_by_name.pop(name) for name in ("case", "dtype", "steps"))
     sizes = {name: read_size(value) for name, value in arguments_by_name.items()}
     return Settings(case=case, dtype=dtype, steps=read_size(steps), sizes=sizes)
@@ -77,7 +77,7 @@ def read_process(environ: Mapping[str, str] = os.environ) -> RankProcess:
     invalid = [name for name, value in variables.items() if not value.isdigit()]
     if invalid:
         raise MicrobenchError(
-            f"RANK is set and {invalid[0]} is '{variables[invalid[0]]}': start the ranks with"
+            f"RANK is set and {invalid[0]} is '{variables[invalid[0]]}'; start the ranks with"
             " torchrun or llmb"
         )
     rank, world, local_rank, local_world = map(int, variables.values())

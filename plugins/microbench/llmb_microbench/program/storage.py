@@ -82,10 +82,12 @@ def storage(settings: Settings, ranks: "TorchRanks") -> Case:
     size, process = settings.size("file_size"), ranks.process
     folder = Path(os.environ.get(FOLDER) or ".")
     if not folder.is_dir():
-        raise MicrobenchError(f"{FOLDER} is {folder}, which is not a folder on this node")
+        raise MicrobenchError(
+            f"{FOLDER} is {folder}, which is not a folder on this node; name another one"
+        )
     if shutil.disk_usage(folder).free < 2 * size * process.local_world:
         message = f"{folder.absolute()} has less free than twice the files of this node"
-        raise MicrobenchError(f"{message}: choose a smaller file_size")
+        raise MicrobenchError(f"{message}; choose a smaller file_size")
     # Several runs may share the folder, and nodes their process ids.
     file = File(folder, f".microbench-{socket.gethostname()}-{os.getpid()}", size)
     moved = size * process.world

@@ -90,7 +90,7 @@ def launched(workloads: dict[str, Workload], site: Callable[..., Site]) -> Launc
                 pp=pp,
                 cp=cp,
                 vp=vp,
-                ep=1,
+                ep=row.ep if row else 1,
                 dp=dp,
                 mbs=mbs,
                 gbs=gbs,

@@ -48,6 +48,15 @@ def test_the_image_and_the_gated_files(workloads: dict[str, Workload], site: Mak
     )
 
 
+def test_the_open_files_and_the_tokenizer(workloads: dict[str, Workload], site: MakeSite) -> None:
+    """Megatron-Bridge is all that trains it, so the answer for others does not matter."""
+    found = needs(workloads["pretrain_qwen3"], site("h100", settings={"framework": "nemo"}))
+    assert of(found, Image) == [Image(reference="nvcr.io/nvidia/nemo:26.08")]
+    (asset,) = of(found, HubAsset)
+    assert (asset.repository, asset.secret) == ("Qwen/Qwen3-30B-A3B", None)
+    assert {"config.json", "tokenizer.json"} < set(asset.files)
+
+
 def test_an_environment_without_containers(workloads: dict[str, Workload], site: MakeSite) -> None:
     (venv,) = of(
         needs(workloads["pretrain_nemotronh"], site("h100", settings=BRIDGE, container=False)), Venv

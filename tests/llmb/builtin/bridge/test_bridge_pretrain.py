@@ -95,6 +95,35 @@ def test_other_scales_take_the_next_lower_function(
     assert (found["nodes"], found["gpus_per_node"]) == (scale // 8, 8)
 
 
+QWEN = ("pretrain_qwen3", "30b-a3b", "gb300", "fp8_mx")
+FUNCTION = "megatron.bridge.perf_recipes.qwen.gb300.qwen3_moe:qwen3_30b_a3b_pretrain"
+
+
+def test_a_row_names_nvidias_function(recipe: Recipe) -> None:
+    """Only what a job changes is set on it, and its variables are the function's own."""
+    found = recipe(*QWEN, 8)
+    assert found["base"] == f"{FUNCTION}_8gpu_gb300_fp8mx_config"
+    assert found["function_environment"]
+    assert set(found["environment"]) == {*OFFLINE, "TRANSFORMERS_OFFLINE"}
+    of_layout = {path for path in found["set"] if path.startswith("model.")}
+    assert of_layout == set()
+    assert "train.global_batch_size" not in found["set"]
+    larger = recipe(*QWEN, 16)["set"]
+    assert larger["train.global_batch_size"] == 1024
+    assert not recipe(NEMOTRON, "56b", "h100", "fp8_cs", 64)["function_environment"]
+
+
+def test_open_files_need_no_token(launched: Launched) -> None:
+    """The tokenizer is among them; without the installed files, ranks ask the hub."""
+    found = launched(*QWEN, 8)
+    assert (found.secrets, found.environment["TRANSFORMERS_OFFLINE"]) == ((), "0")
+    folder = Path("/llmb/datasets/hub/qwen")
+    assets = {"Qwen/Qwen3-30B-A3B": folder}
+    installed = launched(*QWEN, 8, installed={"assets": assets})
+    assert {f"{folder}/config.json", f"{folder}/tokenizer.json"} < set(installed.inputs)
+    assert installed.environment["HF_HUB_OFFLINE"] == "1"
+
+
 @pytest.mark.parametrize("release", ["26.08", "26.02.01"])
 def test_the_program_reads_the_recipe(recipe: Recipe, release: str) -> None:
     """With what the user asks for: steps, profile, checkpoint, settings by dotted path."""

@@ -13,6 +13,15 @@ import pytest
 
 Run = Callable[..., Any]
 Wording = Callable[..., None]
+# The lines of NCCL 2.27 on one node (net_ib.cc, nvls.cc, init.cc), without which no fabric is known.
+NCCL = "".join(
+    f"node000:901:950 [0] NCCL INFO {line}\n"
+    for line in (
+        "Using network IB",
+        "NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 24)",
+        "comm 0x55f0 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0",
+    )
+)
 LARGE = "microbench_all_reduce_fp32_gpus8_message_size8G"
 
 
@@ -21,7 +30,8 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / LARGE / f"log-{LARGE}.out"
     path.parent.mkdir()
     path.write_text(
-        "".join(
+        NCCL
+        + "".join(
             f"llmb step {i}/19 busbw={478 + i % 2} algbw=273 latency=31000\n" for i in range(20)
         )
     )
@@ -78,6 +88,13 @@ def test_nothing_is_assumed(
     )
     (row,) = rows(llmb_here("parse", path, "-w", "microbench_launch", "--format", "json"))
     assert row["not_said"] == ["dtype", "scale", "gpu_type"]  # no parameter, and no global batch
+
+
+def test_without_the_fabric_there_is_no_ratio(log: Path, llmb_here: Run) -> None:
+    log.write_text(log.read_text().removeprefix(NCCL))
+    (row,) = rows(llmb_here("parse", log, "--gpu-type", "h100", "--format", "json"))
+    assert (row["verdict"], row["ratio"]) == ("NO_REFERENCE", None)
+    assert "NCCL's transport" in row["reason"]
 
 
 def test_set_overrides_a_name_and_says_so(log: Path, llmb_here: Run, wording: Wording) -> None:

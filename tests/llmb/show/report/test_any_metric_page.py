@@ -18,7 +18,6 @@ from llmb.contract.samples import Samples, Step
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
 from llmb.judge.scaling import scaling_points
-from llmb.measure.description import Configuration
 from llmb.measure.result import SUCCESS, Result
 from llmb.plan.published import Figure
 from llmb.show.report.markdown import to_markdown
@@ -100,7 +99,6 @@ def measured(
         experiment_name=name,
         parameters={"message_size": "16M"},
     )
-    same = ("workload", "model_size", "dtype", "gpu_type", "scale", "gpus_per_node", "parameters")
     result = result_of(
         {
             "experiment": name,
@@ -110,7 +108,7 @@ def measured(
             "window": WINDOW,
             "max_iteration": 19,
             "steps": 20,
-            "configuration": Configuration(**{key: getattr(job, key) for key in same}),
+            "configuration": job.settings,
             "metrics": {
                 metric.name: Measured(
                     mean=value, std=1.5, n=14, unit=metric.unit, better=metric.better

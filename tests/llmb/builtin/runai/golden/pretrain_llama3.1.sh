@@ -78,7 +78,7 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
         : > "$llmb_run/restarted"
         llmb_say "pod $llmb_node was started before: a run starts once"
     else
-        echo "error: $llmb_run cannot be written from this pod" >&2
+        echo "llmb error: $llmb_run cannot be written from this pod; check the PVC and its permissions" >&2
     fi
     exit 1
 fi
@@ -88,7 +88,7 @@ if (( llmb_node == 0 )); then
 fi
 
 if [[ ${WORLD_SIZE-} != 64 ]]; then
-    llmb_say "error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 64"
+    llmb_say "llmb error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 64; see its events"
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1
@@ -152,7 +152,7 @@ fi
 exec "$@"' _ \
     bash -c '(( LLMB_RANK >= 0 && LLMB_RANK <= 7 )) || exec "$@"
 if ! command -v nsys > /dev/null; then
-    echo "error: a profile was asked for, and nsys is not here" >&2
+    echo "llmb error: a profile was asked for, and nsys is not here; use an image or a node with it" >&2
     exit 127
 fi
 (( LLMB_RANK == 0 )) && llmb_metrics=--gpu-metrics-devices=all

@@ -53,7 +53,7 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
         : > "$llmb_run/restarted"
         llmb_say "pod $llmb_node was started before: a run starts once"
     else
-        echo "error: $llmb_run cannot be written from this pod" >&2
+        echo "llmb error: $llmb_run cannot be written from this pod; check the PVC and its permissions" >&2
     fi
     exit 1
 fi
@@ -63,7 +63,7 @@ if (( llmb_node == 0 )); then
 fi
 
 if [[ ${WORLD_SIZE-} != 8 ]]; then
-    llmb_say "error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 8"
+    llmb_say "llmb error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 8; see its events"
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1

@@ -48,7 +48,7 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
         : > "$llmb_run/restarted"
         llmb_say "pod $llmb_node was started before: a run starts once"
     else
-        echo "error: $llmb_run cannot be written from this pod" >&2
+        echo "llmb error: $llmb_run cannot be written from this pod; check the PVC and its permissions" >&2
     fi
     exit 1
 fi

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run parse`: what logs measured, also of runs that llmb did not submit."""
+"""Reads logs and prints what they measured, also of runs that llmb did not submit."""
 
 import shutil
 import sys
@@ -12,38 +12,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
 from llmb.check.log_trial import readers_of_logs
-from llmb.cli import options, reading
-from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli import reading
+from llmb.cli.context import CliContext, say
 from llmb.cli.results import judged, print_report
 from llmb.cli.submit.overrides import parse_set
 from llmb.contract import gpus, record, switches
 from llmb.contract.samples import Samples
+from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, UNKNOWN, JobState
 from llmb.contract.window import Window, parse_window
 from llmb.core.names import suggest
 from llmb.core.shell import map_many
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.measure import describe_log, find_logs, log_result
-from llmb.measure.description import Description
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.run_result import LogReader
 from llmb.plan import bridge_rows, request_faults, select
 from llmb.run import store
 
-_FIELDS = {"num_layers": "layers"}  # what a description calls them, where not the same
 _OF_LOGS = ("max_steps",)  # what a log itself says
 
 
-def with_settings(
-    context: CliContext, description: Description, text: Sequence[str]
-) -> Description:
+def with_settings(context: CliContext, description: Settings, text: Sequence[str]) -> Settings:
     """Add the pairs ``text`` of ``--set``. Raises InputFaults with every fault."""
     faults: list[Fault] = []
-    workload = context.workloads.get(description.workload or "")
-    size = None if workload is None else description.size or workload.default_size
+    workload = context.workloads.get(description.workload)
+    size = None if workload is None else description.model_size or workload.default_size
     setting_names = () if workload is None else request_faults.known_names(workload, size)
     usable = None if workload is None else [name for name in setting_names if name not in _OF_LOGS]
     params, words, parameters = parse_set(text, context.parameters, faults, usable)
@@ -78,72 +73,30 @@ def with_settings(
         faults += [replace(fault, hint="omit it") for fault in training_faults]
     if faults:
         raise InputFaults(faults)
-    values: dict[str, Any] = {_FIELDS.get(name, name): value for name, value in params.items()}
-    return replace(description, **values, parameters=parameters or None)
+    values: dict[str, Any] = {**params}
+    return replace(description, **values, parameters=parameters)
 
 
-_COUNT = click.IntRange(min=1)
 _STDIN = Path("-")
 _OPTION_OF = {
-    "size": "--workload",
-    "gpus": "--scale",
-    **{name: f"--{name}" for name in ("workload", "dtype", "gbs", "framework", "release")},
+    "model_size": "--workload",
+    **{name: f"--{name}" for name in ("workload", "dtype", "scale", "gbs", "framework", "release")},
 }
 
 
-@click.command("parse")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
-@options.window_option
-@options.reference_option
-@click.option(
-    "--gpu-type", metavar="TYPE", help="GPU type of logs without a record, for verdict and MFU."
-)
-@click.option(
-    "-w", "--workload", metavar="W_SIZE", help="Workload and size of logs without a record."
-)
-@click.option("--dtype", metavar="D", help="Dtype of logs without a record.")
-@click.option("--scale", type=_COUNT, metavar="N", help="Number of GPUs of logs without a record.")
-@click.option("--gbs", type=_COUNT, metavar="N", help="Global batch of logs without a record.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of logs without a record.",
-)
-@click.option(
-    "--framework", metavar="NAME", help="Framework of logs without a record: nemo or bridge."
-)
-@click.option(
-    "--release", metavar="RELEASE", help="Megatron-Bridge release of logs without a record."
-)
-@click.option("--full-names", is_flag=True, help="Do not shorten names.")
-@options.format_or_junit_option
-@pass_context
-def command(
+def described(
     context: CliContext,
-    /,
-    paths: tuple[Path, ...],
-    window: str | None,
-    reference: str | None,
+    *,
     gpu_type: str | None,
     workload: str | None,
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
-    settings: tuple[str, ...],
+    settings: Sequence[str],
     framework: str | None,
     release: str | None,
-    full_names: bool,
-    fmt: str,
-) -> int:
-    """Read logs and show what they measured.
-
-    PATH is a log, a folder with log-*.out files at any depth (default: ./experiments), or - for
-    standard input. Logs may be compressed with gzip. Options override what a log or its name
-    contains, and llmb prints what they override. With -w, the plugin of that workload reads the
-    logs.
-    """
+) -> Settings:
+    """Describe logs without a record by all options of the command. Raises UsageError."""
     description = describe(
         context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs
     )
@@ -158,12 +111,10 @@ def command(
         )
     description = replace(
         description,
-        framework=bridge_rows.BRIDGE if release is not None else framework,
+        framework=bridge_rows.BRIDGE if release is not None else framework or "",
         release=release,
     )
-    description = with_settings(context, description, settings)
-    logs = paths or (Path("experiments"),)
-    return print_logs(context, logs, description, window, reference, fmt, full_names=full_names)
+    return with_settings(context, description, settings)
 
 
 def describe(
@@ -174,7 +125,7 @@ def describe(
     dtype: str | None,
     scale: int | None,
     gbs: int | None,
-) -> Description:
+) -> Settings:
     """Describe logs without a record by the options. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else select.split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
@@ -198,7 +149,14 @@ def describe(
     dtypes.update(name for spec in specs for row in spec.rows for name in row.dtype)
     dtypes.update(name for kind in context.plugins.gpu_types.values() for name in kind.peak_tflops)
     _check("--dtype", dtype, sorted(dtypes))
-    return Description(workload=key, size=size, dtype=dtype, gpu_type=gpu_type, gpus=scale, gbs=gbs)
+    return Settings(
+        workload=key or "",
+        model_size=size or "",
+        dtype=dtype or "",
+        gpu_type=gpu_type,
+        scale=scale or 0,
+        gbs=gbs,
+    )
 
 
 def _check(option: str, value: str | None, allowed: list[str]) -> None:
@@ -215,7 +173,7 @@ def _check(option: str, value: str | None, allowed: list[str]) -> None:
 def print_logs(
     context: CliContext,
     paths: Sequence[Path],
-    description: Description,
+    description: Settings,
     window: str | None,
     reference: str | None,
     fmt: str,
@@ -294,7 +252,7 @@ def _in_folder(result: Result, paths: Sequence[Path]) -> Result:
 
 
 def _results(
-    context: CliContext, logs: Sequence[Path], window: Window | None, description: Description
+    context: CliContext, logs: Sequence[Path], window: Window | None, description: Settings
 ) -> list[Result]:
     """Return the results of logs. The log of a run's last attempt has the result of the run."""
     recorded = {log: run for log in logs if (run := _run_of(log)) is not None}

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For commands of plugins: lists of nodes as Slurm writes them, and tables as llmb prints them."""
+
+from collections.abc import Iterable, Sequence
+
+from llmb.core import node_lists, tables
+from llmb.core.tables import Column, Row
+
+
+def expand_nodes(text: str) -> list[str]:
+    """Return the names of a list: ``n[01-03,7],login`` is n01, n02, n03, n7 and login."""
+    return [*node_lists.expand(text)]
+
+
+def fold_nodes(names: Iterable[str]) -> str:
+    """Return the shortest list of these names: ``n[01-03,07],login``."""
+    return node_lists.fold(names)
+
+
+def render_table(columns: Sequence[Column], rows: Sequence[Row], fmt: str = "table") -> str:
+    """Return rows as a ``table`` in the terminal's width, or as ``json``, ``csv`` or ``md``."""
+    return tables.render(columns, rows, fmt)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repeats of a job: they have one name, and differ in nothing but their number."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from llmb.contract.job import Job
+
+T = TypeVar("T")
+
+
+def is_repeat(job: Job, other: Job) -> bool:
+    """Return True if both jobs differ in nothing but the number of the repeat."""
+    return replace(other, repeat=job.repeat) == job
+
+
+def once_for_repeats(function: Callable[[Job], T], jobs: Iterable[Job]) -> list[T]:
+    """Return the result of ``function`` for each job. Repeats share the result of the first one."""
+    newest: dict[str, tuple[Job, T]] = {}
+    results: list[T] = []
+    for job in jobs:
+        known = newest.get(job.experiment_name)
+        if known is None or not is_repeat(job, known[0]):
+            newest[job.experiment_name] = known = job, function(job)
+        results.append(known[1])
+    return results

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``llmb-run nodes``: check nodes, and show what is known of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from llmb import api
+    from llmb_nodes.words import NodeReport
+
+FAILED = 3  # the exit code of a FAULT
+
+_format = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "json", "csv", "md"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+# Options that are passed to `llmb-run submit`, with their metavar and help.
+_PASSED = {
+    "partition": ("NAME", "Partition of the job (Slurm)."),
+    "account": ("NAME", "Account that the job is charged to (Slurm)."),
+    "qos": ("NAME", "Quality of service (Slurm)."),
+    "reservation": ("NAME", "Run in this reservation (Slurm)."),
+    "exclude": ("NODES", "Not on these nodes (Slurm)."),
+    "gpu-type": ("TYPE", "GPU type, on a cluster with several."),
+    "gpus-per-node": ("N", "GPUs to measure on each node (default: all)."),
+    "image": ("IMAGE", "Another image with torch."),
+    "time-limit": ("HH:MM:SS", "Time limit of the job."),
+    "session": ("NAME", "Name the session."),
+}
+
+
+def _passed(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, (metavar, text) in reversed(_PASSED.items()):
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    return command
+
+
+@click.group("nodes")
+def nodes() -> None:
+    """Check nodes, and find the slow and the broken ones."""
+
+
+@nodes.command("check")
+@click.option("--nodelist", metavar="NODES", help="Check these nodes: n[1-4],n7 (Slurm).")
+@click.option("--nodes", "count", type=click.IntRange(min=1), help="Check any N nodes.")
+@click.option("--quick", is_flag=True, help="Half a second for each measure instead of 5.")
+@click.option("--dry-run", "-d", is_flag=True, help="Show the job and submit nothing.")
+@_passed
+@_format
+@click.pass_obj
+def check(
+    context: api.CommandContext,
+    /,
+    nodelist: str | None,
+    count: int | None,
+    *,
+    quick: bool,
+    dry_run: bool,
+    fmt: str,
+    **passed: str | None,
+) -> int:
+    """Ask and measure each node in one job.
+
+    Nothing goes between the nodes. A node that is far below its peers is measured again before it
+    is called SLOW. The exit code is 3 if a node is a FAULT.
+    """
+    number = _number_of_nodes(context, nodelist, count)
+    code, text = context.call(_words(context, number, nodelist, passed, quick, dry_run, fmt))
+    if dry_run:
+        click.echo(text, nl=False)
+        return code
+    if code != 0:
+        return code
+    run_id = json.loads(text)[0]["id"]
+    context.call(["jobs", "wait", run_id])
+    return _show_check(context, run_id, fmt)
+
+
+def _number_of_nodes(context: api.CommandContext, nodelist: str | None, count: int | None) -> int:
+    """Return how many nodes to check. Raises UsageError if that is open."""
+    from llmb import api
+
+    if nodelist is not None and "@" not in nodelist:
+        named = len(set(api.expand_nodes(nodelist)))
+        if count is not None and count < named:
+            message = f"--nodelist names {named} nodes, and --nodes {count}"
+            raise api.UsageError(
+                message, hint="omit --nodes", code="option-conflict", key="--nodes"
+            )
+        return count or named
+    if count is not None:
+        return count
+    if context.config.traits.one_machine:
+        return 1
+    raise api.UsageError(
+        "which nodes?",
+        hint="--nodelist n[1-4], or --nodes N for any N nodes",
+        code="nodes-missing",
+        key="--nodes",
+    )
+
+
+def _words(
+    context: api.CommandContext,
+    number: int,
+    nodelist: str | None,
+    passed: Mapping[str, str | None],
+    quick: bool,
+    dry_run: bool,
+    fmt: str,
+) -> list[str]:
+    """Return the words of `llmb-run submit` for a check."""
+    from llmb_nodes.history import WORKLOAD
+
+    config = context.config
+    gpu_type = passed["gpu_type"] or config.gpu_type
+    given = passed["gpus_per_node"]
+    per_node = int(given) if given is not None else config.gpu(gpu_type).gpus_per_node
+    size = "quick" if quick else "check"
+    words = ["submit", "-w", WORKLOAD, "-s", size, "--scale", str(number * per_node)]
+    words += ["--no-telemetry", "--format", fmt if dry_run else "json"]
+    words += ["--nodelist", nodelist] if nodelist is not None else []
+    words += ["--dry-run"] if dry_run else []
+    for name, value in passed.items():
+        words += [f"--{name.replace('_', '-')}", value] if value is not None else []
+    return words
+
+
+def _show_check(context: api.CommandContext, run_id: str, fmt: str) -> int:
+    from llmb import api
+    from llmb_nodes import history, words
+
+    run = context.runs((run_id,))[0]
+    expected = [*api.expand_nodes(history.nodes_of_job(run))]
+    reports = history.read(run, expected)
+    if not reports:
+        raise api.LlmbError(
+            f"the check has no values: no node of {run.name} wrote any",
+            hint=f"llmb-run explain {run.id}",
+            code="check-empty",
+            value=run.id,
+        )
+    _print_nodes(reports, fmt)
+    broken = [node.name for node in reports if node.word == words.FAULT]
+    slow = [node.name for node in reports if node.word == words.SLOW]
+    if fmt == "table":
+        _advise(broken, slow, reports)
+    return FAILED if broken else 0
+
+
+def _advise(broken: Sequence[str], slow: Sequence[str], reports: Sequence[NodeReport]) -> None:
+    from llmb import api
+
+    for node in reports:
+        for note in node.notes:
+            click.echo(f"note: {node.name}: {note}", err=True)
+    for fix in dict.fromkeys(f"{node.name}: {fix}" for node in reports for fix in node.fixes):
+        click.echo(f"hint: {fix}", err=True)
+    if suspects := [*broken, *slow]:
+        click.echo(
+            f"avoid them in later jobs: --exclude {api.fold_nodes(suspects)}"
+            " (or --exclude @suspects)",
+            err=True,
+        )
+    absent: dict[str, list[str]] = {}
+    for node in reports:
+        for name, reason in node.absent.items():
+            absent.setdefault(reason, []).append(name)
+    for reason, names in absent.items():
+        click.echo(f"not asked ({reason}): {', '.join(dict.fromkeys(names))}", err=True)
+
+
+def as_data(node: NodeReport) -> dict[str, Any]:
+    """Return the object of a node in JSON, as docs/nodes.md describes it."""
+    return {
+        "name": node.name,
+        "word": node.word,
+        "reasons": [*node.reasons],
+        "notes": [*node.notes],
+        "fixes": [*node.fixes],
+        "facts": dict(node.facts),
+        "measures": {
+            name: {
+                "value": measure.value,
+                "unit": measure.unit,
+                "per_gpu": [*measure.per_gpu],
+                "peers_median": measure.peers_median,
+                "ratio": measure.ratio,
+                "first": measure.first,
+            }
+            for name, measure in node.measures.items()
+        },
+        "absent": dict(node.absent),
+    }
+
+
+def _print_nodes(reports: Sequence[NodeReport], fmt: str) -> None:
+    """Print one row for each node, worst first."""
+    from llmb import api
+    from llmb_nodes.words import number
+
+    if fmt == "json":
+        click.echo(json.dumps({"nodes": [as_data(node) for node in reports]}, indent=2))
+        return
+    units = {name: measure.unit for node in reports for name, measure in node.measures.items()}
+    columns = [
+        api.Column(key="node", whole=True),
+        api.Column(key="word", whole=True),
+        *(
+            api.Column(
+                key=name,
+                heading=f"{name.replace('_', ' ')} {unit}".strip(),
+                right=True,
+                optional=True,
+                show=number,
+            )
+            for name, unit in units.items()
+        ),
+        api.Column(key="reasons"),
+    ]
+    rows = [
+        {
+            "node": node.name,
+            "word": node.word,
+            **{name: measure.value for name, measure in node.measures.items()},
+            "reasons": "; ".join(node.reasons),
+        }
+        for node in reports
+    ]
+    click.echo(api.render_table(columns, rows, fmt), nl=False)
+
+
+@nodes.command("show")
+@click.argument("names", metavar="[NODE]...", nargs=-1)
+@_format
+@click.pass_obj
+def show(context: api.CommandContext, names: tuple[str, ...], fmt: str) -> int:
+    """Show the newest check of each node, or every check of NODE."""
+    from llmb import api
+    from llmb_nodes import history
+
+    checks = history.checks_of(context.runs())
+    wanted = {name for word in names for name in api.expand_nodes(word)}
+    if names:
+        found = [(check, node) for check in checks for node in check.nodes if node.name in wanted]
+        if unknown := sorted(wanted - {node.name for _, node in found}):
+            raise api.UsageError(
+                f"no check knows {', '.join(unknown)}",
+                hint="llmb-run nodes show lists the nodes that were checked",
+                code="node-unknown",
+                value=unknown[0],
+            )
+    else:
+        found = sorted(history.latest(checks).values(), key=lambda pair: pair[1].name)
+    _print_history(found, fmt)
+    if not found and fmt == "table":
+        click.echo("no node was checked yet: llmb-run nodes check", err=True)
+    return 0
+
+
+def _print_history(found: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:
+    from llmb import api
+
+    rows = [
+        {
+            "node": node.name,
+            "time": time.strftime("%Y-%m-%d %H:%M", time.localtime(check.time)),
+            "word": node.word,
+            "reasons": [*node.reasons],
+            "notes": [*node.notes],
+            "run": check.run.name,
+            "measures": as_data(node)["measures"],
+        }
+        for check, node in found
+    ]
+    if fmt == "json":
+        click.echo(json.dumps({"nodes": rows}, indent=2))
+        return
+    shown = [{**row, "reasons": "; ".join([*row["reasons"], *row["notes"]])} for row in rows]
+    columns = [
+        *(api.Column(key=key, whole=True) for key in ("node", "time", "word")),
+        api.Column(key="reasons"),
+        api.Column(key="run", optional=True),
+    ]
+    if rows or fmt == "csv":
+        click.echo(api.render_table(columns, shown, fmt), nl=False)

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the answers of nodes to a word for each, OK, SLOW, FAULT or UNKNOWN, with reasons. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmb_nodes.program import exchange, peers
+
+OK, SLOW, FAULT, UNKNOWN = "OK", "SLOW", "FAULT", "UNKNOWN"
+ORDER = (FAULT, SLOW, UNKNOWN, OK)  # worst first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One measure of a node."""
+
+    #: Of the worst GPU, the second measurement if there was one. None if it could not be measured.
+    value: float | None
+    unit: str
+    #: In the order of the ranks, None for a GPU without a value.
+    per_gpu: tuple[float | None, ...] = ()
+    #: The median of all nodes of the check.
+    peers_median: float | None = None
+    #: ``value`` divided by ``peers_median``.
+    ratio: float | None = None
+    #: The first value of a node that was measured again.
+    first: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A node in one check."""
+
+    name: str
+    word: str
+    #: Why the word is not OK.
+    reasons: tuple[str, ...] = ()
+    #: What is worth knowing beside it: not confirmed values, facts of the severity note.
+    notes: tuple[str, ...] = ()
+    #: What the reasons ask an administrator to do.
+    fixes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    #: Why a fact or measure has no value.
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """The findings of one node while it is judged."""
+
+    faults: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fixes: list[str] = field(default_factory=list)
+
+    @property
+    def word(self) -> str:
+        """The worst word."""
+        if self.faults:
+            return FAULT
+        if self.slow:
+            return SLOW
+        return UNKNOWN if self.unknown else OK
+
+
+def judge(
+    reports: Sequence[exchange.Report], table: Mapping[str, Any], expected: Iterable[str] = ()
+) -> list[NodeReport]:
+    """Return the report of each node, worst first.
+
+    ``expected``: the nodes of the job. One that wrote nothing is UNKNOWN.
+    """
+    by_node: dict[str, list[exchange.Report]] = {}
+    for report in reports:
+        by_node.setdefault(report["node"], []).append(report)
+    findings = {name: _Findings() for name in by_node}
+    answers = {name: _facts_of(ranks) for name, ranks in by_node.items()}
+    _judge_facts(answers, table["facts"], findings)
+    measures = _judge_measures(by_node, table["measures"], findings)
+    nodes = [
+        NodeReport(
+            name=name,
+            word=found.word,
+            reasons=(*found.faults, *found.slow, *found.unknown),
+            notes=tuple(found.notes),
+            fixes=tuple(dict.fromkeys(found.fixes)),
+            facts={key: one["value"] for key, one in answers[name].items() if "value" in one},
+            measures=measures[name],
+            absent={
+                **{key: one["absent"] for key, one in answers[name].items() if "value" not in one},
+                **_absent(by_node[name]),
+            },
+        )
+        for name, found in findings.items()
+    ]
+    silent = [name for name in expected if name not in by_node]
+    nodes += [
+        NodeReport(name=name, word=UNKNOWN, reasons=("the node wrote nothing: see the run's log",))
+        for name in silent
+    ]
+    return sorted(nodes, key=lambda node: (ORDER.index(node.word), node.name))
+
+
+def _facts_of(ranks: Sequence[exchange.Report]) -> dict[str, dict[str, Any]]:
+    return next((report["facts"] for report in ranks if "facts" in report), {})
+
+
+def _absent(ranks: Sequence[exchange.Report]) -> dict[str, str]:
+    outcomes = [pair for report in ranks for one in report["rounds"][:1] for pair in one.items()]
+    return {name: outcome["absent"] for name, outcome in outcomes if "absent" in outcome}
+
+
+def _judge_facts(
+    answers: Mapping[str, Mapping[str, Any]],
+    table: Mapping[str, Any],
+    findings: Mapping[str, _Findings],
+) -> None:
+    for name, fact in table.items():
+        values = {
+            node: facts[name].get("value") for node, facts in answers.items() if name in facts
+        }
+        known = {node: value for node, value in values.items() if value is not None}
+        is_fault = fact["severity"] == "fault"
+        for node, facts in answers.items():
+            if node in known:
+                problem = _broken(known[node], fact["rule"], [*known.values()])
+            elif not known or not fact["rule"]:
+                continue  # no node has it: no fault of this one
+            else:
+                reason = facts.get(name, {}).get("absent", "it was not asked")
+                others = "1 node has" if len(known) == 1 else f"{len(known)} nodes have"
+                text = f"{name} is unknown ({reason}); {others} it"
+                (findings[node].unknown if is_fault else findings[node].notes).append(text)
+                continue
+            if problem is not None:
+                (findings[node].faults if is_fault else findings[node].notes).append(
+                    f"{name} {problem}"
+                )
+                if fact["fix"] and is_fault:
+                    findings[node].fixes.append(f"{fact['fix']} ({fact['source']})")
+
+
+def _broken(value: Any, rule: Mapping[str, Any], peers_values: Sequence[Any]) -> str | None:
+    """Return the problem of a fact, None if it obeys its rule. A list has a value of each GPU."""
+    values = value if isinstance(value, list) else [value]
+    for kind, bound in rule.items():
+        if kind == "same":
+            usual, count = _usual(peers_values)
+            if bound and _distinct(value) != _distinct(usual) and count > 1:
+                return f"is {_shown(value)}; {count} nodes have {_shown(usual)}"
+            continue
+        wrong = [index for index, one in enumerate(values) if not _obeys(one, kind, bound)]
+        if wrong:
+            where = f" on GPU {', '.join(map(str, wrong))}" if isinstance(value, list) else ""
+            worst = values[wrong[0]]
+            words = {"at_least": "at least", "at_most": "at most", "equals": "exactly"}[kind]
+            return f"is {_shown(worst)}{where}; it must be {words} {_shown(bound)}"
+    return None
+
+
+def _obeys(value: Any, kind: str, bound: Any) -> bool:
+    if kind == "equals":
+        return bool(value == bound)
+    if not isinstance(value, int | float):
+        return False
+    return bool(value >= bound if kind == "at_least" else value <= bound)
+
+
+def _usual(values: Sequence[Any]) -> tuple[Any, int]:
+    """Return the value that most nodes have, and their number.
+
+    Without a majority no node is the odd one out: the number is then 1.
+    """
+    keys = Counter(map(_distinct, values))
+    (key, count), *others = keys.most_common(2)
+    value = next(value for value in values if _distinct(value) == key)
+    return value, 1 if others and others[0][1] == count else count
+
+
+def _distinct(value: Any) -> tuple[str, ...]:
+    """Return the different values of the GPUs of a node. Their number is a fact of its own."""
+    return tuple(sorted({str(one) for one in (value if isinstance(value, list) else [value])}))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        texts = [_shown(one) for one in value]
+        return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _judge_measures(
+    by_node: Mapping[str, Sequence[exchange.Report]],
+    table: Mapping[str, Any],
+    findings: Mapping[str, _Findings],
+) -> dict[str, dict[str, Measure]]:
+    """Judge the values of all nodes, and return the measures of each."""
+    reports = [report for ranks in by_node.values() for report in ranks]
+    first, second = (exchange.values_of(reports, number) for number in (0, 1))
+    again = peers.flagged(first, table)
+    measures: dict[str, dict[str, Measure]] = {node: {} for node in by_node}
+    for name, row in table.items():
+        values, unit = first.get(name, {}), str(row.get("unit", ""))
+        usual = peers.compare(values.values(), row.get("spread") or peers.FLOOR)
+        for node, ranks in by_node.items():
+            outcomes = [[*_outcomes(report, name)] for report in ranks]
+            faults = [one["fault"] for both in outcomes for one in both if "fault" in one]
+            if faults:
+                _judge_failure(findings[node], name, faults[0], has_peers=bool(values))
+            per_gpu = tuple(both[-1].get("value") for both in outcomes if both)
+            if not any(value is not None for value in per_gpu):
+                continue
+            value = second.get(name, {}).get(node, values.get(node))
+            is_repeated = name in again.get(node, ()) and node in second.get(name, {})
+            measures[node][name] = Measure(
+                value=value,
+                unit=unit,
+                per_gpu=per_gpu,
+                peers_median=usual.median if usual is not None else None,
+                ratio=value / usual.median
+                if value is not None and usual and usual.median
+                else None,
+                first=values[node] if is_repeated else None,
+            )
+            if name in again.get(node, ()) and not faults:
+                _judge_value(findings[node], name, measures[node][name], usual, row)
+    return measures
+
+
+def _outcomes(report: exchange.Report, name: str) -> Iterator[dict[str, Any]]:
+    return (one[name] for one in report["rounds"] if name in one)
+
+
+def _judge_failure(found: _Findings, name: str, text: str, *, has_peers: bool) -> None:
+    """A measure that fails is the node's fault only if other nodes did it."""
+    if has_peers:
+        found.faults.append(f"{name}: {text}")
+        found.fixes.append(f"run {name} by hand on the node, and look at dmesg")
+    else:
+        found.unknown.append(f"{name}: {text}")
+
+
+def _judge_value(
+    found: _Findings,
+    name: str,
+    measure: Measure,
+    usual: peers.Peers | None,
+    row: Mapping[str, Any],
+) -> None:
+    """Judge a value that was flagged by its second measurement."""
+    value, unit, minimum = measure.value, measure.unit, row.get("minimum")
+    if measure.first is None or value is None:
+        found.unknown.append(f"{name} was flagged and not measured again")
+        return
+    if minimum is not None and value < minimum:
+        found.faults.append(
+            f"{name} {number(value)} {unit}, measured twice; {number(minimum)} is the least"
+            f"{_of_gpu(measure)}"
+        )
+        found.fixes.append(f"{name} is far below what this GPU type does on any healthy node")
+    elif usual is not None and usual.is_below(value):
+        found.slow.append(
+            f"{name} {number(value)} {unit}, measured twice; {usual.nodes} nodes have"
+            f" {number(usual.median)} ({_percent(measure.ratio)}){_of_gpu(measure)}"
+        )
+    else:
+        found.notes.append(
+            f"{name} {number(measure.first)} {unit} at first, and {number(value)} when measured"
+            " again: not confirmed"
+        )
+
+
+def _of_gpu(measure: Measure) -> str:
+    """Name the GPU that makes the node slow, if one does."""
+    values = [value for value in measure.per_gpu if value is not None]
+    if len(values) < 2 or measure.value is None:
+        return ""
+    if min(values) < (1 - peers.FLOOR) * statistics.median(values):
+        return f"; GPU {measure.per_gpu.index(min(values))} is the slowest"
+    return ""
+
+
+def number(value: float) -> str:
+    """Return a value for people, in three or more digits."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _percent(ratio: float | None) -> str:
+    return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words for nodes: healthy sweeps by simulation, facts, failures, absent values, a site's file."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb import api
+from llmb_nodes import words
+from llmb_nodes.program import exchange, peers
+from llmb_nodes.table import MEASURES, table_for
+
+TABLE = table_for("h100", 8)
+NO_LIMITS = {"facts": {}, "measures": {name: {"unit": ""} for name in MEASURES}}
+
+
+def report(
+    node: str,
+    *rounds: Mapping[str, Any],
+    local_rank: int = 0,
+    facts: Mapping[str, Any] | None = None,
+) -> exchange.Report:
+    """The file of a rank, as the program writes it. A value that is a text is absent."""
+
+    def outcome(value: Any) -> dict[str, Any]:
+        return value if isinstance(value, dict) else {"value": value}
+
+    return {
+        "node": node,
+        "local_rank": local_rank,
+        "facts": {name: outcome(value) for name, value in (facts or {}).items()},
+        "rounds": [{name: outcome(value) for name, value in one.items()} for one in rounds],
+    }
+
+
+def by_name(
+    reports: list[exchange.Report], table: Mapping[str, Any] = TABLE, expected: tuple[str, ...] = ()
+) -> dict[str, words.NodeReport]:
+    return {node.name: node for node in words.judge(reports, table, expected)}
+
+
+def sweep(
+    chance: random.Random, nodes: int, spread: float, slow: Mapping[str, float]
+) -> dict[str, str]:
+    """The words of one simulated check. ``slow``: the factor of some nodes.
+
+    ``spread``: of a GPU's values from one measurement to the next. A quarter as much is what the
+    GPU itself differs from others for ever: more would be a node that is slow, if only by chance.
+    """
+    part = spread / 4
+    gpus = {
+        (f"n{number}", gpu, name): chance.gauss(1, part) * slow.get(f"n{number}", 1.0)
+        for number in range(nodes)
+        for gpu in range(8)
+        for name in MEASURES
+    }
+
+    def measure(only: Callable[[str, str], bool]) -> dict[tuple[str, int], dict[str, float]]:
+        values: dict[tuple[str, int], dict[str, float]] = {}
+        for (node, gpu, name), mean in gpus.items():
+            if only(node, name):
+                values.setdefault((node, gpu), {})[name] = 100 * chance.gauss(mean, spread)
+        return values
+
+    first = measure(lambda node, name: True)
+    reports = {key: report(key[0], values, local_rank=key[1]) for key, values in first.items()}
+    again = peers.flagged(exchange.values_of([*reports.values()], 0), NO_LIMITS["measures"])
+    for (node, gpu), values in measure(lambda node, name: name in again.get(node, ())).items():
+        one = {name: {"value": value} for name, value in values.items()}
+        reports[node, gpu]["rounds"].append(one)
+    return {node.name: node.word for node in words.judge([*reports.values()], NO_LIMITS)}
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.02])
+def test_no_healthy_node_is_blamed_in_fifty_sweeps(spread: float) -> None:
+    chance = random.Random(f"healthy {spread}")
+    found = Counter(word for _ in range(50) for word in sweep(chance, 32, spread, slow={}).values())
+    assert found == {"OK": 50 * 32}
+
+
+def test_a_slow_node_is_found_among_noisy_ones() -> None:
+    chance = random.Random("slow")
+    for _ in range(20):
+        found = sweep(chance, 16, 0.01, slow={"n7": 0.90})
+        assert [name for name, word in found.items() if word != "OK"] == ["n7"]
+        assert found["n7"] == "SLOW"
+
+
+def test_a_node_is_as_fast_as_its_worst_gpu() -> None:
+    values = {f"n{node}": [100.0 + node / 10] * 8 for node in range(6)}
+    values["n3"][5] = 80.0
+    reports = [
+        report(node, {"memory": value}, {"memory": value}, local_rank=gpu)
+        for node, per_gpu in values.items()
+        for gpu, value in enumerate(per_gpu)
+    ]
+    node = by_name(reports)["n3"]
+    assert (node.word, node.measures["memory"].value) == ("SLOW", 80.0)
+    assert node.measures["memory"].per_gpu[5] == 80.0
+    assert "GPU 5" in node.reasons[0]
+
+
+@pytest.mark.parametrize(("nodes", "word"), [(2, "OK"), (3, "SLOW")])
+def test_of_two_nodes_none_is_the_slow_one(nodes: int, word: str) -> None:
+    speeds = [50.0, *([100.0] * (nodes - 1))]
+    reports = [
+        report(f"n{number}", {"memory": speed}, {"memory": speed})
+        for number, speed in enumerate(speeds)
+    ]
+    assert by_name(reports)["n0"].word == word
+
+
+def test_a_confirmed_value_below_the_absolute_limit_is_a_fault_even_without_slower_peers() -> None:
+    reports = [
+        report(f"n{n}", {"host_to_device": 12.0}, {"host_to_device": 12.1}) for n in range(4)
+    ]
+    assert {node.word for node in words.judge(reports, TABLE)} == {"FAULT"}
+
+
+def test_a_flagged_node_that_was_not_measured_again_is_unknown() -> None:
+    reports = [report(f"n{n}", {"memory": 100.0}) for n in range(5)] + [
+        report("x", {"memory": 50.0})
+    ]
+    assert by_name(reports)["x"].word == "UNKNOWN"
+
+
+def test_a_failed_measure_is_a_fault_only_beside_nodes_that_did_it() -> None:
+    failed = {"fault": "CUDA error: unspecified launch failure"}
+    alone = by_name([report("n1", {"memory": failed})])["n1"]
+    beside = by_name([report("n1", {"memory": failed}), report("n2", {"memory": 100.0})])
+    assert (alone.word, beside["n1"].word, beside["n2"].word) == ("UNKNOWN", "FAULT", "OK")
+    assert "unspecified launch failure" in beside["n1"].reasons[0]
+
+
+def test_a_node_that_wrote_nothing_is_unknown() -> None:
+    found = by_name([report("n1", {"memory": 100.0})], expected=("n1", "n2"))
+    assert (found["n1"].word, found["n2"].word) == ("OK", "UNKNOWN")
+
+
+def test_facts_have_rules_per_gpu_type_severities_and_fixes() -> None:
+    good = {"driver": "570", "ecc_uncorrected": [0] * 8, "kernel": "6.1", "nvlinks_up": [18] * 8}
+    reports = [
+        report("n1", facts=good),
+        report("n2", facts=good),
+        report("n3", facts={**good, "driver": "550"}),
+        report("n4", facts={**good, "ecc_uncorrected": [0] * 7 + [2]}),
+        report("n5", facts={**good, "kernel": "6.2"}),
+        report("n6", facts={**good, "nvlinks_up": [18] * 6 + [17, 18]}),
+        report("n7", facts={**good, "driver": {"absent": "no NVIDIA driver"}}),
+    ]
+    found = by_name(reports)
+    assert {name: node.word for name, node in found.items()} == {
+        **dict.fromkeys(["n1", "n2", "n5"], "OK"),
+        **dict.fromkeys(["n3", "n4", "n6"], "FAULT"),
+        "n7": "UNKNOWN",
+    }
+    assert "6.2" in found["n5"].notes[0]
+    assert "GPU 7" in found["n4"].reasons[0]
+    assert "nvidia-smi" in found["n4"].fixes[0]
+    assert found["n7"].absent == {"driver": "no NVIDIA driver"}
+
+
+def test_two_halves_of_different_drivers_blame_no_node() -> None:
+    reports = [report(f"n{number}", facts={"driver": str(550 + number % 2)}) for number in range(4)]
+    assert {node.word for node in words.judge(reports, TABLE)} == {"OK"}
+
+
+def test_a_site_adds_and_removes_rows(tmp_path: Path) -> None:
+    site = tmp_path / "checks.yaml"
+    site.write_text(
+        "facts:\n  pmix: null\n  scratch: {ask: command ls /scratch, rule: {equals: ready}}\n"
+        "measures:\n  disk: {minimum: 2}\n"
+    )
+    table = table_for("h100", 4, site)
+    assert "pmix" not in table["facts"]
+    assert table["facts"]["scratch"]["rule"] == {"equals": "ready"}
+    assert table["facts"]["gpus"]["rule"] == {"at_least": 4}
+    assert (table["measures"]["disk"]["minimum"], table["measures"]["disk"]["spread"]) == (2, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("fact: {}", "fact"),
+        ("facts: {a: {asks: x}}", "facts.a.asks"),
+        ("facts: {a: {rule: {at_most: 1}}}", "facts.a"),
+        ("facts: {a: {ask: node cores, rule: {most: 1}}}", "facts.a.rule"),
+        ("measures: {new: {unit: GB/s}}", "measures.new"),
+        ("[1]", ""),
+        ("{", None),
+    ],
+)
+def test_a_wrong_file_is_refused_at_its_place(tmp_path: Path, text: str, key: str | None) -> None:
+    site = tmp_path / "checks.yaml"
+    site.write_text(text)
+    with pytest.raises(api.UsageError) as caught:
+        table_for("h100", 8, site)
+    assert str(site) in str(caught.value)
+    if key is not None:
+        assert caught.value.key == key
+
+
+def test_every_fact_of_the_table_says_how_to_see_and_to_fix_it() -> None:
+    for name, fact in TABLE["facts"].items():
+        assert fact["source"], name
+        assert fact["fix"] or not fact["rule"], name

@@ -19,7 +19,7 @@ run() { # shows a command as users type it, then runs it
 }
 
 cat <<'TEXT'
-This installs torch and three small models on this machine, trains each model twice, and accepts the
+This installs torch and three small models on this machine, trains each three times, and accepts the
 results as a baseline. A second night is slow on purpose and must end in FAIL, with its cause.
 It takes about 3 minutes where nothing else runs. All files are in .demo (1.2 GB).
 TEXT
@@ -28,11 +28,11 @@ heading "1 of 4: install" "1 min the first time"
 run llmb-install --config examples/local.yaml --install .demo --yes
 
 heading "2 of 4: a first night, accepted as the baseline" "1 min"
-run llmb-run submit examples/jobs.txt --scale 1 --env OMP_NUM_THREADS=1 --wait
+run llmb-run submit examples/jobs.txt --scale 1 --repeats 3 --env OMP_NUM_THREADS=1 --wait
 run llmb-run baseline accept demo --replace
 
 heading "3 of 4: a second night, slow on purpose: a pause of a third in each step" "1 min"
-run llmb-run submit examples/jobs.txt --scale 1 --env OMP_NUM_THREADS=1 --env SLOW_ON_PURPOSE=0.33
+run llmb-run submit examples/jobs.txt --scale 1 --repeats 3 --env OMP_NUM_THREADS=1 --env SLOW_ON_PURPOSE=0.33
 run llmb-run jobs wait
 
 heading "4 of 4: the verdict" "2 s"

@@ -11,9 +11,9 @@ from llmb.hookspecs import hookimpl
 _COMMANDS = {
     "list": ("list_", "command", "Show the workloads, and which of them run here."),
     "submit": ("submit.submit", "command", "Submit a job list, targets, or everything installed."),
-    "single": ("submit.single", "command", "Submit one workload at one or more scales and dtypes."),
-    "submit-all": ("submit.submit_all", "command", "Submit a job list, or everything installed."),
-    "bulk": ("submit.submit_all", "bulk", "Submit the jobs of JOBLIST: submit-all with a list."),
+    "single": ("submit.single", "command", "Submit one workload: submit -w W -s SIZE."),
+    "submit-all": ("submit.submit_all", "command", "Submit a job list: submit JOBLIST."),
+    "bulk": ("submit.submit_all", "bulk", "Submit a job list: submit JOBLIST."),
     "jobs": ("jobs.command", "group", "List, follow, cancel and retry runs (default: list)."),
     "results": (
         "results",
@@ -48,6 +48,8 @@ _COMMANDS = {
     "docs": ("pages", "command", "Show a page of the documentation, or list the pages."),
 }
 
+_ALIASES = ("single", "bulk")  # earlier words for submit, which work and are not listed
+
 
 class Deferred(click.Command):
     """A command of which only name and summary are known until it is called."""
@@ -62,4 +64,7 @@ class Deferred(click.Command):
 @hookimpl
 def llmb_commands() -> list[click.Command]:
     """llmb's own commands."""
-    return [Deferred(name, short_help=summary) for name, (_, _, summary) in _COMMANDS.items()]
+    return [
+        Deferred(name, short_help=summary, hidden=name in _ALIASES)
+        for name, (_, _, summary) in _COMMANDS.items()
+    ]

@@ -2,9 +2,9 @@
 """Options that several commands share."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
@@ -38,6 +38,61 @@ class CommandGroup(click.Group):
                     [(name, shown.get_short_help_str(_WHOLE)) for name, shown in commands.items()]
                 )
 
+
+class GroupedCommand(click.Command):
+    """A command with many options: its help has sections, and ``--help-all`` shows the rare ones.
+
+    ``sections`` are the names of parameters by title. ``--help`` shows those in ``first``.
+    """
+
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {}
+    first: ClassVar[Collection[str]] = ()
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters of the command with ``--help-all`` before ``--help``."""
+        *params, help_option = super().get_params(ctx)
+        return [*params, _help_all_option, help_option]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group of options, and last those without a group."""
+        shows_all = bool(ctx.meta.get(_SHOWS_ALL))
+        options = {
+            str(option.name): record
+            for option in self.get_params(ctx)
+            if isinstance(option, click.Option)
+            and (record := option.get_help_record(ctx)) is not None
+        }
+        grouped = {name for names in self.sections.values() for name in names}
+        others = [name for name in options if name not in grouped]
+        for title, names in {**self.sections, "Help": others}.items():
+            shown = [
+                options[name]
+                for name in names
+                if name in options and (shows_all or name in self.first or name in others)
+            ]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+_SHOWS_ALL = "llmb.help_all"
+
+
+def _show_all(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        context.meta[_SHOWS_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+_help_all_option = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show every option.",
+)
 
 _WHOLE = 1000  # characters of a summary, which none has
 

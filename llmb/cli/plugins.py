@@ -357,7 +357,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
         say("check it:                 llmb-run plugins check")
     if kind in scaffold.WITH_WORKLOAD:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
-        say(f"preview a job:            llmb-run single -w {plain}{size} --scale 1 -d")
+        say(f"preview a job:            llmb-run submit -w {plain}{size} --scale 1 -d")
         say(f"install what jobs need:   llmb-install add {plain} --yes")
     elif kind == scaffold.CLUSTER:
         say(

@@ -249,7 +249,7 @@ def opened_run(context: CliContext, names: tuple[str, ...]) -> str:
     if len(runs) != 1:
         raise UsageError(
             "name one run",
-            hint="llmb-run jobs list shows the runs",
+            hint="llmb-run jobs shows the runs",
             code="run-missing",
             key="RUN",
             value=" ".join(runs),

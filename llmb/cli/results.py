@@ -40,7 +40,7 @@ from llmb.run.store import Unreadable, nodes_of
 from llmb.show import results_table
 from llmb.show.report.markdown import digest
 
-NO_RUN = "No runs yet. Submit some: llmb-run submit-all jobs.txt"
+NO_RUN = "No runs yet. Submit some: llmb-run submit jobs.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,7 +234,7 @@ def load(directory: Path) -> RunRecord:
     """Return the record in ``directory``. Raises LlmbError if it is missing or damaged."""
     record = find(directory)
     if record is None:
-        hint = "llmb-run jobs list shows the runs"
+        hint = "llmb-run jobs shows the runs"
         raise LlmbError(f"{directory} does not contain a run", hint=hint, code="run-missing")
     return record
 

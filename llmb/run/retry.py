@@ -103,7 +103,7 @@ def _attempt(
                 message = f"{run.id} is already being retried"
                 raise LlmbError(
                     message,
-                    hint="llmb-run jobs list shows it",
+                    hint="llmb-run jobs shows it",
                     code="run-being-retried",
                     value=run.id,
                 )

@@ -143,7 +143,7 @@ def _find(name: str, runs: Sequence[RunRecord]) -> RunRecord:
         ids = ", ".join(run.id for run in matches[:8])
         message = f"'{name}' matches {len(matches)} runs: {ids}"
         raise UsageError(message, hint="write more of the id", code="run-ambiguous", value=name)
-    hint = "llmb-run jobs list shows the runs"
+    hint = "llmb-run jobs shows the runs"
     raise UsageError(f"no run is called '{name}'", hint=hint, code="run-unknown", value=name)
 
 

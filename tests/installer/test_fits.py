@@ -112,7 +112,7 @@ def test_runai_without_gpus_needs_packages_that_nemos_image_lacks(
     assert keys == (("pretrain_a",) if lacks else ())
     summary = show.summarize(Path("/w/llmb"), InstallRecord(), ("pretrain_a", "pretrain_b"), keys)
     assert ("torch>=2.4" in summary) == lacks
-    command = summary.partition("llmb-run submit-all")[2]
+    command = summary.partition("llmb-run submit")[2]
     assert ("--image IMAGE" in command) == lacks
 
 

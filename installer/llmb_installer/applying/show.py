@@ -189,12 +189,12 @@ def summarize(
     place = format_option(install)
     image = " --image IMAGE" if imageless else ""
     next_ = (
-        f"llmb-run submit-all --min-scale{image}{place} --wait"
+        f"llmb-run submit --min-scale{image}{place} --wait"
         if ready
         else f"llmb-install add WORKLOAD{place}"
     )
     if first := [key for key in ready if key in smoke]:
-        next_ = f"llmb-run single -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
+        next_ = f"llmb-run submit -w {first[0]} -s {SMOKE} --scale 1{place} --wait"
     lines += [f"note: {fits.explain_torch(imageless)}"] if imageless else []
     if gpu_type == CPU and ready and not {*ready} & {*judged}:
         lines.append(f"note: {_NO_VERDICTS}")

@@ -43,7 +43,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)(?=[,(]|$)")
 _WHERE = "in the slurm section of cluster_config.yaml"
 _PARTITION = "'partition' in cluster_config.yaml, or --partition NAME"
 _WORDS = {"drain": "drained", "inact": "inactive"}
-_ANYWAY = "with --no-preflight the job waits for the nodes"
+_ANYWAY = "with --force the job waits for the nodes"
 _LIKENESS = 0.75  # of partitions: cpu is not meant for gpu
 _WAIT_SECONDS = 60.0
 
@@ -214,7 +214,7 @@ def unknown_fault(unknown: str) -> Fault:
     return Fault(
         message=f"Slurm does not know the state of nodes {unknown} yet",
         hint=(
-            "its controller may have just started: try again later; --no-preflight submits without"
+            "its controller may have just started: try again later; --force submits without"
             " this check"
         ),
         code="nodes-unknown",

@@ -34,7 +34,7 @@ _HIDDEN = (
     "Slurm does not show its partitions and nodes to you (PrivateData): only sbatch --test-only"
     " checks the jobs"
 )
-_ANYWAY = "--no-preflight submits without this check"
+_ANYWAY = "--force submits without this check"
 
 
 def check(

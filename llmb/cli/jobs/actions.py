@@ -94,7 +94,7 @@ def cancel(context: CliContext, runs: tuple[str, ...], all_: bool) -> int:
     if bool(runs) == all_:
         raise UsageError(
             "name the runs to cancel, or give --all",
-            hint="llmb-run jobs list --live shows them",
+            hint="llmb-run jobs --live shows them",
             code="runs-missing",
             key="runs",
         )
@@ -382,7 +382,7 @@ def _instead(results: Sequence[Result]) -> str:
     ]
     if ongoing:
         return f"llmb-run jobs wait {' '.join(ongoing)} follows those that have not ended"
-    return "to measure it again, submit it again: llmb-run single or submit-all"
+    return "to measure it again, submit it again: llmb-run submit"
 
 
 def _not_failed(result: Result) -> str:

@@ -34,7 +34,7 @@ def group(click_context: click.Context, /, fmt: str | None, **filters: Any) -> N
         )
 
 
-@group.command("list")
+@group.command("list", hidden=True)  # `jobs` alone does the same
 @filter_options
 @options.format_option
 @options.read_option

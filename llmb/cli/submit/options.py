@@ -2,10 +2,10 @@
 """The options of every submitting command as a dataclass that click fills."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import click
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_KEYS = " ".join([*sw.PARAMS, *sw.CHOICES])
+_WITH_OPTION = ("gbs", "max_steps")  # keys of --set that are options too
+_KEYS = " ".join(key for key in [*sw.PARAMS, *sw.CHOICES] if key not in _WITH_OPTION)
 # What follows for an option from the type of its field.
 _OF_TYPE: dict[Any, dict[str, Any]] = {
     bool: {"is_flag": True},
@@ -124,8 +125,41 @@ class SubmitOptions:
     gpu_type: Annotated[
         str | None, OptionField("GPU type, on a cluster with several.", metavar="TYPE")
     ]
-    no_preflight: Annotated[bool, OptionField("Skip the pre-submission checks.")]
+    no_preflight: Annotated[bool, OptionField("Skip the pre-submission checks.", hidden=True)]
     fmt: Annotated[str, common.format_option]
+
+
+class SubmitCommand(common.GroupedCommand):
+    """A submitting command. Its ``--help`` has what a first night needs."""
+
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Which jobs": (
+            *("workload", "workloads", "size", "dtypes", "scales", "max_scale", "min_scale"),
+            *("exact_scales", "repeats", "resume", "budget", "ab", "proxy", "gpu_type", "force"),
+            "keep_going",
+        ),
+        "Training": (
+            *("max_steps", "gbs", "params", "env", "framework", "release", "image", "mounts"),
+            *("container_writable", "strong_scaling", "save_checkpoint", "load_checkpoint"),
+            "vboost",
+        ),
+        "Profiling": (
+            *("profile", "profile_start", "profile_stop", "profile_ranks", "gpu_metrics"),
+            *("nccl_trace", "telemetry"),
+        ),
+        "Scheduler": (
+            *("partition", "account", "time_limit", "qos", "reservation", "nodelist", "exclude"),
+            *("nice", "segment", "gpus_per_node", "slurm_arg", "max_in_queue", "retries"),
+        ),
+        "Output": ("dry_run", "wait", "session", "install", "verbose", "fmt"),
+    }
+    first: ClassVar[Collection[str]] = frozenset(
+        [
+            *("workload", "workloads", "size", "dtypes", "scales", "max_scale", "min_scale"),
+            *("repeats", "resume", "budget", "max_steps", "params", "env", "image", "profile"),
+            *("partition", "account", "time_limit", "dry_run", "wait", "install"),
+        ]
+    )
 
 
 def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., int]]:

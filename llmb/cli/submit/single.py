@@ -10,7 +10,7 @@ import click
 from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
-from llmb.cli.submit.options import OptionField, SubmitOptions, with_options
+from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class SingleOptions(SubmitOptions):
     repeats: Annotated[int, OptionField("Run each configuration N times.", default=1)]
 
 
-@click.command("single")
+@click.command("single", cls=SubmitCommand, hidden=True)
 @with_options(SingleOptions)
 def command(context: CliContext, options: SingleOptions) -> int:
-    """Submit one workload at one or more scales and dtypes.
+    """Submit one workload: submit -w W -s SIZE.
 
     Also reads the variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE,
     MODEL_SIZE, ...). Options override them, and llmb prints the variables that it uses.

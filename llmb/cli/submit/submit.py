@@ -11,7 +11,7 @@ import click
 from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell, single, submit_all
-from llmb.cli.submit.options import OptionField, SubmitOptions, with_options
+from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.cli.submit.single import SingleOptions
 from llmb.cli.submit.submit_all import ListOptions
 from llmb.errors import UsageError
@@ -38,7 +38,7 @@ class TargetOptions(ListOptions):
     ]
 
 
-@click.command("submit")
+@click.command("submit", cls=SubmitCommand)
 @with_options(TargetOptions)
 def command(context: CliContext, options: TargetOptions) -> int:
     """Submit a job list, targets, or everything installed.
@@ -50,13 +50,13 @@ def command(context: CliContext, options: TargetOptions) -> int:
     llmb-run submit --max-scale 512                        everything installed
 
     With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each
-    dtype and scale, and reads the variables of NVIDIA's launch scripts, as `single` does.
+    dtype and scale, and reads the variables of NVIDIA's launch scripts.
     """
     from llmb.plan.select import Selection
 
     shell.read_slurm_params(context, os.environ)
     joblist = submit_all.joblist_of(options)
-    if joblist is None and _is_direct(options):
+    if joblist is None and _is_direct(context, options):
         return single.run(context, _single(options))
     if joblist is not None and not joblist.exists():
         _explain_missing(context, joblist)
@@ -69,7 +69,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
             value=options.size,
         )
     if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
-        say(f"note: only `single` and `submit -s` read these variables: {', '.join(unread)}")
+        say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(unread)}")
     chosen = {
         field.name: getattr(options, field.name)
         for field in fields(Selection)
@@ -78,8 +78,10 @@ def command(context: CliContext, options: TargetOptions) -> int:
     return submit_all.run(context, options, Selection(supported=True, **chosen))
 
 
-def _is_direct(options: TargetOptions) -> bool:
-    """Return True if one workload is named, by options or by -w and NVIDIA's variables.
+def _is_direct(context: CliContext, options: TargetOptions) -> bool:
+    """Return True if one workload and size is named, by options or by -w and NVIDIA's variables.
+
+    A benchmark with one size and dtype needs no -s, and no entry in cluster_config.yaml.
 
     Raises UsageError for a size without exactly one workload, or with scales that only discovery
     selects.
@@ -87,7 +89,9 @@ def _is_direct(options: TargetOptions) -> bool:
     selects = options.max_scale is not None or options.min_scale or options.exact_scales
     if options.size is None:
         by_variables = any(os.environ.get(name, "").strip() for name in (shell.GPUS, shell.NODES))
-        return by_variables and len(options.workloads) == 1 and not (selects or options.scales)
+        if selects or len(options.workloads) != 1:
+            return False
+        return _has_one_kind(context, options.workloads[0]) if options.scales else by_variables
     if len(options.workloads) != 1:
         raise UsageError(
             f"-s {options.size} selects a size of one workload, and {len(options.workloads)} are"
@@ -107,6 +111,18 @@ def _is_direct(options: TargetOptions) -> bool:
             value=options.size,
         )
     return True
+
+
+def _has_one_kind(context: CliContext, name: str) -> bool:
+    """Return True if the workload is known and has one size with one dtype."""
+    from llmb.plan.select import split_name
+
+    try:
+        key, _ = split_name(name, context.workloads)
+    except UsageError:  # discovery reports it
+        return False
+    sizes = list(context.workloads[key].sizes.values())
+    return len(sizes) == 1 and len({dtype for row in sizes[0].rows for dtype in row.dtype}) == 1
 
 
 def _single(options: TargetOptions) -> SingleOptions:

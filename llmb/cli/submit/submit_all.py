@@ -11,7 +11,7 @@ import click
 from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
-from llmb.cli.submit.options import OptionField, SubmitOptions, with_options
+from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.errors import InputFaults, UsageError
 from llmb.plan import launch_variables
 
@@ -28,7 +28,13 @@ class ListOptions(SubmitOptions):
     joblist: Annotated[Path | None, click.argument("joblist", required=False, type=_FILE)]
     file: Annotated[
         Path | None,
-        OptionField("The job list, same as JOBLIST.", "-f", "--file", type=_FILE, metavar="FILE"),
+        OptionField(
+            "The job list, same as JOBLIST.",
+            *("-f", "--file"),
+            type=_FILE,
+            metavar="FILE",
+            hidden=True,
+        ),
     ]
     max_scale: Annotated[int | None, OptionField("At most N GPUs.")]
     min_scale: Annotated[bool, OptionField("Only the smallest scale of each configuration.")]
@@ -59,10 +65,10 @@ class BulkOptions(ListOptions):
     ]
 
 
-@click.command("submit-all")
+@click.command("submit-all", cls=SubmitCommand)
 @with_options(ListOptions)
 def command(context: CliContext, options: ListOptions) -> int:
-    """Submit a job list, or everything installed.
+    """Submit a job list: submit JOBLIST.
 
     Without JOBLIST, --max-scale, --min-scale or --scale selects the scales to run. With it, these
     options narrow the list. The whole list is checked before anything is submitted.
@@ -70,10 +76,10 @@ def command(context: CliContext, options: ListOptions) -> int:
     return _submit(context, options)
 
 
-@click.command("bulk")
+@click.command("bulk", cls=SubmitCommand, hidden=True)
 @with_options(BulkOptions)
 def bulk(context: CliContext, options: BulkOptions) -> int:
-    """Submit the jobs of JOBLIST: submit-all with a list."""
+    """Submit a job list: submit JOBLIST."""
     if options.joblist is None and options.file is None:
         click_context = click.get_current_context()
         (argument,) = (
@@ -88,7 +94,7 @@ def _submit(context: CliContext, options: ListOptions) -> int:
 
     shell.read_slurm_params(context, os.environ)
     if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
-        say(f"note: only `single` reads these variables: {', '.join(unread)}")
+        say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(unread)}")
     option_names = {field.name for field in fields(options)}
     names = [field.name for field in fields(Selection) if field.name in option_names]
     return run(context, options, Selection(**{name: getattr(options, name) for name in names}))

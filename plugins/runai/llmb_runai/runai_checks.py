@@ -97,7 +97,7 @@ def _faults_of_request(script: str) -> Iterator[Fault]:
     kind, content = request.from_script(script)
     for fault in faults_of_body(kind, {**content, "projectId": "", "clusterId": ""}):
         newer = (
-            "if your control plane is newer than 2.24 and has it, --no-preflight submits without"
+            "if your control plane is newer than 2.24 and has it, --force submits without"
             " this check"
         )
         hint = (

@@ -102,7 +102,7 @@ def test_the_first_time(installed: tuple[Path, Path, str]) -> None:
     following = shlex.split(output[output.index("Next: ") :].splitlines()[0])
     assert following[1:] == [
         "llmb-run",
-        "submit-all",
+        "submit",
         "--min-scale",
         "--install",
         str(install),

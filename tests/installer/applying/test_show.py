@@ -25,11 +25,11 @@ HERE = "cluster_type: local\ngpu_type: h100\nnode_architecture: x86_64"
 @pytest.mark.parametrize(
     ("answers", "command"),
     [
-        (ON_H100, "single -w pretrain_llama3.1 -s smoke --scale 1"),
+        (ON_H100, "submit -w pretrain_llama3.1 -s smoke --scale 1"),
         # the only one with rows for it
-        (ON_A100, "single -w pretrain_nemotron4 -s smoke --scale 1"),
-        (ON_CPUS, "submit-all --min-scale"),
-        (HERE, "submit-all --min-scale"),
+        (ON_A100, "submit -w pretrain_nemotron4 -s smoke --scale 1"),
+        (ON_CPUS, "submit --min-scale"),
+        (HERE, "submit --min-scale"),
     ],
 )
 def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Pa
 
 def test_a_workload_that_is_not_ready_is_not_named(tmp_path: Path) -> None:
     text = show.summarize(tmp_path, InstallRecord(), ("pretrain_b",), (), ("pretrain_a",))
-    assert "submit-all --min-scale" in text
+    assert "submit --min-scale" in text
     assert "pretrain_a" not in text
 
 

@@ -45,7 +45,7 @@ Wording = Callable[..., None]
         ("llmb-run", "exemplar", "-v exemplar", "-v submit --scale 512 --wait"),
         ("llmb-run", "log", "jobs log 4711 --follow", "jobs logs 4711 --follow"),
         ("llmb-run", "log", "jobs log 4711 --tail 20", "jobs logs 4711 -n 20"),
-        ("llmb-run", "refresh", "jobs refresh 4711 4712", "jobs list"),
+        ("llmb-run", "refresh", "jobs refresh 4711 4712", "jobs"),
         ("llmb-run", "--install-completion", "--install-completion", "completion bash"),
         (
             "llmb-install",

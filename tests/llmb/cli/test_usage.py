@@ -52,9 +52,7 @@ def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
     for name in (
         "list",
         "submit",
-        "single",
         "submit-all",
-        "bulk",
         "jobs",
         "results",
         "parse",
@@ -62,6 +60,30 @@ def test_help_is_no_error_and_names_every_command(llmb_here: Command) -> None:
         "config",
     ):
         assert re.search(rf"^ +{name} ", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["submit", "submit-all", "single", "bulk"])
+def test_help_has_what_a_first_night_needs_and_help_all_the_rest(
+    name: str, llmb_here: Command
+) -> None:
+    first, every = (llmb_here(name, word).stdout for word in ("--help", "--help-all"))
+    options = re.compile(r"^  (?:-\w, )?(--[\w-]+)", re.MULTILINE)
+    shown, all_shown = (set(options.findall(text)) for text in (first, every))
+    assert {"--dry-run", "--wait", "--scale", "--dtype", "--help-all"} <= shown < all_shown
+    assert len(shown) <= 22
+    assert {"--nccl-trace", "--segment", "--format"} <= all_shown - shown
+    titles = re.findall(r"^(\w[\w ]+):$", every, re.MULTILINE)
+    assert titles == ["Which jobs", "Training", "Profiling", "Scheduler", "Output", "Help"]
+    assert not {"--file", "--no-preflight"} & all_shown
+
+
+def test_earlier_words_work_and_are_not_listed(llmb_here: Command) -> None:
+    listed = llmb_here("--help").stdout
+    for name in ("single", "bulk"):
+        assert not re.search(rf"^ +{name} ", listed, re.MULTILINE)
+        assert llmb_here(name, "--help").returncode == 0
+    assert llmb_here("jobs", "list", "--help").returncode == 0
+    assert not re.search(r"^ +list ", llmb_here("jobs", "--help").stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted(app.build(app.load()).commands))
@@ -81,6 +103,8 @@ def test_no_summary_of_a_command_is_cut(
         for name in group.commands:
             command = group.get_command(click.Context(group), name)
             assert command is not None
+            if command.hidden:
+                continue
             assert " ".join(f"{name} {command.get_short_help_str(1000)}".split()) in page
             groups += [((*path, name), command)] if isinstance(command, click.Group) else []
     assert len(groups) > 3

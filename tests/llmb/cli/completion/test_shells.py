@@ -69,9 +69,9 @@ def types_words(child: "pexpect.spawn[str]") -> None:
     """Tab completes words that are unique, continues an open one, and lists several in the order of
     llmb.
     """
-    child.send("llmb-run sin\t")
-    child.expect_exact("single ")
-    child.send("-w nemotronh -s sm\t")
+    child.send("llmb-run exp\t")
+    child.expect_exact("explain ")
+    child.send(f"{CLEAR}llmb-run submit -w nemotronh -s sm\t")
     child.expect_exact("smoke ")
     child.send("--set tok\t")
     child.expect_exact("tokenizer=")
@@ -109,7 +109,7 @@ llmb-install completion fish | source
 for line in $argv; echo "=== $line"; complete -C$line; end
 """
 COMPLETED = {
-    "llmb-run sin": ["single"],
+    "llmb-run sub": ["submit", "submit-all"],
     "llmb-run single -w nemotronh -s sm": ["smoke"],
     "llmb-run single -w nemotron4 --set tok": ["tokenizer="],
     "llmb-run completion ": ["bash", "zsh", "fish"],

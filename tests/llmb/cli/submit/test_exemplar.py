@@ -106,7 +106,7 @@ def accepts(words: list[str]) -> None:
     plugins = app.load()
     command: click.Command | None = app.build(plugins)
     context, rest = click.Context(app.build(plugins), obj=CliContext(plugins)), words[1:]
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and rest:
         command = command.get_command(context, rest.pop(0))
     assert command is not None, words
     command.make_context(command.name, rest, parent=context)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long commands take to start, against `python -c pass` of the same venv, interleaved in one
-run.
+run. Also with 50 further plugins, each with a hook and no workload.
 """
 
 import statistics
 import sys
+import tempfile
+from pathlib import Path
 
 from measuring import LLMB_INSTALL, LLMB_RUN, environment, parser, report, run_seconds
 
@@ -26,17 +28,41 @@ COMMANDS = {
     "llmb-run parse --help": [LLMB_RUN, "parse", "--help"],
     "llmb-install --help": [LLMB_INSTALL, "--help"],
 }
-LIMITED = ("llmb-run --help", "llmb-run list", "llmb-run parse --help", "llmb-install --help")
+MANY = "llmb-run list, 50 plugins"
+LIMITED = ("llmb-run --help", "llmb-run list", "llmb-run parse --help", "llmb-install --help", MANY)
+_PLUGIN = """\
+from llmb.api import hookimpl
+
+@hookimpl
+def llmb_hint(word):
+    return None
+"""
+
+
+def write_plugins(folder: Path, count: int = 50) -> None:
+    """Write ``count`` distributions with a plugin each, as an installer would."""
+    for number in range(count):
+        (folder / f"dummy_{number}.py").write_text(_PLUGIN)
+        info = folder / f"dummy_{number}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: dummy-{number}\nVersion: 1.0\n"
+        )
+        (info / "entry_points.txt").write_text(f"[llmb]\nentry = dummy_{number}\n")
 
 
 def main() -> None:
     """Print median and minimum of each command, and the median of its ratios to the first."""
     rounds = 1 if parser(__doc__).parse_args().small else ROUNDS
     environ = environment()
-    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
-    for _ in range(rounds):
-        for name, argv in COMMANDS.items():
-            times[name].append(run_seconds(argv, environ))
+    commands = {**COMMANDS, MANY: COMMANDS["llmb-run list"]}
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    with tempfile.TemporaryDirectory() as folder:
+        write_plugins(Path(folder))
+        crowded = {**environ, "PYTHONPATH": folder}
+        for _ in range(rounds):
+            for name, argv in commands.items():
+                times[name].append(run_seconds(argv, crowded if name == MANY else environ))
     ratios = {
         name: statistics.median(
             value / bare for value, bare in zip(values, times[BARE], strict=True)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds and loads plugins. One that fails is reported and does not affect the others."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -25,6 +26,9 @@ from llmb.plugins.sources import (
     benchmarks_in,
     of_file,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["Plugins", "Problem", "add_benchmarks", "add_file", "load_plugins"]
 

@@ -10,11 +10,15 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb.core import files
+from llmb.plugins.entry_points import Entry, entries_of
 from llmb.plugins.owners import Problem
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "llmb"
 FOLDERS_VARIABLE = "LLMB_PLUGINS"
@@ -103,9 +107,14 @@ def as_plugin(loaded: object) -> object:
 
 def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Source], list[Problem]]:
     """Return every plugin, llmb's own first, and the problems of LLMB_PLUGINS."""
-    installed = [
-        _of_entry(entry) for entry in (entry_points(group=GROUP) if entries is None else entries)
-    ]
+    installed = (
+        [_of_entry(entry, entry.distribution) for entry in entries_of(GROUP)]
+        if entries is None
+        else [
+            _of_entry(entry, entry.dist.name if entry.dist is not None else "unknown")
+            for entry in entries
+        ]
+    )
     folders = os.environ.get(FOLDERS_VARIABLE, "")
     files, unusable = _in_folders(folders) if folders and entries is None else ([], [])
     return sorted(
@@ -113,8 +122,8 @@ def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Sourc
     ), unusable
 
 
-def _of_entry(entry: EntryPoint) -> Source:
-    name = entry.dist.name if entry.dist is not None else "unknown"
+def _of_entry(entry: Entry | EntryPoint, name: str) -> Source:
+    """Return the plugin of an entry point of the distribution ``name``."""
     module = entry.value.partition(":")[0].strip()
 
     def find_file() -> Path | None:

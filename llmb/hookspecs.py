@@ -122,23 +122,30 @@ def llmb_failures() -> Sequence[api.Failure]:  # type: ignore[empty-body]
 @hookspec
 def llmb_report(  # type: ignore[empty-body]
     results: Sequence[Mapping[str, Any]],
+    runs: Sequence[api.RunRecord],
+    kept_results: Sequence[Mapping[str, Any]],
 ) -> Sequence[api.ReportSection]:
     """Return sections of the report on ``results``, which are the objects of
     ``llmb-run results --format json`` (docs/json.md).
 
-    A section is a heading, text and a table, as data. With ``page`` it is on a page of its own,
-    which ``llmb-run report --page NAME`` writes. Called once for each report. Pure, except that it
-    may read the files of the runs.
+    ``runs`` are all runs of the install directory. ``kept_results`` are results of the newest 1,000
+    of them without verdicts, as far as a command has read their logs before. A section is a
+    heading, text and a table, as data. With ``page`` it is on a page of its own, which ``llmb-run
+    report --page NAME`` writes. Called once for each report. Pure, except that it may read the
+    files of the runs.
     """
 
 
 @hookspec
-def llmb_nodes(name: str, runs: Sequence[api.RunRecord]) -> Sequence[str] | None:
+def llmb_nodes(
+    name: str, runs: Sequence[api.RunRecord], kept_results: Sequence[Mapping[str, Any]]
+) -> Sequence[str] | None:
     """Return the nodes that ``@name`` means in ``--exclude`` and ``--nodelist`` of a
     submission, and in the keys of job lists.
 
-    ``runs`` are all runs of the install directory. Called for each such name of a submission or
-    dry run. An empty list means none. Return None for a name that is not this plugin's.
+    ``runs`` and ``kept_results`` are those of ``llmb_report``. Called for each such name of a
+    submission or dry run. An empty list means none. Return None for a name that is not this
+    plugin's.
     """
 
 

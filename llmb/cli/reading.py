@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of recorded runs from kept summaries or logs, and runs named on a command line."""
 
+import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,12 +19,14 @@ from llmb.contract.samples import Samples
 from llmb.contract.state import COMPLETED, JobState
 from llmb.contract.window import Window
 from llmb.core import console
+from llmb.core.tables import to_json
 from llmb.errors import LlmbError, UsageError
-from llmb.measure import find_logs, summary
+from llmb.measure import columns, find_logs, summary
 from llmb.measure.log_lines import PatternError
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Result
 from llmb.measure.run_result import LogReader, as_submitted, reader_of, result_of_run
 from llmb.plan.locate import is_archive
+from llmb.plugins.loaded import ResultRow
 
 
 def peak_of(context: CliContext, job: Job) -> float | None:
@@ -269,5 +272,24 @@ def kept_results(runs: Sequence[RunRecord], results: Sequence[Result]) -> list[R
     newest = sorted((run for run in runs if run.id not in ids), key=lambda run: -run.created)
     if len(newest) == len(runs):
         return []
-    summaries = ((run, summary.load(run)) for run in newest[:MOST])
+    return _kept(newest[:MOST])
+
+
+def _kept(runs: Iterable[RunRecord]) -> list[Result]:
+    summaries = ((run, summary.load(run)) for run in runs)
     return [stored.result_of(run) for run, stored in summaries if stored is not None]
+
+
+MOST_ROWS = 1000  # the latest ones: a month of nights
+
+
+def kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
+    """As ``kept_results`` of all ``runs``, as objects for plugins, newest first."""
+    newest = sorted(runs, key=lambda run: -run.created)
+    return rows_of(_kept(newest[:MOST_ROWS]))
+
+
+def rows_of(results: Sequence[Result]) -> list[ResultRow]:
+    """Return results as objects of ``results --format json``."""
+    rows: list[ResultRow] = json.loads(to_json(columns.report(results)))["results"]
+    return rows

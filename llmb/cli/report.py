@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run report`: one page about a set of runs, in Markdown or HTML."""
 
-import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.reading import opened, peaks_of, spec_of
+from llmb.cli.reading import kept_rows, opened, peaks_of, rows_of, spec_of
 from llmb.cli.results import (
     Choice,
     choice_options,
@@ -33,13 +32,11 @@ from llmb.contract.state import JobState
 from llmb.core import console, files
 from llmb.core.names import suggest
 from llmb.core.secrets import is_secret_name
-from llmb.core.tables import to_json
 from llmb.errors import LlmbError, UsageError
 from llmb.judge.compare import without_accepted
 from llmb.judge.export import Baseline
 from llmb.judge.reference import References
 from llmb.judge.scaling import scaling_points
-from llmb.measure import columns
 from llmb.measure.causes import Cause, group_failures
 from llmb.measure.find_logs import log_of
 from llmb.measure.log_reader import read_log
@@ -124,7 +121,7 @@ def command(
         against,
         all_runs,
     )
-    sections = _on_page(_sections(context, report.results), page)
+    sections = _on_page(_sections(context, report.results, all_runs), page)
     report = replace(report, sections=tuple(sections))
     if as_html and not history and page is None:
         report = with_samples(context, report, [run for run, *_ in measured], charted(report))
@@ -144,11 +141,13 @@ def command(
     return exit_code(report.results if over_time is None else over_time.latest)
 
 
-def _sections(context: CliContext, results: Sequence[Result]) -> list[ReportSection]:
+def _sections(
+    context: CliContext, results: Sequence[Result], runs: Sequence[RunRecord]
+) -> list[ReportSection]:
     """The sections of plugins, which get the rows of ``results --format json``."""
     if not context.plugins.has_hook("llmb_report"):
         return []
-    return context.plugins.report_sections(json.loads(to_json(columns.report(results)))["results"])
+    return context.plugins.report_sections(rows_of(results), runs, kept_rows(runs))
 
 
 def _on_page(sections: Sequence[ReportSection], page: str | None) -> list[ReportSection]:

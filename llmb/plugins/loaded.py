@@ -56,6 +56,7 @@ class _Listing:
 _FAILURES = _Listing(hook="llmb_failures", kind="Failure", part="causes of failures")
 _SECTIONS = _Listing(hook="llmb_report", kind="ReportSection", part="report sections")
 T = TypeVar("T")
+ResultRow = Mapping[str, Any]  # an object of ``llmb-run results --format json``
 
 
 @dataclass(eq=False, kw_only=True)
@@ -167,18 +168,30 @@ class Plugins:
         """Return True if a plugin that is not llmb's own has ``hook``."""
         return any(self.calls.implementation(source, hook) is not None for source in self.sources)
 
-    def report_sections(self, results: Sequence[Mapping[str, Any]]) -> list[api.ReportSection]:
+    def report_sections(
+        self,
+        results: Sequence[ResultRow],
+        runs: Sequence[api.RunRecord] = (),
+        kept_results: Sequence[ResultRow] = (),
+    ) -> list[api.ReportSection]:
         """Return the sections of all plugins on ``results``, rows of ``results --format json``."""
+        arguments = {"results": results, "runs": runs, "kept_results": kept_results}
         return [
             section
             for source in self.sources
-            for section in self._listed(source, _SECTIONS, results=results)
+            for section in self._listed(source, _SECTIONS, **arguments)
         ]
 
-    def nodes(self, name: str, runs: Sequence[api.RunRecord]) -> list[str]:
+    def nodes(
+        self,
+        name: str,
+        runs: Sequence[api.RunRecord],
+        kept_results: Sequence[ResultRow] = (),
+    ) -> list[str]:
         """Return the nodes that ``@name`` means. Raises UsageError, PluginError."""
+        arguments = {"name": name, "runs": runs, "kept_results": kept_results}
         for source in self.sources:
-            nodes = self._answer(source, "llmb_nodes", name=name, runs=runs)
+            nodes = self._answer(source, "llmb_nodes", **arguments)
             if nodes is not None:
                 if not isinstance(nodes, (list, tuple)) or not all(
                     isinstance(node, str) and node for node in nodes

@@ -2,16 +2,23 @@
 """Names of several nodes in a submission: ``--exclude @suspects``, by a plugin's llmb_nodes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.errors import UsageError
-from llmb.plugins.loaded import Plugins
+from llmb.plugins.loaded import Plugins, ResultRow
 from llmb.run import store
 
 _OPTIONS = ("exclude", "nodelist")
 _NAME = re.compile(r"@([\w.-]+)")
+KeptResults = Callable[[Sequence[RunRecord]], Sequence[ResultRow]]
+
+
+def no_results(_runs: Sequence[RunRecord]) -> Sequence[ResultRow]:
+    """Return nothing, for callers that read no results."""
+    return ()
 
 
 @dataclass(slots=True)
@@ -20,6 +27,8 @@ class NamedNodes:
 
     plugins: Plugins
     config: ClusterConfig
+    #: Returns the results that are kept in the folders of runs.
+    kept_results: KeptResults = no_results
     _nodes: dict[str, list[str]] = field(default_factory=dict)
 
     def replaced(self, options: Mapping[str, str | bool]) -> dict[str, str | bool]:
@@ -52,5 +61,5 @@ class NamedNodes:
     def _named(self, name: str) -> list[str]:
         if name not in self._nodes:
             runs, _ = store.all_runs(self.config)
-            self._nodes[name] = self.plugins.nodes(name, runs)
+            self._nodes[name] = self.plugins.nodes(name, runs, self.kept_results(runs))
         return self._nodes[name]

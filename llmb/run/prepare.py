@@ -25,7 +25,7 @@ from llmb.plan.listing import configurations
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.repeats import is_repeat
 from llmb.plugins.loaded import Plugins
-from llmb.run.named_nodes import NamedNodes
+from llmb.run.named_nodes import KeptResults, NamedNodes, no_results
 from llmb.run.software import Finder
 
 NO_ARGS: Mapping[str, str | bool] = {}
@@ -78,14 +78,16 @@ def prepare(
     slurm_args: Mapping[str, str | bool] = NO_ARGS,
     *,
     has_pmix: bool = True,
+    kept_results: KeptResults = no_results,
 ) -> tuple[list[Prepared], list[Fault]]:
     """Return the jobs with their launches, and a fault for each job that has none.
 
-    ``has_pmix`` is as in ``site_of``. Raises InputFaults for plugins of the configuration that
+    ``has_pmix`` is as in ``site_of``. ``kept_results`` reads results for plugins that name nodes.
+    Raises InputFaults for plugins of the configuration that
     change every launch and cannot be used.
     """
     workloads, finder = plugins.workloads(), Finder(plugins, config)
-    names = NamedNodes(plugins, config)
+    names = NamedNodes(plugins, config, kept_results)
     prepared, faults = [], list[Fault]()
     faults_by_source = plugins.require_settings(config) if config.plugins else {}
     # By the names of experiments, the newest job whose repeats have an equal launch.

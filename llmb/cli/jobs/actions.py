@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from llmb.cli import options, progress
+from llmb.cli import options, progress, reading
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.jobs.filters import GROUPS
 from llmb.cli.results import (
@@ -271,7 +271,9 @@ def retry(
     candidates = choose_runs(context.runs(), runs, Choice(sessions=sessions))
     chosen = _choose(context, candidates, named=not failed)
     cluster = context.need_cluster()
-    args = NamedNodes(context.plugins, context.config).replaced(context.slurm_args)
+    args = NamedNodes(context.plugins, context.config, reading.kept_rows).replaced(
+        context.slurm_args
+    )
     able: Sequence[record.RunRecord] = chosen
     if chosen and not force:
         able = _able(

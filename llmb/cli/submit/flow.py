@@ -187,7 +187,9 @@ def _plan(
         )
     # Ranks cannot start under PMIx on a Slurm whose srun does not have it.
     has_pmix = not config.traits.sbatch_options or PMIX not in getattr(context.cluster, "lacks", ())
-    items, launch_faults = prepare(plan, context.plugins, config, slurm_args, has_pmix=has_pmix)
+    items, launch_faults = prepare(
+        plan, context.plugins, config, slurm_args, has_pmix=has_pmix, kept_results=reading.kept_rows
+    )
     if not has_pmix and items:
         console.warn_once(NO_PMIX)
     faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)

@@ -3,12 +3,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmb.api import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import click
 
@@ -105,15 +105,19 @@ def _staged() -> "list[api.StagedFile]":
 def llmb_commands() -> "list[click.Command]":
     """``llmb-run nodes``."""
     from llmb_nodes.commands import nodes
+    from llmb_nodes.suspects_command import suspects
 
+    nodes.add_command(suspects)
     return [nodes]
 
 
 @hookimpl
-def llmb_nodes(name: str, runs: "Sequence[api.RunRecord]") -> "list[str] | None":
+def llmb_nodes(
+    name: str, runs: "Sequence[api.RunRecord]", kept_results: "Sequence[Mapping[str, Any]]"
+) -> "list[str] | None":
     """Return the suspects for ``--exclude @suspects``."""
     if name != SUSPECTS:
         return None
-    from llmb_nodes.suspects import suspects_of
+    from llmb_nodes.suspects import find
 
-    return [suspect.name for suspect in suspects_of(runs)]
+    return [suspect.name for suspect in find(runs, kept_results)]

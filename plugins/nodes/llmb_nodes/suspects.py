@@ -3,14 +3,46 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmb_nodes import history, words
+from llmb_nodes import blame, history, past_runs, words
 
 if TYPE_CHECKING:
     from llmb import api
+
+_RAREST = 1e-6  # a smaller chance is shown as this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromRuns:
+    """The evidence of past runs against a node."""
+
+    blame: blame.Blame
+    #: The GPUs of its newest slow run, and how many of them the lost speed is worth.
+    gpus: int
+    gpus_lost: int
+    #: The ids of its slow runs, newest first.
+    runs: tuple[str, ...]
+
+    @property
+    def loss(self) -> str:
+        """As in ``51 of 512 GPUs lost``."""
+        if self.gpus_lost < 1:  # of a small run
+            return f"{self.blame.loss:.0%} of the speed lost"
+        return f"{self.gpus_lost} of {self.gpus} GPUs lost"
+
+    @property
+    def in_words(self) -> str:
+        """The evidence as a phrase."""
+        found = self.blame
+        nodes = "it" if len(found.nodes) == 1 else " or ".join(found.nodes)
+        return (
+            f"{found.slow} of {found.seen} runs with {nodes} were slow, {found.others_slow} of"
+            f" {found.others} without; {self.loss}; chance would do this in {odds(found.chance)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,32 +50,85 @@ class Suspect:
     """A node with the evidence against it."""
 
     name: str
-    #: SLOW or FAULT if a check found that.
-    word: str
+    #: SLOW or FAULT if its newest check found that, else empty.
+    word: str = ""
+    #: Phrases, those of the check first.
     evidence: tuple[str, ...]
+    #: What an administrator can do.
     fixes: tuple[str, ...] = ()
-    #: The newest run that is evidence, and its time in seconds since the epoch.
-    run: str
-    time: float
+    #: The check, None if only runs are evidence.
+    check: str | None = None
+    #: None if only a check is evidence.
+    runs: FromRuns | None = None
 
 
-def suspects_of(runs: Iterable[api.RunRecord]) -> list[Suspect]:
-    """Return the nodes whose newest check found them SLOW or broken, the worst first."""
-    return from_checks(history.checks_of(runs))
+def odds(chance: float) -> str:
+    """Return ``1 of 4,000 clusters without a slow node``."""
+    if chance < _RAREST:
+        return f"fewer than 1 of {1 / _RAREST:,.0f} clusters without a slow node"
+    number = 1 / chance
+    rounded = round(number, 1 - len(str(int(number))))
+    return f"1 of {rounded:,.0f} clusters without a slow node"
 
 
-def from_checks(checks: Sequence[history.Check]) -> list[Suspect]:
-    """Return the nodes that are SLOW or FAULT in the newest check that knows them."""
+def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> list[Suspect]:
+    """Return the nodes that their newest check or past runs found, the worst first.
+
+    ``rows`` are results of ``runs``, objects of ``llmb-run results --format json``.
+    """
+    checks = history.latest(history.checks_of(runs), known=True)
+    accused = from_runs(past_runs.observations(past_runs.measured(runs, rows)))
     found = [
-        Suspect(
+        suspect
+        for name in {*checks, *accused}
+        if (suspect := _suspect(name, checks.get(name), accused.get(name))) is not None
+    ]
+    return sorted(found, key=_order)
+
+
+def _suspect(
+    name: str, checked: tuple[history.Check, words.NodeReport] | None, runs: FromRuns | None
+) -> Suspect | None:
+    """Return a node as a suspect, None if nothing speaks against it."""
+    against = () if runs is None else (runs.in_words,)
+    if checked is not None and checked[1].word in (words.FAULT, words.SLOW):
+        check, node = checked
+        return Suspect(
             name=name,
             word=node.word,
-            evidence=node.reasons,
+            evidence=(*node.reasons, *against),
             fixes=node.fixes,
-            run=check.run.name,
-            time=check.time,
+            check=check.run.id,
+            runs=runs,
         )
-        for name, (check, node) in history.latest(checks, known=True).items()
-        if node.word in (words.FAULT, words.SLOW)
-    ]
-    return sorted(found, key=lambda suspect: (words.ORDER.index(suspect.word), suspect.name))
+    if runs is None:
+        return None
+    if checked is None:
+        fixes = (f"llmb-run nodes check --nodelist {name}",)
+        return Suspect(name=name, evidence=against, fixes=fixes, runs=runs)
+    check, node = checked
+    day = time.strftime("%Y-%m-%d", time.localtime(check.time))
+    alone = f"alone it was {node.word} in its check of {day}"
+    return Suspect(name=name, evidence=(*against, alone), runs=runs)
+
+
+def from_runs(observations: Sequence[blame.Observation]) -> dict[str, FromRuns]:
+    """Return the evidence of runs against each node that it is against."""
+    accused = {}
+    for found in blame.find(observations):
+        for name in found.nodes:
+            slow = [each for each in observations if each.is_slow and name in each.nodes]
+            slow.sort(key=lambda each: -each.time)
+            accused[name] = FromRuns(
+                blame=found,
+                gpus=slow[0].gpus,
+                gpus_lost=round(found.loss * slow[0].gpus),
+                runs=tuple(run for each in slow for run in each.runs),
+            )
+    return accused
+
+
+def _order(suspect: Suspect) -> tuple[int, float, str]:
+    chance = 1.0 if suspect.runs is None else suspect.runs.blame.chance
+    order = words.ORDER.index(suspect.word) if suspect.word else len(words.ORDER)
+    return order, chance, suspect.name

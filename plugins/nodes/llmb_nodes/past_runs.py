@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the results of past runs to observations: which nodes ran, and how fast that was.
+
+A result is an object of ``llmb-run results --format json``. Pure but for the states of runs, which
+say the nodes that the scheduler gave them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from llmb_nodes import blame, history
+
+if TYPE_CHECKING:
+    from llmb import api
+
+#: Older runs say little about a node of today.
+DAYS = 30
+DAY = 86400.0  # seconds
+_FAST_QUARTER = 0.75
+
+ResultRow = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run that was measured, with all its nodes."""
+
+    id: str
+    #: When it was submitted, in seconds since the epoch.
+    time: float
+    nodes: frozenset[str]
+    gpus: int
+    #: Equal for runs whose speeds may be compared.
+    configuration: str
+    #: In any unit, higher is better.
+    speed: float
+
+
+def first_day(runs: Iterable[api.RunRecord]) -> str:
+    """Return the day from which runs count, as ``2026-11-01``."""
+    newest = max(run.submitted_at for run in runs)
+    return _day(newest - DAYS * DAY)
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
+
+
+def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[Measured]:
+    """Return the runs whose speed and nodes are known, those of the newest DAYS.
+
+    A run without one of its nodes in the log is omitted, because the missing one may be the slow
+    one.
+    """
+    by_id = {run.id: run for run in runs}
+    ended = [
+        each
+        for row in rows
+        if (run := by_id.get(str(row["run"]))) is not None
+        and not history.is_check(run)
+        and (each := _measured(run, row)) is not None
+    ]
+    newest = max((each.time for each in ended), default=0.0)
+    return [each for each in ended if each.time >= newest - DAYS * DAY]
+
+
+def _measured(run: api.RunRecord, row: ResultRow) -> Measured | None:
+    figure = (row["metrics"] or {}).get(row["headline"])
+    nodes = nodes_of(run, row)
+    settings = row["configuration"]
+    if row["status"] != "Success" or row["invalid"] or figure is None or settings is None:
+        return None
+    if len(nodes) < run.launch.nodes or not figure["mean"] > 0:
+        return None
+    mean = float(figure["mean"])
+    return Measured(
+        id=run.id,
+        time=run.submitted_at,
+        nodes=nodes,
+        gpus=int(settings["scale"]),
+        configuration=json.dumps([settings, row["headline"], row["window"]], sort_keys=True),
+        speed=mean if figure["better"] == "higher" else 1 / mean,
+    )
+
+
+def nodes_of(run: api.RunRecord, row: ResultRow) -> frozenset[str]:
+    """Return the nodes that the scheduler gave a run, else those in its log."""
+    from llmb import api
+
+    given = api.expand_nodes(history.nodes_of_job(run))
+    return frozenset(given or (row["log"] or {}).get("hosts") or ())
+
+
+def observations(runs: Sequence[Measured]) -> list[blame.Observation]:
+    """Return an observation for each day and set of nodes.
+
+    The repeats of a day on the same nodes, and its other configurations there, have the day's
+    conditions in common. So they are one observation, not many.
+    """
+    groups: dict[tuple[str, frozenset[str]], list[tuple[Measured, float]]] = {}
+    for run, speed in _relative(runs):
+        groups.setdefault((_day(run.time), run.nodes), []).append((run, speed))
+    return [
+        blame.Observation(
+            day=day,
+            nodes=nodes,
+            speed=median(speed for _, speed in members),
+            time=max(run.time for run, _ in members),
+            runs=tuple(run.id for run, _ in members),
+            gpus=max(run.gpus for run, _ in members),
+        )
+        for (day, nodes), members in groups.items()
+    ]
+
+
+def _relative(runs: Iterable[Measured]) -> Iterator[tuple[Measured, float]]:
+    """Yield each run with its speed as a fraction of that of its configuration's fast quarter.
+
+    The median of all would be slow itself if most of the runs had a slow node.
+    """
+    by_configuration: dict[str, list[Measured]] = {}
+    for run in runs:
+        by_configuration.setdefault(run.configuration, []).append(run)
+    for members in by_configuration.values():
+        speeds = sorted(run.speed for run in members)
+        usual = speeds[ceil(_FAST_QUARTER * (len(speeds) - 1))]
+        yield from ((run, run.speed / usual) for run in members)

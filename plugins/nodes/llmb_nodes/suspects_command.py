@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``llmb-run nodes suspects``: the nodes that checks and past runs found, with the evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from llmb import api
+    from llmb_nodes.suspects import Suspect
+
+
+@click.command("suspects")
+@click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "json", "csv", "md"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+@click.pass_obj
+def suspects(context: api.CommandContext, /, fmt: str) -> int:
+    """Show the nodes that `--exclude @suspects` avoids, with the evidence.
+
+    They are nodes that their newest check found SLOW or a FAULT, and nodes that slow runs of the
+    newest 30 days have and fast runs do not. llmb drains no node.
+    """
+    from llmb import api
+    from llmb_nodes import past_runs
+    from llmb_nodes.suspects import find
+
+    runs = context.runs()
+    rows: list[past_runs.ResultRow] = []
+    if runs:
+        since = past_runs.first_day(runs)
+        words = ["results", "--session", "all", "--since", since, "--format", "json"]
+        rows = json.loads(context.call(words)[1])["results"]
+    found = find(runs, rows)
+    if fmt == "json":
+        click.echo(json.dumps({"nodes": [as_data(suspect) for suspect in found]}, indent=2))
+        return 0
+    if found or fmt == "csv":
+        click.echo(api.render_table(_columns(), [_row(each) for each in found], fmt), nl=False)
+    if fmt == "table":
+        _say_more(found, len(past_runs.measured(runs, rows)))
+    return 0
+
+
+def _columns() -> list[api.Column]:
+    from llmb import api
+
+    return [
+        api.Column(key="node", whole=True),
+        api.Column(key="word", whole=True),
+        api.Column(key="gpus_lost", heading="GPUs lost", right=True),
+        api.Column(key="evidence"),
+    ]
+
+
+def _row(suspect: Suspect) -> dict[str, Any]:
+    return {
+        "node": suspect.name,
+        "word": suspect.word or "by runs",
+        "gpus_lost": None if suspect.runs is None else suspect.runs.gpus_lost,
+        "evidence": "; ".join(suspect.evidence),
+    }
+
+
+def _say_more(found: Sequence[Suspect], runs: int) -> None:
+    """Print on standard error what the table is made of, and what to do with it."""
+    measured = f"{runs} measured run{'' if runs == 1 else 's'} of the newest 30 days"
+    if not found:
+        click.echo(f"no suspects among the nodes of {measured} and of the checks", err=True)
+        return
+    click.echo(f"from {measured} and the newest check of each node", err=True)
+    click.echo("avoid them in later jobs: --exclude @suspects", err=True)
+
+
+def as_data(suspect: Suspect) -> dict[str, Any]:
+    """Return the object of a suspect in JSON, as docs/nodes.md describes it."""
+    runs = suspect.runs
+    return {
+        "name": suspect.name,
+        "word": suspect.word or None,
+        "evidence": [*suspect.evidence],
+        "fixes": [*suspect.fixes],
+        "check": suspect.check,
+        "runs": None
+        if runs is None
+        else {
+            "nodes": [*runs.blame.nodes],
+            "seen": runs.blame.seen,
+            "slow": runs.blame.slow,
+            "others": runs.blame.others,
+            "others_slow": runs.blame.others_slow,
+            "chance": runs.blame.chance,
+            "loss": runs.blame.loss,
+            "gpus": runs.gpus,
+            "gpus_lost": runs.gpus_lost,
+            "slow_runs": [*runs.runs],
+        },
+    }

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The statistics that blame nodes for slow runs: exact chances, days, simulated months."""
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from llmb_nodes import blame
+from llmb_nodes.blame import Observation
+from llmb_nodes.past_runs import Measured, observations
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def day(name: str, *runs: tuple[str, float], time: float = 0.0) -> list[Observation]:
+    """A day's observations of nodes, written ``a b c``, with their speeds."""
+    return [
+        Observation(day=name, nodes=frozenset(nodes.split()), speed=speed, time=time)
+        for nodes, speed in runs
+    ]
+
+
+def days(count: int, *runs: tuple[str, float], first: int = 0) -> list[Observation]:
+    """Equal days, one after the other."""
+    numbers = range(first, first + count)
+    return [each for number in numbers for each in day(str(number), *runs, time=number)]
+
+
+def named(runs: Iterable[Observation]) -> list[tuple[str, ...]]:
+    return [found.nodes for found in blame.find(list(runs))]
+
+
+def test_the_chance_is_that_of_all_ways_to_choose_the_slow_runs() -> None:
+    units = [
+        (frozenset({"a"} if number < 3 else {"b"}), number in (0, 1, 5)) for number in range(7)
+    ]
+    ways = list(itertools.combinations(range(7), 3))
+    as_many = sum(len({0, 1, 2} & set(slow)) >= 2 for slow in ways)
+    assert blame.p_value("a", [units]) == pytest.approx(as_many / len(ways))
+    other = [(frozenset({"a"}), True), (frozenset({"b"}), False)]
+    # Both strata: 3 hits of the first, or 2 and the hit of the second.
+    three = sum(len({0, 1, 2} & set(slow)) >= 3 for slow in ways)
+    expected = three / len(ways) + (as_many - three) / len(ways) / 2
+    assert blame.p_value("a", [units, other]) == pytest.approx(expected)
+
+
+ROUND = (("a b", 0.90), ("c d", 1.0), ("e f", 1.0), ("g h", 1.0))
+SHUFFLED = (("a h", 0.90), ("c b", 1.0), ("e d", 1.0), ("g f", 1.0))
+
+
+def test_a_node_is_blamed_and_not_those_that_ran_with_it() -> None:
+    runs = days(4, *ROUND) + days(4, *SHUFFLED, first=4)
+    (found,) = blame.find(runs)
+    assert (found.nodes, found.seen, found.slow, found.others, found.others_slow) == (
+        ("a",),
+        8,
+        8,
+        24,
+        0,
+    )
+    assert found.loss == pytest.approx(0.1)
+    assert found.chance == pytest.approx(8 * 0.25**8)
+
+
+def test_nodes_that_ran_only_together_are_named_together() -> None:
+    assert named(days(6, *ROUND)) == [("a", "b")]
+
+
+def test_many_nodes_that_ran_only_together_are_not_blamed() -> None:
+    five = (("a b c d e", 0.9), ("f g h i j", 1.0), ("k l m n o", 1.0), ("p q r s t", 1.0))
+    assert named(days(9, *five)) == []
+
+
+def test_two_slow_nodes_are_both_found() -> None:
+    first, second = (("a b", 0.9), ("c d", 0.8)), (("a d", 0.9), ("c b", 0.8))
+    rest = (("e f", 1.0), ("g h", 1.0), ("i j", 1.0), ("k l", 1.0))
+    runs = days(6, *first, *rest) + days(6, *second, *rest, first=6)
+    assert set(named(runs)) == {("a",), ("c",)}
+
+
+def test_a_few_slow_runs_may_be_chance() -> None:
+    assert named(days(2, *ROUND) + days(1, *SHUFFLED, first=2)) == []
+
+
+@pytest.mark.parametrize(("speed", "blamed"), [(0.97, False), (0.96, True)])
+def test_a_small_loss_is_no_slow_run(speed: float, blamed: bool) -> None:
+    runs = days(5, ("a b", speed), *ROUND[1:]) + days(5, ("a h", speed), *SHUFFLED[1:], first=5)
+    assert bool(named(runs)) == blamed
+
+
+def test_slow_days_blame_no_node_that_ran_often_on_them() -> None:
+    fast = (("a b", 1.0), ("c d", 1.0), ("e f", 1.0), ("g h", 1.0))
+    slow = day("slow", *((f"a x{number}", 0.8) for number in range(20)), time=99)
+    assert named(days(12, *fast) + slow) == []
+
+
+def test_a_node_is_found_by_days_on_which_all_runs_have_it() -> None:
+    runs = [
+        each
+        for number in range(24)
+        for each in day(
+            str(number),
+            (
+                f"{'a' if number % 4 == 0 else 'b'} {'cdefg'[number % 5]}",
+                0.9 if number % 4 == 0 else 1.0,
+            ),
+            time=number,
+        )
+    ]
+    assert named(runs[:-1]) == [("a",)]
+
+
+def test_a_fast_run_after_all_slow_ones_acquits() -> None:
+    runs = days(4, *ROUND) + days(4, *SHUFFLED, first=4)
+    assert named([*runs, *day("9", ("a c", 1.0), time=9.0)]) == []
+
+
+def test_repeats_of_a_day_on_the_same_nodes_are_one_observation() -> None:
+    def runs(count: int, speed: float, nodes: str, configuration: str) -> list[Measured]:
+        one = Measured(
+            id="r",
+            time=0.0,
+            nodes=frozenset(nodes.split()),
+            gpus=16,
+            configuration=configuration,
+            speed=speed,
+        )
+        return [one] * count
+
+    found = observations(
+        [
+            *runs(5, 9.0, "a b", "x"),
+            *runs(1, 80.0, "a b", "y"),
+            *runs(8, 10.0, "c d", "x"),
+            *runs(2, 100.0, "c d", "y"),
+        ]
+    )
+    assert sorted((sorted(each.nodes), each.speed, len(each.runs)) for each in found) == [
+        (["a", "b"], 0.9, 6),
+        (["c", "d"], 1.0, 10),
+    ]
+
+
+@pytest.fixture(scope="module")
+def simulation() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("simulation", ROOT / "benchmarks/suspects.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["simulation"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("place", ["any nodes", "neighbours", "the same all day"])
+@pytest.mark.parametrize("spread", [0.01, 0.02])
+def test_no_healthy_node_is_blamed_in_simulated_months(
+    simulation: ModuleType, place: str, spread: float
+) -> None:
+    counts = simulation.outcomes(30, place, spread)
+    assert counts["healthy"] == 0
+    assert counts["wrong"] <= 1
+    if place == "any nodes":
+        assert counts["alone"] >= 20

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suspects from past runs: on an install directory with a month of runs, by every command."""
+
+import json
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.contract.spec import Workload
+from llmb.plan.config_layers import load_config
+from llmb_installer.cluster_types import all_types
+from llmb_testing.invented_runs import InventedRuns, opening, steps
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+DAY = 86400
+NODES = [f"n{number}" for number in range(1, 13)]
+
+
+@pytest.fixture
+def month(cluster: Callable[..., Path], workloads: dict[str, Workload]) -> InventedRuns:
+    """An install directory without runs yet."""
+    folder = cluster("slurm", "h100", slurm={"account": "bench", "gpu": {"gres": 8}})
+    config, _ = load_config(folder, {}, cluster_types=all_types)
+    return InventedRuns(folder=folder, config=config, workloads=workloads)
+
+
+def fill(month: InventedRuns, slow: str | None, days: int = 8, per_day: int = 4) -> None:
+    """Write runs of 16 GPUs on two nodes each, 10 % slower with the node ``slow``."""
+    job = month.job("nemotron4_15b", "bf16", 16)
+    chance = random.Random("month")
+    for _ in range(days):
+        nodes = chance.sample(NODES, 2 * per_day)
+        for number in range(per_day):
+            pair = nodes[2 * number : 2 * number + 2]
+            seconds = 2.75 * chance.gauss(1, 0.005) / (0.9 if slow in pair else 1)
+            log = opening(2) + steps(seconds, len(month.made))
+            month.run(job, log, nodes=",".join(pair))
+        month.later(DAY)
+
+
+def suspects(llmb_here: Command, month: InventedRuns) -> list[dict[str, Any]]:
+    done = llmb_here("nodes", "suspects", "--format", "json", "--install", month.folder)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["nodes"]
+    return found
+
+
+def excluded(llmb_here: Command, month: InventedRuns) -> list[str]:
+    """The lines of a job's script that exclude nodes."""
+    words = ("submit", "-w", "nemotron4", "-s", "15b", "--scale", 16, "--dtype", "bf16", "-d")
+    more = ("--exclude", "@suspects", "--format", "json", "--install", month.folder)
+    done = llmb_here(*words, *more)
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    return [line for line in job["script"].splitlines() if "--exclude" in line]
+
+
+def test_the_node_of_the_slow_runs_is_found_with_its_evidence(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    fill(month, "n7")
+    (found,) = suspects(llmb_here, month)
+    runs = found["runs"]
+    assert (found["name"], found["word"], runs["nodes"]) == ("n7", None, ["n7"])
+    assert runs["seen"] == runs["slow"] >= 4
+    assert runs["seen"] + runs["others"] == 32
+    assert runs["others_slow"] == 0
+    assert 0 < runs["chance"] <= 0.01
+    assert runs["loss"] == pytest.approx(0.1, abs=0.02)
+    assert (runs["gpus"], runs["gpus_lost"]) == (16, 2)
+    assert len(runs["slow_runs"]) == runs["slow"]
+    assert "2 of 16 GPUs lost" in found["evidence"][0]
+
+
+def test_a_later_submission_excludes_it(month: InventedRuns, llmb_here: Command) -> None:
+    fill(month, "n7")
+    assert excluded(llmb_here, month) == []  # no log was read yet
+    suspects(llmb_here, month)
+    assert excluded(llmb_here, month) == ["#SBATCH --exclude=n7"]
+
+
+def test_healthy_nodes_are_not_blamed(month: InventedRuns, llmb_here: Command) -> None:
+    fill(month, None)
+    assert suspects(llmb_here, month) == []
+    assert excluded(llmb_here, month) == []
+    done = llmb_here("nodes", "suspects", "--install", month.folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "32 measured runs" in done.stderr
+
+
+def test_a_fast_run_after_a_repair_acquits(month: InventedRuns, llmb_here: Command) -> None:
+    fill(month, "n7")
+    month.run(month.job("nemotron4_15b", "bf16", 16), opening(2) + steps(2.75, 99), nodes="n7,n8")
+    assert suspects(llmb_here, month) == []
+
+
+def test_runs_of_a_month_ago_are_no_evidence(month: InventedRuns, llmb_here: Command) -> None:
+    fill(month, "n7")
+    month.later(40 * DAY)
+    month.run(month.job("nemotron4_15b", "bf16", 16), opening(2) + steps(2.75, 99), nodes="n1,n2")
+    assert suspects(llmb_here, month) == []
+
+
+def test_a_slow_day_blames_none_of_its_nodes(month: InventedRuns, llmb_here: Command) -> None:
+    fill(month, None)
+    job = month.job("nemotron4_15b", "bf16", 16)
+    for number in range(20):  # the network was slow, and these nodes ran many times
+        log = opening(2) + steps(3.1, number)
+        month.run(job, log, nodes=("n1,n2", "n3,n4")[number % 2])
+    assert suspects(llmb_here, month) == []
+
+
+def test_an_empty_install_directory_has_no_suspects(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    assert suspects(llmb_here, month) == []
+
+
+def test_the_table(month: InventedRuns, llmb_here: Command, wording: Callable[..., None]) -> None:
+    fill(month, "n7")
+    done = llmb_here("nodes", "suspects", "--install", month.folder)
+    assert done.returncode == 0
+    wording("nodes suspects", done.stdout + done.stderr)

@@ -24,7 +24,7 @@ CHANCE = 0.01
 SHARE = 0.8
 #: More nodes that ran only together are not blamed: nobody could say which of them it is.
 MOST_TOGETHER = 4
-#: The share of a suspect's slow runs from which another node cannot be told apart from it.
+#: The share of a suspect's slow runs that make another node indistinguishable from it.
 ALIKE = 0.9
 
 

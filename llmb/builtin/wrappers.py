@@ -21,6 +21,22 @@ fi
     echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
 exec "$@\""""
 
+# With two cores for each rank, if they belong to its NUMA node: on a host with another numbering
+# of cores they would be those of another socket.
+_BIND_CORES = """\
+llmb_core=$((LLMB_LOCAL_RANK * {step}))
+llmb_numa=$((LLMB_LOCAL_RANK / {ranks}))
+llmb_node={nodes}/node$llmb_numa
+if [[ -e $llmb_node/cpu$llmb_core && -e $llmb_node/cpu$((llmb_core + 1)) ]] &&
+    numactl --cpunodebind=$llmb_numa --membind=$llmb_numa -C $llmb_core,$((llmb_core + 1)) true 2> /dev/null; then
+    exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa -C $llmb_core,$((llmb_core + 1)) "$@"
+fi
+(( LLMB_LOCAL_RANK % {ranks} )) ||
+    echo "llmb: the ranks from $LLMB_RANK on are not bound to cores: those of NVIDIA's hosts are not of NUMA node $llmb_numa here" >&2
+"""
+_CORE_STEP = 16
+_NODES = "/sys/devices/system/node"
+
 # Transformer Engine 2.2 loads the parts of cuDNN by name, and NVRTC from CUDA's folder or else by
 # ldconfig. Source: transformer_engine/common/__init__.py.
 _LIBRARIES = """\
@@ -52,9 +68,11 @@ _METRICS = """\
 """
 
 
-def of_job(job: Job, site: Site, venv: Path | None) -> tuple[Wrapper, ...]:
+def of_job(
+    job: Job, site: Site, venv: Path | None, *, binds_cores: bool = False
+) -> tuple[Wrapper, ...]:
     """Return the wrappers of the ranks: NUMA binding, a profile, the libraries of ``venv``."""
-    wrappers = [numa(site.gpu_type)]
+    wrappers = [numa(site.gpu_type, binds_cores=binds_cores)]
     if job.profile:
         ranks = job.switches.profile_ranks or PROFILE_RANKS
         profiled = profiled_ranks(ranks, job.scale)
@@ -63,10 +81,15 @@ def of_job(job: Job, site: Site, venv: Path | None) -> tuple[Wrapper, ...]:
     return (*wrappers, libraries(str(venv))) if venv is not None else tuple(wrappers)
 
 
-def numa(gpu: str) -> Wrapper:
-    """Bind a rank and its memory to its GPU's NUMA node: 2 ranks a node on gb types, else 4."""
+def numa(gpu: str, *, binds_cores: bool = False) -> Wrapper:
+    """Bind a rank and its memory to its GPU's NUMA node: 2 ranks a node on gb types, else 4.
+
+    ``binds_cores`` also binds it to two cores, every sixteenth pair.
+    """
     ranks = 2 if gpu in ("gb200", "gb300") else 4
-    return Wrapper(name="numa", argv=("bash", "-c", _BIND.format(ranks=ranks), "_"))
+    values = {"ranks": ranks, "step": _CORE_STEP, "nodes": _NODES}
+    cores = _BIND_CORES.format(**values) if binds_cores else ""
+    return Wrapper(name="numa", argv=("bash", "-c", cores + _BIND.format(ranks=ranks), "_"))
 
 
 def nsight(ranks: str, sampling: Sequence[int] = (), *, slurm: bool) -> Wrapper:

@@ -206,6 +206,8 @@ class Launch(Command):
     vboost: bool = False
     #: Ranks may write into the image's own folders; None if not set.
     container_writable: bool | None = None
+    #: Nodes of 4 GPUs that one rack can hold are to be in one. A larger job has whole racks anyway.
+    one_rack: bool = False
     #: The fields that plugins named in cluster_config.yaml changed, by plugin.
     changed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The software of a run, as it was when the run was submitted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,11 @@ class Software:
     framework: str | None = None
     #: The release of Megatron-Bridge's image.
     release: str | None = None
+    #: The version of the framework's library in the image, as the installer found it. The image's
+    #: digest already tells runs apart.
+    framework_version: str | None = field(default=None, compare=False)
+    #: The commit of Megatron-Bridge in the image, likewise.
+    framework_commit: str | None = field(default=None, compare=False)
 
     @property
     def words(self) -> dict[str, str]:

@@ -24,6 +24,7 @@ DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
 _SPELLINGS = {"fp8": "fp8_cs", "mxfp8": "fp8_mx"}
 # NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
 NEMO_UNTIL = "26.02"
+BRIDGE_FROM = "25.09"  # the first image with Megatron-Bridge, by docs/versions1.json of it
 _NVIDIA = re.compile(r"(?:(?:.*/)?nvidia[/:])?nemo:(?P<release>\d\d\.\d\d(?:\.\d\d)?)")
 RELEASES = Path(__file__).with_name("releases.yaml")
 
@@ -58,6 +59,34 @@ def nvidia_release(image: str) -> str | None:
         name = name.rpartition("/")[2].removesuffix(".sqsh").replace("+", ":")
     match = _NVIDIA.fullmatch(name)
     return match["release"] if match is not None else None
+
+
+def release_of_library(version: str | None) -> str | None:
+    """Return the newest release whose Megatron-Bridge has the same minor version, or None."""
+    if version is None:
+        return None
+    return next(
+        (name for name, known in releases().items() if is_same_minor(known.bridge, version)), None
+    )
+
+
+def is_same_minor(version: str, other: str) -> bool:
+    """Return True for two patch levels of one minor version. A build's suffix does not matter."""
+    return _minor(version) == _minor(other)
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\d+", version)[:2])
+
+
+def framework_of_release(release: str) -> str | None:
+    """Return the framework of NVIDIA's image ``release``, or None if llmb has rows of neither.
+
+    The images from 25.09 to 26.02 contain both.
+    """
+    if release in releases() or release[:5] > NEMO_UNTIL:
+        return BRIDGE
+    return NEMO if release[:5] < BRIDGE_FROM else None
 
 
 def check_release(name: str) -> None:

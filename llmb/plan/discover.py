@@ -12,6 +12,7 @@ from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import DTYPES
 from llmb.plan.framework import Framework, discovered
+from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
 
@@ -78,7 +79,8 @@ def _discover_workload(
             discovery.skip(key, None, f"{key} is not installed: skipped")
             discovery.named |= {name for name in selected if name[0] == key}
         return
-    choice = discovered(workload, rows, config.install, selection.framework, selection.release)
+    has = installed(key, config)
+    choice = discovered(workload, rows, has, selection.framework, selection.release)
     if choice is None:
         discovery.skip(
             key, None, f"{key} has no configuration for Megatron-Bridge on {gpu_type}: skipped"

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses a request's framework and release of Megatron-Bridge, by default the install's."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from llmb.contract.job import JobRequest
-from llmb.contract.schema import ClusterConfig, InstallConfig
+from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
 from llmb.plan.bridge_rows import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
+from llmb.plan.images import recorded_contents
+from llmb.plan.installed import Installed, installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class Framework:
     name: str
     release: str | None
     workload: Workload
+    #: The choice that nothing made, for users: neither they nor the installation.
+    note: str | None = None
 
 
 def framework_of(
@@ -34,18 +38,20 @@ def framework_of(
     """Return the framework of a request's jobs, as ``overrides`` and the request select it.
 
     An ``image`` of a release of Megatron-Bridge selects that release. By default it is
-    Megatron-Bridge if the install was made with it alone, or if the size has no other row for the
-    GPU type, with the install's release, else the newest that has all dtypes. Raises UsageError for
+    Megatron-Bridge if the installation has it alone, or if the size has no other row for the
+    GPU type, with an installed release, else the newest that has all dtypes. Raises UsageError for
     a framework or a release that the size does not have, and for an image of NVIDIA that is known
     to have another library.
     """
-    gpu, install = config.rows_for(gpu_type), config.install
+    gpu, install = config.rows_for(gpu_type), installed(workload.key, config)
     framework, release = (
         overrides.framework or request.framework,
         overrides.release or request.release,
     )
     image = overrides.image or request.switches.image
+    library = _library_in(image, config) if image is not None else None
     image_release = bridge_rows.nvidia_release(image) if image is not None else None
+    image_release = image_release or bridge_rows.release_of_library(library)
     if (
         release is None
         and framework != NEMO
@@ -53,8 +59,12 @@ def framework_of(
         and image_release in releases()
     ):
         release = image_release
+    note = None
     if framework is None:
         framework = BRIDGE if release is not None else _default(workload, size, gpu, install)
+        is_decided = install.framework is not None or config.traits.trains == "torch"
+        if framework == NEMO and image is None and not is_decided:
+            note = _other_framework(workload, size, gpu)
     if framework == NEMO and release is not None:
         message = (
             f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of NeMo"
@@ -63,13 +73,50 @@ def framework_of(
         raise UsageError(
             message, hint=hint, code="release-without-bridge", key="release", value=release
         )
-    chosen = Framework(name=NEMO, release=None, workload=workload)
+    chosen = Framework(name=NEMO, release=None, workload=workload, note=note)
     if framework != NEMO:
-        usual = release or install.bridge_release
-        chosen = _bridge(workload, size, gpu, usual, request.dtypes, is_chosen=release is not None)
+        chosen = _bridge(workload, size, gpu, release, request.dtypes, install.releases)
     if image is not None and image_release is not None:
         _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
+    if chosen.release is not None:
+        _check_library(image or releases()[chosen.release].image, chosen, config)
     return chosen
+
+
+def _library_in(image: str, config: ClusterConfig) -> str | None:
+    """Return the version of Megatron-Bridge in ``image``, or None if it is not recorded."""
+    if not config.traits.uses_images or config.traits.pulls_images:
+        return None
+    return recorded_contents(image, config).get("megatron-bridge")
+
+
+def _check_library(image: str, chosen: Framework, config: ClusterConfig) -> None:
+    """Raise UsageError if the image's Megatron-Bridge is not that of the release.
+
+    The program would refuse it, but only after the job has waited for its nodes.
+    """
+    version = _library_in(image, config)
+    required = releases()[chosen.release or ""].bridge
+    if version is None or bridge_rows.is_same_minor(version, required):
+        return
+    other = bridge_rows.release_of_library(version)
+    hint = (
+        f"--release {other} --image {image}"
+        if other is not None
+        else f"llmb has configurations for megatron-bridge {', '.join(_versions())}"
+    )
+    message = f"{image} contains megatron-bridge {version}"
+    raise UsageError(
+        f"{message}, and release {chosen.release} is for {required}",
+        hint=hint,
+        code="image-of-other-library",
+        key="image",
+        value=image,
+    )
+
+
+def _versions() -> list[str]:
+    return [release.bridge for release in releases().values()]
 
 
 def _check_image(image: str, release: str, chosen: Framework, size: Size, label: str) -> None:
@@ -105,7 +152,7 @@ def _check_image(image: str, release: str, chosen: Framework, size: Size, label:
         )
 
 
-def _default(workload: Workload, size: str, gpu: str, install: InstallConfig) -> str:
+def _default(workload: Workload, size: str, gpu: str, install: Installed) -> str:
     if workload.bridge is None:
         return NEMO
     has_nemo = bool(workload.sizes[size].dtypes(gpu))
@@ -114,14 +161,23 @@ def _default(workload: Workload, size: str, gpu: str, install: InstallConfig) ->
     return BRIDGE if releases_of(workload, size, gpu) else NEMO
 
 
+def _other_framework(workload: Workload, size: str, gpu: str) -> str | None:
+    available = releases_of(workload, size, gpu)
+    if not available:
+        return None
+    return (
+        f"{workload.key} {size} trains with NeMo; Megatron-Bridge {available[0]} has it too:"
+        " --framework bridge"
+    )
+
+
 def _bridge(
     workload: Workload,
     size: str,
     gpu: str,
     release: str | None,
     dtypes: Collection[str],
-    *,
-    is_chosen: bool,
+    installed_releases: Sequence[str],
 ) -> Framework:
     bridge_size = table_of(workload).sizes.get(size)
     if bridge_size is None:
@@ -131,8 +187,8 @@ def _bridge(
         raise UsageError(
             message, hint=hint, code="framework-unsupported", key="framework", value=BRIDGE
         )
-    if is_chosen and release not in bridge_size.rows:
-        hint = suggest(str(release), list(bridge_size.rows))
+    if release is not None and release not in bridge_size.rows:
+        hint = suggest(release, list(bridge_size.rows))
         message = f"{workload.key} {size} has no release '{release}' of Megatron-Bridge"
         raise UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
     usable = (
@@ -140,8 +196,8 @@ def _bridge(
         or releases_of(workload, size, gpu)
         or list(bridge_size.rows)
     )
-    if release is None or (not is_chosen and release not in usable):
-        release = usable[0]
+    if release is None:
+        release = next((name for name in installed_releases if name in usable), usable[0])
     return Framework(name=BRIDGE, release=release, workload=with_bridge(workload, release))
 
 
@@ -166,14 +222,14 @@ def bridge_dtypes(workload: Workload, size: str, gpu: str) -> list[str]:
 def discovered(
     workload: Workload,
     gpu: str,
-    install: InstallConfig,
+    install: Installed,
     framework: str | None = None,
     release: str | None = None,
 ) -> Framework | None:
     """Return the one framework, and release, of all discovered sizes, or None without any.
 
-    Without ``framework`` and ``release``, it is Megatron-Bridge if the install was made with it
-    alone, or if no other row is for the GPU type.
+    Without ``framework`` and ``release``, it is Megatron-Bridge if the installation has it alone,
+    or if no other row is for the GPU type.
     """
     nemo = Framework(name=NEMO, release=None, workload=workload)
     is_chosen = framework == BRIDGE or release is not None
@@ -187,9 +243,7 @@ def discovered(
     if not is_chosen and install.framework != BRIDGE and any(entry.dtypes(gpu) for entry in sizes):
         return nemo
     table = table_of(workload)
-    for name in filter(
-        None, [release] if release is not None else [install.bridge_release, *releases()]
-    ):
+    for name in [release] if release is not None else [*install.releases, *releases()]:
         if any(
             entry == name and gpu in row.gpu
             for size in table.sizes

@@ -4,12 +4,15 @@
 import os
 import re
 import struct
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files
 from llmb.errors import Fault, LlmbError
 
+BRIDGE_COMMIT = "megatron-bridge commit"  # among the contents of an image
 _MAGIC = b"hsqs"
 _SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
 _SUPERBLOCK = 96
@@ -36,6 +39,27 @@ def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
     return digest if isinstance(digest, str) else None
 
 
+def recorded_contents(reference: str, config: ClusterConfig) -> Mapping[str, str]:
+    """Return the versions of frameworks that the installer found in the image, by package.
+
+    And under BRIDGE_COMMIT the commit of Megatron-Bridge. Empty if nothing is known.
+    """
+    path = image_path(reference, config)
+    try:
+        found = _record_of(path).stat()
+    except OSError:
+        return {}
+    return _contents_of(path, (found.st_mtime_ns, found.st_ino, found.st_size))
+
+
+@lru_cache(maxsize=64)  # a list may have thousands of jobs
+def _contents_of(path: Path, _version: tuple[int, int, int]) -> Mapping[str, str]:
+    contents = _fact(path, "contents")
+    if not isinstance(contents, dict):
+        return {}
+    return {str(name): str(value) for name, value in contents.items()}
+
+
 def recorded_size(path: Path) -> int | None:
     """Return the bytes of the image at ``path`` by its record, or None without one."""
     size = _fact(path, "size")
@@ -44,10 +68,14 @@ def recorded_size(path: Path) -> int | None:
 
 def _fact(path: Path, name: str) -> object:
     try:
-        facts = files.read_json(path.with_name(f"{path.name}.json"))
+        facts = files.read_json(_record_of(path))
     except LlmbError:
         return None
     return facts.get(name) if isinstance(facts, dict) else None
+
+
+def _record_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
 
 
 def superblock_fault(path: Path) -> Fault | None:

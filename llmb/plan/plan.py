@@ -31,6 +31,8 @@ class Plan:
     requests: tuple[JobRequest, ...] = ()
     faults: tuple[Fault, ...] = ()
     warnings: tuple[str, ...] = ()
+    #: What llmb chose, since neither the user nor the installation did.
+    notes: tuple[str, ...] = ()
 
 
 def make_plan(
@@ -58,6 +60,7 @@ def make_plan(
         requests=tuple(request for plan in plans for request in plan.requests),
         faults=tuple(dict.fromkeys(fault for plan in plans for fault in plan.faults)),
         warnings=tuple(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
+        notes=tuple(dict.fromkeys(note for plan in plans for note in plan.notes)),
     )
 
 
@@ -107,6 +110,7 @@ def _plan_request(
         requests=(request,) * len(jobs),
         faults=tuple(faults),
         warnings=tuple(warnings),
+        notes=(chosen.note,) if chosen.note is not None and jobs else (),
     )
 
 

@@ -15,7 +15,8 @@ from llmb.contract.software import Software
 from llmb.core import files
 from llmb.errors import LlmbError
 from llmb.kit import programs
-from llmb.plan.images import recorded_digest
+from llmb.plan.bridge_rows import BRIDGE, NEMO
+from llmb.plan.images import BRIDGE_COMMIT, recorded_contents, recorded_digest
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.sources import FILE
 
@@ -35,6 +36,8 @@ class Finder:
     def software_of(self, job: Job, launch: Launch) -> Software:
         """Return the software of a job. Parts that cannot be read are None."""
         source = self.plugins.offers[job.workload].source
+        contents = {} if job.image is None else recorded_contents(job.image, self.config)
+        library = {BRIDGE: "megatron-bridge", NEMO: "nemo-toolkit"}.get(job.framework, "")
         return Software(
             plugin=source,
             plugin_version=self._once(("plugin", source), lambda: self._version_of(source)),
@@ -51,6 +54,8 @@ class Finder:
             ),
             framework=job.framework if job.training is not None else None,
             release=job.release,
+            framework_version=contents.get(library) if job.training is not None else None,
+            framework_commit=contents.get(BRIDGE_COMMIT) if job.framework == BRIDGE else None,
         )
 
     def _once(self, key: object, find: Callable[[], str | None]) -> str | None:

@@ -5,7 +5,9 @@ import os
 import shutil
 import struct
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ _TYPES = {
     "built_at": str,
     "builder": str,
     "mtime_ns": int | None,
+    "contents": dict,
 }
 
 
@@ -69,6 +72,8 @@ class ImageRecord:
     """Shows that the file was modified."""
     devices_left_out: int = 0
     """Device nodes that were omitted."""
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """What a caller found in the image, by names of its own."""
 
 
 def record_of(file: Path, reference: str, **details: Any) -> ImageRecord:
@@ -106,6 +111,7 @@ def read_record(target: Path) -> ImageRecord | None:
         raise _damaged_record(path, "it is not a JSON object")
     names = {field.name for field in fields(ImageRecord)}
     values = {key: value for key, value in data.items() if key in names}
+    values.setdefault("contents", {})
     for key, kind in _TYPES.items():
         if not isinstance(values.get(key), kind):
             raise _damaged_record(path, f"'{key}' is missing or has the wrong type")
@@ -185,15 +191,8 @@ def architecture_of(image: Path) -> str | None:
     A registry's manifest may name another. None if it cannot be detected: unsquashfs is missing, or
     the image has none of the usual programs.
     """
-    program = shutil.which("unsquashfs")
-    if program is None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="sqshpull-") as folder:
-        into = Path(folder) / "image"
-        programs.run(
-            [program, "-no-progress", "-no-xattrs", "-d", str(into), str(image), *_PROGRAMS]
-        )
-        for path in (into / name for name in _PROGRAMS):
+    with _unpacked(image, _PROGRAMS) as folder:
+        for path in (folder / name for name in _PROGRAMS):
             if path.is_file() and not path.is_symlink():
                 with path.open("rb") as file:
                     head = file.read(20)
@@ -201,3 +200,31 @@ def architecture_of(image: Path) -> str | None:
                     number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
                     return _MACHINES.get(number, f"machine {number}")
     return None
+
+
+def read_files(image: Path, patterns: Sequence[str]) -> dict[str, bytes]:
+    """Return the regular files of a squashfs image by path, such as ``etc/os-release``.
+
+    ``patterns`` are their paths or those of folders above them, with the shell's wildcards. Empty
+    if none matches, or unsquashfs is missing.
+    """
+    with _unpacked(image, patterns) as folder:
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in paths
+            if not path.is_symlink()
+        }
+
+
+@contextmanager
+def _unpacked(image: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    """Unpack a part of ``image`` into a temporary folder, nothing if unsquashfs is missing."""
+    program = shutil.which("unsquashfs")
+    with tempfile.TemporaryDirectory(prefix="sqshpull-") as folder:
+        into = Path(folder) / "image"
+        if program is not None:
+            programs.run(
+                [program, "-no-progress", "-no-xattrs", "-d", str(into), str(image), *patterns]
+            )
+        yield into

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmb.core import files, locks, permissions, process, secrets, shell
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, os_errors
+from llmb_installer.images.libraries import libraries_in
 from llmb_installer.step import BuildContext, Progress
 from sqshpull import build, enroot, errors, record, registry, squashfs
 from sqshpull.manifests import ImageManifest
@@ -94,8 +95,20 @@ def build_image(
                 log=context.log,
                 update=update,
             )
+            image = with_libraries(target, image)
             share_record(target)
             return image
+
+
+def with_libraries(target: Path, image: ImageRecord) -> ImageRecord:
+    """Record the frameworks in the image ``target``, unless its record has them already."""
+    libraries = {} if image.contents else libraries_in(target)
+    if not libraries:
+        return image
+    image = replace(image, contents=libraries)
+    with contextlib.suppress(OSError):  # another user's
+        record.write_record(target, image)
+    return image
 
 
 def share_record(target: Path) -> None:

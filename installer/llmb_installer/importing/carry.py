@@ -33,7 +33,12 @@ from llmb_installer.importing.finished import (
     find_run,
     own_timestamp,
 )
-from llmb_installer.importing.own_config import find_secrets, list_secrets, make_config
+from llmb_installer.importing.own_config import (
+    find_secrets,
+    installed_frameworks,
+    list_secrets,
+    make_config,
+)
 from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave, read_source
 from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
 from llmb_installer.planning.config import ConfigChange, write_config
@@ -132,6 +137,9 @@ def plan_import(
     runs, run_items = _runs(source, common)
     named = {name_in_exemplar(image): image for run in runs if (image := run.record.job.image)}
     images, image_items = find_images(source, named, images_folder)
+    data["install"] |= installed_frameworks(
+        image.reference for image in images if image.reference is not None
+    )
     values = find_secrets(source)
     known_secrets = {name for name in values if environ.get(name)} | {*secrets.names()}
     secret_list = list(list_secrets(values, known_secrets, take=with_secrets))

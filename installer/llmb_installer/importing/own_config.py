@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the cluster settings of exemplar-performance as llmb's configuration, without secrets."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from llmb.core.names import as_keys, suggest
 from llmb.core.secret_texts import holds_secret
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
 from llmb.errors import KeyFaultError, UsageError
+from llmb.plan.bridge_rows import framework_of_release, nvidia_release, releases
 from llmb.plan.exemplar import name_in_llmb
 from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave
 
@@ -71,6 +72,19 @@ def make_config(
         "workloads": {"installed": [], "config": entries},
     }
     return data, [*_settings(source, kind), *items]
+
+
+def installed_frameworks(references: Iterable[str]) -> dict[str, str]:
+    """Return the keys of ``install`` that keep the frameworks of NVIDIA's images, and a release.
+
+    Without them, the next ``llmb-install add`` would select frameworks by the GPU type.
+    """
+    tags = {tag for text in references if (tag := nvidia_release(text)) is not None}
+    names = {name for tag in tags if (name := framework_of_release(tag)) is not None}
+    release = next((name for name in releases() if name in tags), None)
+    framework = "both" if len(names) > 1 else next(iter(names), None)
+    values = {"framework": framework, "bridge_release": release}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def find_secrets(source: ExemplarInstall) -> dict[str, str]:

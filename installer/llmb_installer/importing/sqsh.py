@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmb.errors import LlmbError, os_errors
 from llmb.plan.images import file_name, superblock_fault
-from llmb_installer.images.adapter import as_llmb_errors, share_record
+from llmb_installer.images.adapter import as_llmb_errors, share_record, with_libraries
 from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave
 from sqshpull.errors import PullInputError
 from sqshpull.record import architecture_of, record_of, record_path, write_record
@@ -127,4 +127,5 @@ def link_image(image: FoundImage, images: Path, *, checksum: bool) -> None:
             adopted=True,
         )
         write_record(target, record)
+        with_libraries(target, record)
         share_record(target)

@@ -48,7 +48,15 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         ),
         environment={**exported, **job.env},
         secrets=config.secrets,
-        wrappers=wrappers.of_job(job, site, venv),
+        wrappers=wrappers.of_job(
+            job,
+            site,
+            venv,
+            binds_cores=environment.binds_cores(
+                release.bridge, size.model, site.gpu_type, job.dtype
+            ),
+        ),
+        one_rack=True,
         files=(StagedFile(name=RECIPE, text=to_text(values)),),
         inputs=config.inputs,
         fixes=config.fixes,

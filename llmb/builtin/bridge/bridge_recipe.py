@@ -83,7 +83,11 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
         "base": function,
         "set": values | _model(size, training, is_old=is_old) | _run(job),
         "overrides": dict(job.dotted),
-        "environment": environment.launcher(gpu) | variables,
+        "environment": {
+            **environment.launcher(gpu),
+            **environment.at_scale(size.model, gpu, job.scale),
+            **variables,
+        },
         "function_environment": size.function is not None,
         "hub": {},
         "nodes": job.nodes,

@@ -33,6 +33,37 @@ def launcher(gpu: str) -> dict[str, str]:
     )
 
 
+# From 512 GPUs on NVIDIA's exemplar-performance splits InfiniBand's connections (launch.sh).
+_SPLIT_FROM = 512
+_SPLIT_ON = {
+    "llama3_70b": ("b300",),
+    "llama31_405b": ("b300",),
+    "nemotronh_56b": ("b300", "gb200", "gb300"),
+}
+
+
+def at_scale(model: str, gpu: str, gpus: int) -> dict[str, str]:
+    """Return the variables that NVIDIA's benchmark adds on many GPUs, which no function has."""
+    is_split = gpus >= _SPLIT_FROM and gpu in _SPLIT_ON.get(model, ())
+    return {"NCCL_IB_QPS_PER_CONNECTION": "4"} if is_split else {}
+
+
+# Models that 0.6 does not bind to cores on b300 (setup_experiment.py), one of them with bf16 alone.
+_UNBOUND = ("llama", "deepseek_v3", "kimi")
+_UNBOUND_BF16 = "nemotron_3_super"
+
+
+def binds_cores(bridge: str, model: str, gpu: str, dtype: str) -> bool:
+    """Return True if version ``bridge`` binds ranks to two cores: on b300, 0.3.1 for every model.
+
+    Source: executors.py of scripts/performance.
+    """
+    if gpu != "b300":
+        return False
+    is_unbound = model.startswith(_UNBOUND) or (model == _UNBOUND_BF16 and dtype == "bf16")
+    return bridge.startswith("0.3.") or not is_unbound
+
+
 def variables(
     bridge: str,
     size: BridgeSize,

@@ -143,15 +143,19 @@ def _without_gpus(gres: Value) -> str | None:
 
 
 def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:
-    """The configured segment. Else, for 4-GPU nodes in several racks, the largest one that divides
-    the job.
+    """Return the configured segment, else a rule for nodes of 4 GPUs, None for others.
+
+    A job that fills more than a rack has the largest segment that divides it. A smaller one has
+    all its nodes in one rack if its launch asks for that.
     """
     slurm = config.slurm or SlurmConfig()
     given = (slurm.gpu if kind_of(launch, config) == "gpu" else slurm.cpu).given
     if "segment" in given or slurm.segment is not None:
         return option("segment", launch, config)
-    if launch.ranks_per_node != _RACK_GPUS or launch.nodes <= RACK_NODES:
+    if launch.ranks_per_node != _RACK_GPUS:
         return None
+    if launch.nodes <= RACK_NODES:
+        return launch.nodes if launch.one_rack else None
     return next(size for size in range(RACK_NODES, 0, -1) if launch.nodes % size == 0)
 
 

@@ -195,6 +195,8 @@ def _plan(
     faults = sorted([*listed.faults, *plan.faults, *launch_faults], key=_by_place)
     for text in plan.warnings:
         say(f"warning: {text}")
+    for text in plan.notes:
+        say(f"note: {text}")
     if narrow is None or (faults and not options.keep_going):
         return items, faults
     selected, unmatched = narrow([item.job for item in items])

@@ -112,13 +112,14 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         shared = [word for word in changes[0] if word and all(word in words for words in changes)]
     by_size = _env_by_size(jobs, common_env) if fmt == "table" else {}
     rows = []
-    for job, words in zip(jobs, changes, strict=True):
+    for item, words in zip(items, changes, strict=True):
+        job = item.job
         listed_below = {**common_env, **by_size.get((job.workload, job.model_size), {})}
         env = {name: value for name, value in job.env.items() if name not in listed_below}
         distinct = [word for word in words if word and word not in shared]
         changed = " ".join(filter(None, [*distinct, _env_in_words(env, whole=fmt == "md")]))
         columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
-        framework = f"{job.framework} {job.release}" if job.framework == BRIDGE else None
+        framework = " ".join(filter(None, (_framework(item), job.release))) or None
         rows.append({**job_data(job), "framework": framework, **columns, "changed": changed})
     print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
     if shared:
@@ -130,6 +131,12 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         )
     for (workload, size), env in by_size.items():
         say(f"variables of every job of {workload} {size}: {_env_in_words(env)}")
+
+
+def _framework(item: Prepared) -> str | None:
+    """Return the framework of a job. None if it trains no model, or in llmb's torch program."""
+    is_torch = item.launch is not None and item.launch.program.module == torch_pretrain.PROGRAM
+    return None if item.job.training is None or is_torch else item.job.framework
 
 
 def _print_scripts(context: CliContext, items: Sequence[Prepared]) -> None:
@@ -147,9 +154,9 @@ def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[
     """A job's data with script, estimate, switches, framework and changes of plugins."""
     job = item.job
     extra: dict[str, Any] = {"switches": given_switches(job.switches)}
+    extra["framework"] = _framework(item)
     if job.framework == BRIDGE:
-        extra |= {"framework": job.framework, "release": job.release, "rows_of": job.rows_of}
-        extra["dotted"] = dict(job.dotted)
+        extra |= {"release": job.release, "rows_of": job.rows_of, "dotted": dict(job.dotted)}
     extra["changed_by"] = item.launch.changed_by if item.launch is not None else {}
     extra["pair"] = None if item.pair is None else typed.to_data(item.pair)
     extra = {name: value for name, value in extra.items() if value}

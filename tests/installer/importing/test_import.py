@@ -19,6 +19,7 @@ from llmb_installer.cluster_types import all_types
 from llmb_installer.importing import carry
 from llmb_installer.importing.carry import ImportPlan
 from llmb_installer.importing.sqsh import name_in_exemplar
+from llmb_installer.record import load_layered_config
 from llmb_testing import exemplar_folder as exemplar
 from sqshpull.record import check, read_record
 
@@ -169,6 +170,27 @@ def test_a_shared_image_folder(tmp_path: Path, do_import: DoImport) -> None:
     link = plan.target / "images" / file.name
     assert link.readlink() == file
     assert read_record(link) is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "framework", "release"),
+    [
+        (["26.06.01"], "bridge", None),
+        (["26.02.01", "26.08"], "bridge", "26.08"),
+        (["25.04.01"], "nemo", None),
+        (["25.04.01", "26.02.01"], "both", "26.02.01"),
+        (["25.11"], None, None),  # it contains NeMo and a Megatron-Bridge without rows
+    ],
+)
+def test_the_framework_of_its_images_is_kept(
+    tags: list[str], framework: str | None, release: str | None, tmp_path: Path, do_import: DoImport
+) -> None:
+    folder = tmp_path / "theirs"
+    exemplar.write_config(folder, "26.08")
+    for tag in tags:
+        exemplar.write_image(folder / "images" / f"nvidia+nemo+{tag}.sqsh")
+    install = load_layered_config(do_import(folder, checksums=False).target).install
+    assert (install.framework, install.bridge_release) == (framework, release)
 
 
 def test_the_folder_is_not_changed_and_a_second_import_does_nothing(

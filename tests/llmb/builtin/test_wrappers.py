@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llmb.builtin import wrappers
 from llmb.builtin.wrappers import (
     libraries,
     nsight,
@@ -22,6 +23,10 @@ NUMACTL = """#!/bin/bash
 [[ $1 == --cpunodebind=[01] && $2 == --membind=[01] ]] || { echo "node out of range" >&2; exit 1; }
 bound="$1 $2"
 shift 2
+if [[ $1 == -C ]]; then
+    bound+=" $1 $2"
+    shift 2
+fi
 BOUND=$bound exec "$@"
 """
 NSYS = """#!/bin/bash
@@ -86,6 +91,38 @@ def test_where_a_rank_cannot_be_bound_it_runs_and_the_log_says_so_once_for_a_nod
     first, *others = [done.stderr for done in printed]
     assert others == ["", "", ""]
     wording("submit-all", first)
+
+
+@pytest.mark.parametrize(
+    ("cores_of_node", "options"),
+    [
+        (64, "--cpunodebind={node} --membind={node} -C {core},{next}"),
+        (32, "--cpunodebind={node} --membind={node}"),  # rank 2 on: core 32 is of another node
+    ],
+)
+def test_ranks_are_bound_to_two_cores_of_their_node(
+    cores_of_node: int, options: str, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cpu in range(128):
+        node = programs.parent / "nodes" / f"node{cpu // cores_of_node}"
+        (node / f"cpu{cpu}").mkdir(parents=True)
+    monkeypatch.setattr(wrappers, "_NODES", str(programs.parent / "nodes"))
+    put(programs, "numactl", NUMACTL)
+    wrapper = numa("b300", binds_cores=True)
+    for rank in (3, 6):
+        values = {"node": rank // 4, "core": 16 * rank, "next": 16 * rank + 1}
+        assert run(wrapper, programs, rank=rank).stdout == f"{options.format(**values)}\n{rank}\n"
+
+
+def test_a_host_with_other_cores_is_said_once_for_a_node(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrappers, "_NODES", str(programs / "none"))
+    put(programs, "numactl", NUMACTL)
+    wrapper = numa("b300", binds_cores=True)
+    first, *others = [run(wrapper, programs, rank=rank).stderr for rank in range(4, 8)]
+    assert first.startswith("llmb: the ranks from 4 on are not bound to cores")
+    assert others == ["", "", ""]
 
 
 def test_the_command_line_of_nsight() -> None:

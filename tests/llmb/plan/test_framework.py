@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which framework and release a job has: by what the user, the GPU type and the install say."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmb.contract.job import Job, JobRequest
 from llmb.contract.sbatch import SlurmConfig
-from llmb.contract.schema import ClusterConfig, GpuTypeConfig, InstallConfig
+from llmb.contract.schema import (
+    ClusterConfig,
+    GpuTypeConfig,
+    InstallConfig,
+    WorkloadConfig,
+    WorkloadsConfig,
+)
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError
 from llmb.plan.discover import discover
+from llmb.plan.images import image_path
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.select import Selection
 from llmb_installer.cluster_types import all_types
@@ -95,6 +105,80 @@ def test_the_release_of_the_install_is_the_default(workloads: Workloads) -> None
     config = cluster("h100", "bridge", bridge_release="26.02.01")
     assert job(workloads, config).release == "26.02.01"
     assert job(workloads, config, release="26.08").release == "26.08"
+
+
+def with_images(folder: Path, *tags: str, **config: Any) -> ClusterConfig:
+    """A Slurm cluster that has NVIDIA's images of these releases."""
+    images = folder / "images"
+    images.mkdir(parents=True)
+    for tag in tags:
+        (images / f"nvidia+nemo+{tag}.sqsh").touch()
+    sections = {"slurm": SlurmConfig()}
+    return replace(cluster("h100", sections=sections, **config), llmb_install=folder)
+
+
+@pytest.mark.parametrize(
+    ("tags", "framework", "release"),
+    [
+        (["25.04.01"], "nemo", None),
+        (["26.08"], "bridge", "26.08"),
+        (["26.02.01"], "bridge", "26.02.01"),
+        (["26.02.01", "26.08"], "bridge", "26.08"),
+        (["26.06.01"], "bridge", "26.08"),  # without rows of its own
+        (["25.04.01", "26.08"], "nemo", None),
+        ([], "nemo", None),
+    ],
+)
+def test_the_default_follows_the_images(
+    tags: list[str], framework: str, release: str | None, workloads: Workloads, tmp_path: Path
+) -> None:
+    found = job(workloads, with_images(tmp_path, *tags))
+    assert (found.framework, found.release) == (framework, release)
+
+
+def test_the_recorded_choice_comes_before_the_images(workloads: Workloads, tmp_path: Path) -> None:
+    config = with_images(tmp_path, "26.08", framework="nemo")
+    assert job(workloads, config).framework == "nemo"
+    images = with_images(tmp_path / "other", "26.08", bridge_release="26.02.01")
+    assert job(workloads, images).release == "26.02.01"
+
+
+@pytest.mark.parametrize(
+    ("venvs", "framework"),
+    [
+        ({"nemo": "/x/venvs/nemo"}, "nemo"),
+        ({"bridge-0.6.0": "/x/venvs/bridge-0.6.0"}, "bridge"),
+        ({"nemo": "/x/venvs/nemo", "bridge-0.6.0": "/x/venvs/bridge-0.6.0"}, "nemo"),
+    ],
+)
+def test_the_default_follows_the_environments(
+    venvs: dict[str, str], framework: str, workloads: Workloads
+) -> None:
+    entry = WorkloadConfig(venvs={name: Path(path) for name, path in venvs.items()})
+    slurm = {"slurm": SlurmConfig(container="none")}
+    config = cluster("h100", sections=slurm, workloads=WorkloadsConfig(config={LLAMA: entry}))
+    assert job(workloads, config).framework == framework
+
+
+@pytest.mark.parametrize(
+    ("tags", "wanted", "noted"),
+    [
+        ([], {}, True),
+        (["25.04.01", "26.08"], {}, True),
+        (["25.04.01"], {}, False),
+        (["26.08"], {}, False),
+        ([], {"framework": "nemo"}, False),
+        ([], {"framework": "bridge"}, False),
+        ([], {"workload": "pretrain_nemotron4", "size": "15b"}, False),
+    ],
+)
+def test_a_note_names_the_other_framework_where_nothing_chose(
+    tags: list[str], wanted: dict[str, Any], noted: bool, workloads: Workloads, tmp_path: Path
+) -> None:
+    plan = planned(workloads, with_images(tmp_path, *tags), **wanted)
+    assert [("--framework bridge" in note, "26.08" in note) for note in plan.notes] == (
+        [(True, True)] if noted else []
+    )
 
 
 def test_options_override_the_list(workloads: Workloads) -> None:
@@ -298,6 +382,46 @@ def test_an_image_that_is_known_to_be_wrong_is_refused(
         workloads, cluster("h100", sections={"slurm": SlurmConfig()}), overrides, **wanted
     )
     assert [one.code for one in plan.faults] == [code]
+
+
+def recorded(folder: Path, image: str, version: str) -> ClusterConfig:
+    """A cluster whose ``image`` has a record of its Megatron-Bridge."""
+    config = with_images(folder)
+    record = image_path(image, config).with_name(f"{image_path(image, config).name}.json")
+    record.parent.mkdir(exist_ok=True)
+    record.write_text(json.dumps({"contents": {"megatron-bridge": version}}))
+    return config
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [("0.6.0", "26.08"), ("0.6.1+51885cf", "26.08"), ("0.3.9", "26.02.01")],
+)
+def test_the_library_in_an_image_of_your_own_selects_the_release(
+    version: str, release: str, workloads: Workloads, tmp_path: Path
+) -> None:
+    image = str(tmp_path / "mine.sqsh")
+    config = recorded(tmp_path, image, version)
+    found = job(workloads, config, switches=Switches(image=image))
+    assert (found.framework, found.release, found.image) == ("bridge", release, image)
+
+
+@pytest.mark.parametrize(
+    ("version", "hint"),
+    [("0.5.1", "megatron-bridge 0.6.0, 0.3.1"), ("0.3.1", "--release 26.02.01 --image ")],
+)
+def test_an_image_with_another_library_than_its_release_is_refused_when_planned(
+    version: str, hint: str, workloads: Workloads, tmp_path: Path
+) -> None:
+    image = "nvcr.io/nvidia/nemo:26.08"
+    config = recorded(tmp_path, image, version)
+    plan = planned(workloads, config, framework="bridge")
+    (fault,) = plan.faults
+    assert (fault.code, fault.key, fault.value) == ("image-of-other-library", "image", image)
+    assert version in fault.message
+    assert hint in str(fault.hint)
+    pods = replace(config, cluster_type="runai", kind=all_types()["runai"])
+    assert not planned(workloads, pods, framework="bridge").faults
 
 
 @pytest.mark.parametrize("framework", ["nemo", "bridge"])

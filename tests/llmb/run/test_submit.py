@@ -193,6 +193,27 @@ def test_program_image_and_lock_are_those_that_are_read(
     ]
 
 
+def test_the_library_of_the_image_is_in_the_software(
+    items: list[Prepared], config: ClusterConfig, plugins: Plugins
+) -> None:
+    image = config.llmb_install / "images/nvidia+nemo+26.08.sqsh.json"
+    image.parent.mkdir()
+    contents = {
+        "megatron-bridge": "0.6.0",
+        "nemo-toolkit": "2.7.0",
+        "megatron-bridge commit": "5" * 40,
+    }
+    image.write_text(json.dumps({"contents": contents}))
+    job, launch = replace(items[0].job, image="nvcr.io/nvidia/nemo:26.08"), items[0].launch
+    assert launch is not None
+    finder = Finder(plugins, config)
+    bridge = finder.software_of(replace(job, framework="bridge", release="26.08"), launch)
+    assert (bridge.framework_version, bridge.framework_commit) == ("0.6.0", "5" * 40)
+    nemo = finder.software_of(job, launch)
+    assert (nemo.framework_version, nemo.framework_commit) == ("2.7.0", None)
+    assert bridge == replace(bridge, framework_version=None, framework_commit=None)
+
+
 def test_the_preview_is_the_script_but_for_what_only_a_submission_knows(
     items: list[Prepared], config: ClusterConfig
 ) -> None:

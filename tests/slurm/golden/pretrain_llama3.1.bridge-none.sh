@@ -86,6 +86,7 @@ printf %s '{
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "NCCL_P2P_NET_CHUNKSIZE": "2097152"
   },
+  "function_environment": false,
   "hub": {},
   "nodes": 8,
   "gpus_per_node": 8

@@ -13,6 +13,7 @@
 #SBATCH --account=benchmarks
 #SBATCH --partition=batch
 #SBATCH --gres=gpu:4
+#SBATCH --segment=16
 
 llmb_run='/lustre/llmb/runs/job_1700000000'
 llmb_work='/lustre/llmb/runs/job_1700000000/pretrain_llama3.1_70b_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_mbs2_gbs256_bridge26.02.01'
@@ -118,6 +119,7 @@ printf %s '{
     "NVTE_NORM_FWD_USE_CUDNN": "1",
     "NVTE_NORM_BWD_USE_CUDNN": "1"
   },
+  "function_environment": false,
   "hub": {},
   "nodes": 16,
   "gpus_per_node": 4

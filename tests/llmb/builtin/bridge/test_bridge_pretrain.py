@@ -46,6 +46,46 @@ def test_ranks_are_bound_as_by_nvidia(launched: Launched, gpu: str, ranks: int) 
     assert f"LLMB_LOCAL_RANK / {ranks}" in " ".join(bound.argv)
 
 
+@pytest.mark.parametrize(
+    ("row", "bound"),
+    [
+        ((NEMOTRON, "56b", "b300", "fp8_cs", 64, "26.08"), True),
+        ((LLAMA, "70b", "b300", "fp8_cs", 64, "26.08"), False),
+        ((LLAMA, "70b", "b300", "fp8_cs", 64, "26.02.01"), True),
+        ((NEMOTRON, "56b", "b200", "fp8_cs", 64, "26.08"), False),
+    ],
+)
+def test_cores_are_bound_on_b300_as_by_nvidia(
+    row: tuple[Any, ...], bound: bool, launched: Launched
+) -> None:
+    """executors.py of 0.3.1 for every model; setup_experiment.py of 0.6.0 not for Llama."""
+    (numa,) = launched(*row).wrappers
+    assert ("LLMB_LOCAL_RANK * 16" in " ".join(numa.argv)) == bound
+
+
+@pytest.mark.parametrize(
+    ("row", "split"),
+    [
+        ((LLAMA, "70b", "b300", "fp8_mx", 512), True),
+        ((LLAMA, "405b", "b300", "nvfp4", 512, "26.02.01"), True),
+        ((NEMOTRON, "56b", "gb300", "fp8_cs", 512), True),
+        ((LLAMA, "70b", "b300", "fp8_mx", 256), False),
+        ((LLAMA, "70b", "b200", "fp8_mx", 512), False),
+        ((NEMOTRON, "56b", "b200", "fp8_cs", 512), False),
+    ],
+)
+def test_connections_are_split_on_many_gpus_as_by_nvidias_benchmark(
+    row: tuple[Any, ...], split: bool, recipe: Recipe
+) -> None:
+    found = recipe(*row)["environment"].get("NCCL_IB_QPS_PER_CONNECTION")
+    assert found == ("4" if split else None)
+
+
+def test_nodes_of_a_small_job_are_in_one_rack(launched: Launched) -> None:
+    """executors.py of both versions sets the segment for every job on nodes of 4 GPUs."""
+    assert launched(LLAMA, "70b", "gb200", "bf16", 64).one_rack
+
+
 def test_the_older_launcher_exports_all_variables(launched: Launched, recipe: Recipe) -> None:
     row = (LLAMA, "405b", "gb200", "fp8_cs", 256, "26.02.01")
     exported = launched(*row, env={"NCCL_NVLS_ENABLE": "1"}).environment

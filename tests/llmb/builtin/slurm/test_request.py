@@ -147,6 +147,17 @@ def test_racks_of_four_gpus_a_node(nodes: int, ranks: int, segment: str | None) 
     assert "segment" not in options(config(gpu={"segment": None}), launch)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "segment"),
+    [(1, 4, "1"), (16, 4, "16"), (18, 4, "18"), (36, 4, "18"), (8, 8, None)],
+)
+def test_a_launch_for_one_rack(nodes: int, ranks: int, segment: str | None) -> None:
+    launch = replace(LAUNCH, nodes=nodes, ranks_per_node=ranks, one_rack=True)
+    assert options(config(), launch).get("segment") == segment
+    assert "segment" not in options(config(), launch, knows_segment=False)
+    assert options(config(segment=2), launch)["segment"] == "2"
+
+
 def test_further_options_override_all_others() -> None:
     place = config(
         args={"exclusive": False, "mem": "64G", "comment": "a b", "overcommit": True, "gres": None}

@@ -226,7 +226,8 @@ def test_a_job_of_each_workload_on_h100(
         "--install",
         install,
     )
-    assert list(job) == FIELDS
+    assert list(job) == [*FIELDS, "framework"]
+    assert job.pop("framework") == "nemo"
     assert job.pop("script") is None or isinstance(job, dict)
     assert set(job.pop("estimate")) == {"gpu_hours", "from", "release"}
     assert job == {
@@ -317,7 +318,7 @@ def test_nothing_but_data_on_stdout(
         assert [job["repeat"] for job in json.loads(done.stdout)["jobs"]] == [1, 2, 3]
     else:
         rows = list(csv.DictReader(io.StringIO(done.stdout)))
-        assert list(rows[0]) == FIELDS[:-2]
+        assert list(rows[0]) == [*FIELDS[:-2], "framework"]
         assert [row["repeat"] for row in rows] == ["1", "2", "3"]
 
 
@@ -327,8 +328,8 @@ def test_a_table_for_people_with_totals(
     done = llmb_here(
         "single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d"
     )
-    assert [line.split()[:6] for line in done.stdout.splitlines()[2:]] == [
-        ["pretrain_nemotron4", "15b", "fp8", "h100", "16", repeat] for repeat in "123"
+    assert [line.split()[:7] for line in done.stdout.splitlines()[2:]] == [
+        ["pretrain_nemotron4", "15b", "fp8", "h100", "nemo", "16", repeat] for repeat in "123"
     ]
     wording("single", done.stderr)
 

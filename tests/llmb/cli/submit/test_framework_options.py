@@ -34,16 +34,30 @@ def job(llmb: Command, install: Path, *more: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_dry_run_has_the_framework_where_it_is_not_nemo(
-    llmb_here: Command, cluster: Callable[..., Path]
-) -> None:
+def test_a_dry_run_has_the_framework(llmb_here: Command, cluster: Callable[..., Path]) -> None:
     install = cluster()
-    assert not {"framework", "release", "rows_of", "dotted"} & {*job(llmb_here, install)}
+    found = job(llmb_here, install)
+    assert found["framework"] == "nemo"
+    assert not {"release", "rows_of", "dotted"} & {*found}
     words = ("--framework", "bridge", "--set", "optimizer.lr=1e-4", "--set", "model.recompute=null")
     found = job(llmb_here, install, *words, "--set", "max_steps=20")
     assert (found["framework"], found["release"], found["dtype"]) == ("bridge", "26.08", "fp8_cs")
     assert found["dotted"] == {"optimizer.lr": 1e-4, "model.recompute": None}
     assert (found["max_steps"], "rows_of" in found) == (20, False)
+
+
+def test_a_table_has_the_framework_of_each_job(
+    llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path
+) -> None:
+    listed = tmp_path / "list.yaml"
+    listed.write_text(
+        "pretrain_llama3.1_70b:\n  scales: 64\n  dtypes: bf16\n  tasks:\n    - {}\n"
+        "    - {framework: bridge}\n"
+    )
+    done = llmb_here("submit-all", listed, "-d", "--format", "md", "--install", cluster())
+    head, _, *rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("|")]
+    column = [cell.strip() for cell in head].index("Framework")
+    assert [row[column].strip() for row in rows] == ["nemo", "bridge 26.08"]
 
 
 def test_like_is_in_the_job(llmb_here: Command, cluster: Callable[..., Path]) -> None:
@@ -65,7 +79,7 @@ def test_a_list_selects_frameworks(
     assert [
         (one["dtype"], one.get("framework"), one.get("release"), one.get("dotted")) for one in jobs
     ] == [
-        ("fp8", None, None, None),
+        ("fp8", "nemo", None, None),
         ("fp8_cs", "bridge", "26.08", {"optimizer.lr": 1e-4}),
         ("bf16", "bridge", "26.08", {"optimizer.lr": 1e-4}),
         ("fp8_cs", "bridge", "26.02.01", None),

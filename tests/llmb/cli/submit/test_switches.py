@@ -70,7 +70,7 @@ def test_all_of_them_at_once(jobs: Jobs, cluster: Cluster) -> None:
         "02:00:00",
     )
     assert job["image"] == "nvcr.io/nvidia/nemo:25.09"
-    assert list(job)[-3:] == ["script", "estimate", "switches"]
+    assert list(job)[-4:] == ["script", "estimate", "switches", "framework"]
     assert job["switches"] == {
         "tokenizer": "hub",
         "profile_start": 20,

@@ -154,6 +154,7 @@ if (( llmb_node == 0 )); then
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "NCCL_P2P_NET_CHUNKSIZE": "2097152"
   },
+  "function_environment": false,
   "hub": {},
   "nodes": 8,
   "gpus_per_node": 8

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the Slurm options and the binding of every row of Megatron-Bridge with NVIDIA's.
+
+tests/real_bridge/launch-*.json has them as NVIDIA's launcher sets them (record_launch.py).
+"""
+
+import json
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.builtin import wrappers
+from llmb.builtin.plugins import builtin_plugins
+from llmb.builtin.slurm.sbatch_script import Setting, render
+from llmb.contract.gpus import known_types
+from llmb.contract.job import JobRequest
+from llmb.contract.launch import Launch, Stamp
+from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.schema import ClusterConfig
+from llmb.plan.bridge_rows import releases, table_of
+from llmb.plan.plan import make_plan
+from llmb.plugins.loader import load_plugins
+from llmb.run.prepare import site_of
+from llmb_installer.cluster_types import all_types
+
+RECORDS = Path(__file__).parent.parent / "real_bridge"
+PLUGINS = load_plugins(builtin_plugins())
+STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/lustre/llmb/runs/job_1700000000")
+VERSIONS = ("0.3.1", "0.6.0")
+# Rows of NVIDIA that the library's own check rejects (docs/megatron-bridge.md).
+FAULTY = {"nemotronh_56b b200 bf16 256", "nemotronh_56b gb300 bf16 256"}
+
+
+@cache
+def record(version: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDS / f"launch-{version}.json").read_text("utf-8"))
+    assert found.pop("megatron-bridge") == version
+    return found
+
+
+def sizes() -> dict[str, tuple[str, str]]:
+    """The workload and the size of each of NVIDIA's names of models."""
+    return {
+        size.model: (key, name)
+        for key, workload in PLUGINS.workloads().items()
+        for name, size in table_of(workload).sizes.items()
+        if not size.cut
+    }
+
+
+def cluster(gpu: str) -> ClusterConfig:
+    return ClusterConfig(
+        cluster_type="slurm",
+        gpu_type=gpu,
+        llmb_install=Path("/lustre/llmb"),
+        sections={"slurm": SlurmConfig(account="a", container="pyxis")},
+        kind=all_types()["slurm"],
+    )
+
+
+def launched(label: str, version: str) -> tuple[Launch, str]:
+    """The launch and the script of llmb's row."""
+    model, gpu, dtype, gpus = label.split()[:4]
+    key, size = sizes()[model]
+    release = next(name for name, known in releases().items() if known.bridge == version)
+    request = JobRequest(
+        workload=key, size=size, dtypes=(dtype,), scales=(int(gpus),), release=release
+    )
+    config, workloads = cluster(gpu), PLUGINS.workloads()
+    plan = make_plan([request], workloads, config)
+    assert not plan.faults, label
+    launch = PLUGINS.launch(workloads[key], plan.jobs[0], site_of(config, plan.jobs[0]))
+    assert launch is not None
+    setting = Setting(config=config, programs="/lustre/llmb/.llmb/programs/0", knows_segment=True)
+    return launch, render(launch, STAMP, setting)
+
+
+def rows(version: str) -> list[str]:
+    return [label for label in record(version) if label != "*" and label not in FAULTY]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_options_of_sbatch_and_srun_are_nvidias(version: str) -> None:
+    """exclusive, mem, nodes, ranks and segment; PMIx, and what the container may do."""
+    shared = record(version)["*"]
+    assert (shared["exclusive"], shared["mem"]) == (True, "0")
+    for label in rows(version):
+        theirs = record(version)[label]
+        _, script = launched(label, version)
+        ours = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", script, re.MULTILINE))
+        assert {"exclusive": "", "mem": "0"}.items() <= ours.items(), label
+        assert ours["nodes"] == str(theirs["nodes"]), label
+        assert ours["ntasks-per-node"] == str(theirs["ranks_per_node"]), label
+        segment = theirs["segment"]
+        assert ours.get("segment") == (None if segment is None else str(segment)), label
+        for option in shared["srun_args"]:
+            assert re.search(rf"{option}(\s|$)", script, re.MULTILINE), (label, option)
+
+
+def bound(command: list[str], rank: int, folder: Path) -> str:
+    """What ``numactl`` is called with by a rank."""
+    done = subprocess.run(
+        command,
+        env={
+            "PATH": f"{folder}:/usr/bin:/bin",
+            "SLURM_LOCALID": str(rank),
+            "LLMB_LOCAL_RANK": str(rank),
+            "LLMB_RANK": str(rank),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ranks_are_bound_as_by_nvidia(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a node with 64 cores in each NUMA node, each distinct binding by every rank."""
+    for cpu in range(128):
+        (tmp_path / f"node{cpu // 64}" / f"cpu{cpu}").mkdir(parents=True)
+    monkeypatch.setattr(wrappers, "_NODES", str(tmp_path))
+    program = tmp_path / "numactl"
+    program.write_text('#!/bin/bash\n[[ ${!#} == true ]] || echo "${@:1:$#-1}"\n')
+    program.chmod(0o755)
+    seen = set()
+    for label in rows(version):
+        theirs = record(version)[label]["binding"]
+        launch, _ = launched(label, version)
+        ours = next(wrapper for wrapper in launch.wrappers if wrapper.name == "numa")
+        if (theirs, ours.argv) in seen:
+            continue
+        seen.add((theirs, ours.argv))
+        for rank in range(known_types()[label.split()[1]].gpus_per_node):
+            expected = bound(["bash", "-c", f"{theirs} train"], rank, tmp_path)
+            assert bound([*ours.argv, "train"], rank, tmp_path) == expected, label
+    assert len(seen) == 3

@@ -114,7 +114,7 @@ def test_ranks_are_bound_to_two_cores_of_their_node(
         assert run(wrapper, programs, rank=rank).stdout == f"{options.format(**values)}\n{rank}\n"
 
 
-def test_a_host_with_other_cores_is_said_once_for_a_node(
+def test_a_host_with_other_cores_is_reported_once_for_a_node(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wrappers, "_NODES", str(programs / "none"))

@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +14,7 @@ import pytest
 from llmb_nodes import blame
 from llmb_nodes.blame import Observation
 from llmb_nodes.past_runs import Measured, observations
+from llmb_nodes.suspects import from_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +67,15 @@ def test_a_node_is_blamed_and_not_those_that_ran_with_it() -> None:
     )
     assert found.loss == pytest.approx(0.1)
     assert found.chance == pytest.approx(8 * 0.25**8)
+
+
+def test_the_lost_speed_is_shown_as_gpus_of_the_newest_slow_run() -> None:
+    runs = days(4, *ROUND) + days(4, *SHUFFLED, first=4)
+    large = [replace(run, gpus=512 if run.time == 7 else 64) for run in runs]
+    (evidence,) = from_runs(large).values()
+    assert evidence.loss == "51 of 512 GPUs lost"
+    (evidence,) = from_runs([replace(run, gpus=4) for run in runs]).values()
+    assert evidence.loss == "10 % of the speed lost"
 
 
 def test_nodes_that_ran_only_together_are_named_together() -> None:

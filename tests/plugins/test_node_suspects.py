@@ -13,7 +13,7 @@ import pytest
 from llmb.contract.spec import Workload
 from llmb.plan.config_layers import load_config
 from llmb_installer.cluster_types import all_types
-from llmb_testing.invented_runs import InventedRuns, opening, steps
+from llmb_testing.invented_runs import InventedRuns, opening, steps, telemetry
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 DAY = 86400
@@ -125,3 +125,62 @@ def test_the_table(month: InventedRuns, llmb_here: Command, wording: Callable[..
     done = llmb_here("nodes", "suspects", "--install", month.folder)
     assert done.returncode == 0
     wording("nodes suspects", done.stdout + done.stderr)
+
+
+def page(llmb_here: Command, month: InventedRuns, *words: str) -> str:
+    """The page of nodes, or what ``words`` write."""
+    done = llmb_here("report", *(words or ("--page", "nodes")), "--install", month.folder)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stdout
+
+
+def test_the_page_begins_with_the_suspect_and_its_runs(
+    month: InventedRuns, llmb_here: Command, wording: Callable[..., None]
+) -> None:
+    fill(month, "n7")
+    llmb_here("nodes", "suspects", "--install", month.folder)
+    text = page(llmb_here, month)
+    titles = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert titles == ["Suspect nodes", "n7", "All nodes"]
+    assert "2 of 16 GPUs lost to n7." in text
+    slow, rows = text.split("## n7")[1].split("## All nodes")
+    assert slow.count(" % of the usual") == 5
+    assert [line.split()[1] for line in rows.splitlines() if line.startswith("| n")][:2] == [
+        "node",
+        "n7",
+    ]
+    assert rows.count("\n| n") == 1 + len(NODES)
+    assert "2 of 16 GPUs lost to n7." in page(llmb_here, month, "--format", "md")
+    report = page(llmb_here, month, "--page", "nodes", "--format", "html")
+    assert "2 of 16 GPUs lost to n7." in report
+    assert "By chance, this would happen in 1 of 300" in report
+    wording("report", "## n7" + slow)
+
+
+def test_without_suspects_the_report_says_nothing_of_nodes_and_the_page_has_them(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    fill(month, None)
+    llmb_here("results", "--session", "all", "--install", month.folder)
+    assert "Suspect nodes" not in page(llmb_here, month, "--format", "md")
+    text = page(llmb_here, month)
+    assert "No node is a suspect" in text
+    assert text.count("\n| n") == 1 + len(NODES)
+
+
+def test_the_page_has_what_the_runs_of_the_report_say_of_a_node(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    fill(month, None, days=1)
+    log = (
+        opening(2)
+        + steps(3.1, 1)
+        + telemetry(2).replace(
+            'node0002: {"gpus": 8, "sm_clock_mhz": {"median": 1980, "p5": 1935}',
+            'node0002: {"gpus": 8, "sm_clock_mhz": {"median": 1200, "p5": 1180}',
+        )
+    )
+    month.run(month.job("nemotron4_15b", "bf16", 16), log, nodes="node[0001-0002]")
+    row = next(line for line in page(llmb_here, month).splitlines() if "| node0002" in line)
+    assert "1200 MHz" in row
+    assert row.count("SM clock 1200 MHz") == 1

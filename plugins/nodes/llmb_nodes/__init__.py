@@ -112,6 +112,18 @@ def llmb_commands() -> "list[click.Command]":
 
 
 @hookimpl
+def llmb_report(
+    results: "Sequence[Mapping[str, Any]]",
+    runs: "Sequence[api.RunRecord]",
+    kept_results: "Sequence[Mapping[str, Any]]",
+) -> "list[api.ReportSection]":
+    """Return the page ``nodes``, and a section on suspects if there are any."""
+    from llmb_nodes.report_page import sections
+
+    return sections(results, runs, kept_results)
+
+
+@hookimpl
 def llmb_nodes(
     name: str, runs: "Sequence[api.RunRecord]", kept_results: "Sequence[Mapping[str, Any]]"
 ) -> "list[str] | None":

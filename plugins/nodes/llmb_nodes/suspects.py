@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmb_nodes import blame, history, past_runs, words
+from llmb_nodes import history, past_runs, words
+from llmb_nodes.blame import Blame, Observation, find as find_blame
 
 if TYPE_CHECKING:
     from llmb import api
@@ -20,18 +21,25 @@ _RAREST = 1e-6  # a smaller chance is shown as this one
 class FromRuns:
     """The evidence of past runs against a node."""
 
-    blame: blame.Blame
-    #: The GPUs of its newest slow run, and how many of them the lost speed is worth.
-    gpus: int
-    gpus_lost: int
-    #: The ids of its slow runs, newest first.
-    runs: tuple[str, ...]
+    blame: Blame
+    #: Its slow observations, newest first.
+    slow: tuple[Observation, ...]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of its newest slow run."""
+        return self.slow[0].gpus
+
+    @property
+    def gpus_lost(self) -> int:
+        """How many of ``gpus`` the lost speed is worth."""
+        return round(self.blame.loss * self.gpus)
 
     @property
     def loss(self) -> str:
         """As in ``51 of 512 GPUs lost``."""
         if self.gpus_lost < 1:  # of a small run
-            return f"{self.blame.loss:.0%} of the speed lost"
+            return f"{100 * self.blame.loss:.0f} % of the speed lost"
         return f"{self.gpus_lost} of {self.gpus} GPUs lost"
 
     @property
@@ -112,19 +120,14 @@ def _suspect(
     return Suspect(name=name, evidence=(*against, alone), runs=runs)
 
 
-def from_runs(observations: Sequence[blame.Observation]) -> dict[str, FromRuns]:
+def from_runs(observations: Sequence[Observation]) -> dict[str, FromRuns]:
     """Return the evidence of runs against each node that it is against."""
     accused = {}
-    for found in blame.find(observations):
+    for found in find_blame(observations):
         for name in found.nodes:
             slow = [each for each in observations if each.is_slow and name in each.nodes]
             slow.sort(key=lambda each: -each.time)
-            accused[name] = FromRuns(
-                blame=found,
-                gpus=slow[0].gpus,
-                gpus_lost=round(found.loss * slow[0].gpus),
-                runs=tuple(run for each in slow for run in each.runs),
-            )
+            accused[name] = FromRuns(blame=found, slow=tuple(slow))
     return accused
 
 

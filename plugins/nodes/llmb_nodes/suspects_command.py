@@ -79,6 +79,7 @@ def _say_more(found: Sequence[Suspect], runs: int) -> None:
         return
     click.echo(f"from {measured} and the newest check of each node", err=True)
     click.echo("avoid them in later jobs: --exclude @suspects", err=True)
+    click.echo("for an administrator: llmb-run report --page nodes", err=True)
 
 
 def as_data(suspect: Suspect) -> dict[str, Any]:
@@ -102,6 +103,6 @@ def as_data(suspect: Suspect) -> dict[str, Any]:
             "loss": runs.blame.loss,
             "gpus": runs.gpus,
             "gpus_lost": runs.gpus_lost,
-            "slow_runs": [*runs.runs],
+            "slow_runs": [run for each in runs.slow for run in each.runs],
         },
     }

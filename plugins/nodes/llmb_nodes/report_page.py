@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report's page of nodes, suspects first, in words for a person who must call an administrator.
+
+Pure but for reading checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmb import api
+from llmb_nodes import blame, history, past_runs, words
+from llmb_nodes.suspects import FromRuns, Suspect, find, odds
+
+PAGE = "nodes"
+_MOST_RUNS = 5  # of a suspect
+_Rows = Sequence[past_runs.ResultRow]
+#: By node, what the runs of the report say of it.
+_Causes = Mapping[str, Sequence[str]]
+
+
+def sections(
+    results: _Rows, runs: Sequence[api.RunRecord], kept_results: _Rows
+) -> list[api.ReportSection]:
+    """Return a summary for the report itself if there are suspects, and the page of all nodes."""
+    rows = [*{row["run"]: row for row in (*kept_results, *results)}.values()]
+    observations = past_runs.observations(past_runs.measured(runs, rows))
+    nodes = _nodes(runs, rows, observations)
+    if not nodes:
+        return []
+    suspects = find(runs, rows)
+    causes = _causes_of(results)
+    names = [suspect.name for suspect in suspects]
+    return [
+        *([_summary(suspects, "")] if suspects else ()),
+        _summary(suspects, PAGE),
+        *(_of_suspect(suspect, causes.get(suspect.name, ())) for suspect in suspects),
+        _all_nodes(nodes, names, causes),
+    ]
+
+
+def _causes_of(results: _Rows) -> _Causes:
+    """Return, by node, the causes of verdicts that name it: a low clock, a straggler."""
+    texts: dict[str, dict[str, None]] = {}
+    for row in results:
+        for cause in row["causes"] or ():
+            text = f"{cause['text']} ({', '.join(cause['runs'])})"
+            for node in cause["nodes"]:
+                texts.setdefault(node, {})[text] = None
+    return {node: [*found] for node, found in texts.items()}
+
+
+def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
+    """Return who is suspected of what, in the report itself and as the beginning of the page."""
+    if not suspects:
+        text = (
+            "No node is a suspect: none was SLOW or a FAULT in its newest check, and none slows"
+            f" the runs of the newest {past_runs.DAYS} days beyond chance."
+        )
+        return api.ReportSection(title="Suspect nodes", text=text, page=page)
+    sentences = [
+        f"{runs.loss} to {' or '.join(runs.blame.nodes)}." for runs in _accusations(suspects)
+    ]
+    sentences += [f"{each.name} {_in_check(each)}." for each in suspects if each.word]
+    hint = "" if page else "\n\nThe evidence for an administrator: llmb-run report --page nodes"
+    return api.ReportSection(
+        title="Suspect nodes",
+        text=" ".join(sentences) + hint,
+        columns=("node", "found by", "GPUs lost", "evidence"),
+        rows=tuple(
+            (
+                each.name,
+                _found_by(each),
+                None if each.runs is None else f"{each.runs.gpus_lost} of {each.runs.gpus}",
+                "; ".join(each.evidence),
+            )
+            for each in suspects
+        ),
+        page=page,
+    )
+
+
+def _accusations(suspects: Iterable[Suspect]) -> Iterator[FromRuns]:
+    """Yield what past runs say, once for nodes that cannot be distinguished."""
+    by_nodes = {each.runs.blame.nodes: each.runs for each in suspects if each.runs is not None}
+    yield from by_nodes.values()
+
+
+def _in_check(suspect: Suspect) -> str:
+    if suspect.word == words.FAULT:
+        return "is broken (FAULT in its newest check)"
+    return "is slower than its peers (SLOW in its newest check)"
+
+
+def _found_by(suspect: Suspect) -> str:
+    found = [f"check ({suspect.word})"] if suspect.word else []
+    return ", ".join([*found, *(["past runs"] if suspect.runs is not None else ())])
+
+
+def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
+    """Return what to say to an administrator about one node, with its slow runs."""
+    paragraphs = []
+    if suspect.word:
+        paragraphs.append(f"{suspect.name} {_in_check(suspect)}: {'; '.join(_of_check(suspect))}.")
+    if suspect.runs is not None:
+        paragraphs.append(_by_runs(suspect.name, suspect.runs))
+    if causes:
+        paragraphs.append(f"In the runs of this report: {'; '.join(causes)}.")
+    asked = [f"What to do: {'; '.join(suspect.fixes)}."] if suspect.fixes else []
+    paragraphs.append(
+        " ".join(
+            [
+                *asked,
+                f"llmb has not drained {suspect.name} and has changed nothing on it. Until it is"
+                " repaired, jobs that are submitted with --exclude @suspects avoid it.",
+            ]
+        )
+    )
+    slow = () if suspect.runs is None else suspect.runs.slow[:_MOST_RUNS]
+    return api.ReportSection(
+        title=suspect.name,
+        text="\n\n".join(paragraphs),
+        columns=("day", "slow runs", "GPUs", "nodes", "speed") if slow else (),
+        rows=tuple(
+            (
+                each.day,
+                ", ".join(each.runs),
+                each.gpus,
+                api.fold_nodes(each.nodes),
+                f"{100 * each.speed:.1f} % of the usual",
+            )
+            for each in slow
+        ),
+        page=PAGE,
+    )
+
+
+def _of_check(suspect: Suspect) -> Sequence[str]:
+    """Return the evidence of the check alone."""
+    return suspect.evidence if suspect.runs is None else suspect.evidence[:-1]
+
+
+def _by_runs(name: str, runs: FromRuns) -> str:
+    found = runs.blame
+    together = [node for node in found.nodes if node != name]
+    also = (
+        f" {', '.join(together)} ran in nearly all of them too, so that one of these nodes is slow."
+        if together
+        else ""
+    )
+    subject = name if not together else f"{name} or {' or '.join(together)}"
+    lost = (
+        f" The newest of them had {runs.gpus} GPUs and lost the work of {runs.gpus_lost}."
+        if runs.gpus_lost
+        else ""
+    )
+    return (
+        f"{found.slow} of {found.seen} runs with {subject} were slow, and {found.others_slow} of"
+        f" {found.others} runs without. They have {100 * found.loss:.1f} % less speed than the"
+        f" others.{lost}{also} By chance, this would happen in {odds(found.chance)}. A day that is"
+        " slow as a whole is no explanation, because runs are compared with others of the same day."
+    )
+
+
+@dataclass(slots=True)
+class _Node:
+    """What is known of a node."""
+
+    seen: int = 0
+    slow: int = 0
+    last: str = ""  # the day of its newest run
+    #: Its object in the newest result that describes it.
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    check: str = ""  # the word of its newest check
+
+
+def _nodes(
+    runs: Sequence[api.RunRecord], rows: _Rows, observations: Iterable[blame.Observation]
+) -> dict[str, _Node]:
+    """Return the nodes of the observations, of described runs and of checks."""
+    nodes: dict[str, _Node] = {}
+    for each in observations:
+        for name in each.nodes:
+            node = nodes.setdefault(name, _Node())
+            node.seen += 1
+            node.slow += each.is_slow
+            node.last = max(node.last, each.day)
+    submitted = {run.id: run.submitted_at for run in runs}
+    for row in sorted(rows, key=lambda row: submitted.get(str(row["run"]), 0.0)):
+        for facts in row["nodes"] or ():
+            if facts["name"] in nodes:
+                nodes[facts["name"]].facts = facts
+    for name, (_, report) in history.latest(history.checks_of(runs)).items():
+        nodes.setdefault(name, _Node()).check = report.word
+    return nodes
+
+
+def _all_nodes(
+    nodes: Mapping[str, _Node], suspects: Sequence[str], causes: _Causes
+) -> api.ReportSection:
+    """Return a row for each node: suspects, then those with the largest share of slow runs."""
+    order = Counter({name: len(suspects) - number for number, name in enumerate(suspects)})
+
+    def key(item: tuple[str, _Node]) -> tuple[float, float, int, str]:
+        name, node = item
+        return -order[name], -node.slow / max(1, node.seen), len(name), name
+
+    rows = [
+        (
+            name,
+            node.seen,
+            node.slow,
+            node.last or None,
+            node.facts.get("gpu"),
+            node.facts.get("driver"),
+            _clock(node.facts),
+            node.check or None,
+            "; ".join(causes.get(name, ())) or None,
+        )
+        for name, node in sorted(nodes.items(), key=key)
+    ]
+    headings = (
+        "node",
+        "runs",
+        "slow",
+        "newest",
+        "GPU",
+        "driver",
+        "SM clock",
+        "check",
+        "in this report",
+    )
+    return api.ReportSection(
+        title="All nodes",
+        text=f"Of the newest {past_runs.DAYS} days. Runs of a day on the same nodes count once.",
+        columns=headings,
+        rows=tuple(rows),
+        page=PAGE,
+    )
+
+
+def _clock(facts: Mapping[str, Any]) -> str | None:
+    """Return the median SM clock under load, None without telemetry."""
+    clock = (facts.get("telemetry") or {}).get("sm_clock_mhz")
+    return f"{clock['median']:g} MHz" if clock else None

@@ -18,9 +18,10 @@ from llmb.contract.cluster import HINT_ELSEWHERE
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, parse_window
-from llmb.core import console
+from llmb.core import console, locks
 from llmb.core.names import find_workload_and_size, listed, suggest
 from llmb.core.node_lists import expand, is_list, short_name
+from llmb.core.parallel import try_in_forks
 from llmb.core.tables import escape, to_json
 from llmb.core.times import since
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
@@ -33,6 +34,7 @@ from llmb.judge.suspects import EXPLAINED, with_causes
 from llmb.judge.value import BAD
 from llmb.measure import columns
 from llmb.measure.result import CANCELLED, UNKNOWN, Identity, Result
+from llmb.measure.summary import can_keep
 from llmb.plan.published import check_release
 from llmb.run import sessions
 from llmb.run.follow import last_seen, try_poll
@@ -406,6 +408,9 @@ def _reason_of(context: CliContext, trouble: LlmbError) -> str:
     return f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message
 
 
+_WORTH_FORKS = 100  # runs without a summary
+
+
 def results_of(
     context: CliContext,
     runs: Sequence[RunRecord],
@@ -414,10 +419,18 @@ def results_of(
 ) -> list[Result]:
     """The results of ``runs`` in their ``states`` (by their ids), not judged."""
     peaks = peaks_of(context, runs)
-    results = [
-        result_of(context, run, states[run.id], peaks[run.job.gpu_type, run.job.dtype], window)
-        for run in runs
-    ]
+
+    def read(run: RunRecord) -> Result:
+        peak = peaks[run.job.gpu_type, run.job.dtype]
+        return result_of(context, run, states[run.id], peak, window)
+
+    if window is None:
+        unread = [run for run in runs if states[run.id].is_final and can_keep(run)]
+        if len(unread) >= _WORTH_FORKS:
+            # Each keeps its summary, which is read below, with the warnings that belong to it.
+            locks.rest()
+            try_in_forks(read, unread)
+    results = [read(run) for run in runs]
     return (
         results if context.archive is None else [_in_archive(context, result) for result in results]
     )

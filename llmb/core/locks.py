@@ -184,6 +184,7 @@ class _Heart:
         self.held: set[Path] = set()
         self.changing = threading.Lock()
         self.thread: threading.Thread | None = None
+        self.stopping = threading.Event()
 
     def add(self, path: Path) -> None:
         with self.changing:
@@ -196,9 +197,18 @@ class _Heart:
         with self.changing:
             self.held.discard(path)
 
+    def rest(self) -> None:
+        with self.changing:
+            thread = None if self.held else self.thread
+            if thread is not None:
+                self.stopping.set()
+                self.thread = None
+        if thread is not None:
+            thread.join()
+            self.stopping.clear()
+
     def beat(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(HEARTBEAT):
+        while not self.stopping.wait(HEARTBEAT):
             with self.changing:
                 held = [*self.held]
             for path in held:
@@ -207,3 +217,11 @@ class _Heart:
 
 
 _heart = _Heart()
+
+
+def rest() -> None:
+    """End the thread of heartbeats if this process holds no lock. The next lock starts it again.
+
+    For a fork, which would copy a lock of Python's that another thread holds.
+    """
+    _heart.rest()

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tasks in threads, started in order, and delays Ctrl-C until running tasks have finished."""
+"""Runs tasks in threads or in forks, and delays Ctrl-C until running tasks have finished."""
 
 import contextlib
+import io
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+_MOST_FORKS = 8  # a login node belongs to all its users
 _LISTEN = 0.2  # seconds until Python notices a signal that the kernel delivered to another thread
 
 
@@ -76,6 +80,54 @@ def _start(work: Callable[[T], R], task: T) -> "Future[R]":
 
     threading.Thread(target=run, daemon=True).start()
     return future
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def try_in_forks(work: Callable[[T], object], tasks: Sequence[T]) -> None:
+    """Call ``work`` on each task in forks of this process, for the files that it writes.
+
+    Answers, output and exceptions of the forks are lost, and with one processor, or other threads,
+    there are no forks. So the caller goes on with what it finds in files.
+    """
+    count = min(processors(), _MOST_FORKS, len(tasks))
+    if count < 2 or threading.active_count() > 1:  # a fork copies the locks of other threads
+        return
+    forks: list[int] = []
+    try:
+        for number in range(count):
+            forks.append(_fork(work, tasks[number::count]))
+        while forks:
+            os.waitpid(forks[-1], 0)
+            forks.pop()
+    finally:  # Ctrl-C
+        for fork in forks:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(fork, signal.SIGINT)
+                os.waitpid(fork, 0)
+
+
+def _fork(work: Callable[[T], object], tasks: Sequence[T]) -> int:
+    """Return the id of a fork that works on the tasks while this process lives."""
+    caller = os.getpid()
+    if fork := os.fork():
+        return fork
+    try:
+        sys.stdout = sys.stderr = io.StringIO()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (1, 2):
+            os.dup2(nothing, descriptor)
+        for task in tasks:
+            if os.getppid() == caller:
+                with contextlib.suppress(Exception):
+                    work(task)
+    finally:
+        os._exit(0)  # nothing that the caller has prepared for its own end
 
 
 @contextlib.contextmanager

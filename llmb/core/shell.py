@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmb.core import parallel
 from llmb.errors import LlmbError
 
 Popen = subprocess.Popen
@@ -320,14 +321,12 @@ def map_many(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
 
     Function and items must be picklable. An exception of ``function`` is raised here.
     """
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if len(items) < WORTH_PROCESSES or processors == 1:
+    count = min(parallel.processors(), 8)
+    if len(items) < WORTH_PROCESSES or count == 1:
         return [function(item) for item in items]
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     # Spawned, not forked: a fork would copy the locks of other threads.
-    with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         return list(pool.map(function, items, chunksize=256))

@@ -203,6 +203,12 @@ def load(run: RunRecord) -> Summary | None:
     return None
 
 
+def can_keep(run: RunRecord) -> bool:
+    """Return True if the run's current attempt has no summary, and one can be written."""
+    path = f"{run.place}/{SUMMARY}"
+    return not os.path.lexists(path) and os.access(run.place, os.W_OK)
+
+
 def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int, ...]] | None:
     """Return the stamps of all sources of a result before it is made, None if it is not kept."""
     if not state.is_final or store.seen_state(run) != state:

@@ -19,6 +19,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import CANCELLED, PENDING, JobState
 from llmb.core import console, files, permissions, process, secrets, shell
+from llmb.core.parallel import processors
 from llmb.errors import Fault, LlmbError
 from llmb.kit import checks, programs
 
@@ -222,7 +223,7 @@ def _has_ended(run: RunRecord) -> bool:
 
 def find_hardware(config: ClusterConfig) -> Hardware:
     """The CPUs that this process may use, and the GPUs of this machine."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = processors()
     return Hardware(
         cpus=cpus, gpus=None if config.rows_for(config.gpu_type) == CPU else count_gpus()
     )

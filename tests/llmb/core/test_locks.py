@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +189,21 @@ def test_two_processes_with_dying_holders_are_never_both_inside(tmp_path: Path) 
     assert sorted((tmp_path / "turns").read_text().split()) == sorted(
         f"{name}{i}" for name in "abc" for i in range(12)
     )
+
+
+def test_heartbeats_rest_only_without_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks.rest()
+    alone = threading.active_count()
+    monkeypatch.setattr(locks, "HEARTBEAT", 0.01)
+    for _ in range(2):  # it begins again
+        with locks.hold(tmp_path, "name"):
+            locks.rest()
+            (lock,) = tmp_path.iterdir()
+            os.utime(lock, (0, 0))
+            while lock.stat().st_mtime == 0:
+                time.sleep(0.01)
+        locks.rest()
+        assert threading.active_count() == alone
+        lock.unlink()

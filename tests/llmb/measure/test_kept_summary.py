@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from llmb.cli import reading
+from llmb.cli import reading, results as cli_results
 from llmb.contract.record import RunRecord
 from llmb.contract.state import FAILED, RUNNING, JobState
-from llmb.core import files, typed
+from llmb.core import files, parallel, typed
 from llmb.errors import LlmbError
 from llmb.measure import summary
 from llmb.measure.run_result import result_of_run
@@ -296,3 +296,42 @@ def test_a_summary_of_thousands_is_read_without_the_careful_reader(
     assert own is not None
     assert own.result_of(done).metrics.step_time == first[0]["time_mean_seconds"]
     assert store.seen_state(done) is not None
+
+
+@pytest.fixture
+def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of two runs are worth forks."""
+    monkeypatch.setattr(cli_results, "_WORTH_FORKS", 2)
+    monkeypatch.setattr(parallel, "processors", lambda: 2)
+
+
+@pytest.mark.usefixtures("in_forks")
+def test_forks_read_the_logs_of_many_runs(install: Any, run: Run, reads: Reads) -> None:
+    records = [install.measured(f"many{number}", 2.7 + number / 100) for number in range(4)]
+    in_parallel = run("results", "--format", "json")
+    assert reads == []
+    for record in records:
+        kept_at(record).unlink()
+    assert [run("results", record.id).returncode for record in records] == [0] * 4
+    assert sorted(reads) == [record.id for record in records]
+    assert run("results", "--format", "json").stdout == in_parallel.stdout
+
+
+@pytest.mark.usefixtures("in_forks")
+def test_what_forks_cannot_keep_is_read_here(
+    install: Any, run: Run, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        install.measured(f"many{number}", 2.7)
+    monkeypatch.setattr(summary, "keep", lambda *_: None)
+    rows = results(run)
+    assert [row["status"] for row in rows] == ["Success"] * 3
+    assert reads == ["many0", "many1", "many2"]
+
+
+@pytest.mark.usefixtures("in_forks")
+def test_no_forks_for_a_window_of_ones_own(install: Any, run: Run, reads: Reads) -> None:
+    for number in range(3):
+        install.measured(f"many{number}", 2.7)
+    assert len(results(run, "--window", "20-30")) == 3
+    assert reads == ["many0", "many1", "many2"]

@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run list`: the workloads, the rows of one workload, and the published figures."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
-from llmb.contract import schema
 from llmb.core.names import find_workload_and_size, listed, squash_workload, suggest
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
-from llmb.plan import config_layers, locate
-from llmb.plan.published import Figure
+from llmb.plan import locate
+
+if TYPE_CHECKING:
+    from llmb.contract.schema import ClusterConfig
+    from llmb.plan.published import Figure
 
 # the fields of `here`
 HERE = ("runs", "dtypes", "scales", "all_scales", "most_gpus", "why", "code", "reason", "hint")
@@ -49,11 +53,13 @@ def command(
 ) -> None:
     """Show the workloads, and which of them run here."""
     from llmb.cli.output import print_all
-    from llmb.plan import framework as frameworks, listing
+    from llmb.plan import listing
     from llmb.plan.bridge_rows import check_release
 
     if framework is not None:
-        frameworks.check_framework(framework)
+        from llmb.plan.framework import check_framework
+
+        check_framework(framework)
     if release is not None:
         try:
             check_release(release)
@@ -130,6 +136,7 @@ def _jobs_here(
     None if that is unknown. ``framework``, ``release`` and ``gpu_type`` restrict the jobs. Prints
     why installed sizes (only ``size`` if given) cannot run, and the fix.
     """
+    from llmb.plan import config_layers
     from llmb.run.prepare import NO_ROW, NOT_INSTALLED, runnable
 
     try:
@@ -188,7 +195,7 @@ def _jobs_here(
     }
 
 
-def _most_gpus(config: schema.ClusterConfig) -> int | None:
+def _most_gpus(config: ClusterConfig) -> int | None:
     """The GPUs that one job can have, if Slurm answers at once, or None if that is unknown."""
     if not config.traits.sbatch_options or config.slurm is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from llmb.contract.launch import Command, Program
+from llmb.contract.command import Command, Program
 from llmb.core.names import suggest
 from llmb.core.yamlfile import KeyPath
 from llmb.errors import KeyFaultError

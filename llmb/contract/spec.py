@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
+from llmb.contract.command import Command
 from llmb.contract.failures import Failure
 from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import GpuType
-from llmb.contract.launch import Command
 from llmb.contract.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.contract.model import ModelShape, require_positive
 from llmb.contract.nemo_recipe import NemoRecipe

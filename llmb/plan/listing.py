@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workloads and published figures as rows for `list` and docs/workloads.md."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmb.contract.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.contract.model import ModelShape
@@ -12,8 +14,10 @@ from llmb.contract.spec import Size, Workload
 from llmb.core import typed
 from llmb.core.tables import Column
 from llmb.plan.bridge_rows import BRIDGE, NEMO, table_of
-from llmb.plan.published import Figure
-from llmb.plan.recompute import Disagreement
+
+if TYPE_CHECKING:
+    from llmb.plan.published import Figure
+    from llmb.plan.recompute import Disagreement
 
 
 def span(counts: Sequence[int]) -> str:

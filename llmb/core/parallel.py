@@ -93,7 +93,7 @@ def try_in_forks(work: Callable[[T], object], tasks: Sequence[T]) -> None:
     """Call ``work`` on each task in forks of this process, for the files that it writes.
 
     Answers, output and exceptions of the forks are lost, and with one processor, or other threads,
-    there are no forks. So the caller goes on with what it finds in files.
+    there are no forks. So the caller uses what it finds in files.
     """
     count = min(processors(), _MOST_FORKS, len(tasks))
     if count < 2 or threading.active_count() > 1:  # a fork copies the locks of other threads

@@ -23,7 +23,7 @@ def plan(folder: Path) -> None:
     config, _ = load_config(folder, os.environ, cluster_types=all_types)
     plugins = load_plugins(builtin_plugins())
     cluster = create(plugins.cluster_types()[config.cluster_type], config)
-    made = make_plan(read_job_list(folder / "jobs.yaml").requests, plugins.workloads(), config)
+    made = make_plan(read_job_list(folder / "jobs.yaml").entries, plugins.workloads(), config)
     items, faults = prepare(made, plugins, config)
     assert not faults
     assert all(preview(item, cluster, config) for item in items)

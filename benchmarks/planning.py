@@ -75,7 +75,7 @@ def plan(kind: str, folder: Path, repeats: int) -> None:
     workloads = plugins.workloads()
     cluster = create(plugins.cluster_types()[kind], config)
     read, listed = timed(lambda: read_job_list(folder / "jobs.yaml"))
-    planned, made = timed(lambda: make_plan(listed.requests, workloads, config))
+    planned, made = timed(lambda: make_plan(listed.entries, workloads, config))
     launched, (items, faults) = timed(lambda: prepare(made, plugins, config))
     if len(items) != CONFIGURATIONS * repeats:
         sys.exit(f"{len(items)} jobs, {faults[:1]}")

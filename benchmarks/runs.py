@@ -19,7 +19,7 @@ import yaml
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract import record
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, FAILED, JobState
@@ -30,6 +30,7 @@ from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run import store
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 from measuring import LLMB_RUN, environment, parser, report
 
 RUNS, ROUNDS, STEPS = 10_000, 3, 50
@@ -49,7 +50,7 @@ def jobs_of(install: Path) -> list[Job]:
     config, _ = load_config(install, {}, cluster_types=all_types)
     workloads = load_plugins(builtin_plugins()).workloads()
     requests = [
-        JobRequest(
+        job_entry(
             workload="nemotron4_15b", dtypes=(dtype,), scales=(scale,), env={"TRIAL": str(trial)}
         )
         for trial in range(10)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JobRequest, what a user asks for, and Job, the result of planning with all its numbers."""
+"""Job, the result of planning with all its numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -10,59 +10,7 @@ from llmb.contract.model_settings import Trained, trained_with
 from llmb.contract.settings import SPLIT, Settings
 from llmb.contract.software import Software
 from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches, given_switches
-from llmb.errors import Fault, UsageError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest:
-    """One task of a job list or one set of options: dtypes × scales × parameters × repeats.
-
-    Names are as written. A place is ``FILE:LINE``, such as ``jobs.txt:4``.
-    """
-
-    workload: str
-    #: None is the workload's default.
-    size: str | None = None
-    dtypes: tuple[str, ...] = ()
-    scales: tuple[int, ...] = ()
-    repeats: int = 1
-    profile: bool = False
-    #: Adds one profiled job to each configuration.
-    add_profile: bool = False
-    proxy: bool = False
-    env: Mapping[str, str] = field(default_factory=dict)
-    #: The values to sweep of names in ``switches.PARAMS``.
-    params: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    #: The values to sweep of parameters that the workload declares.
-    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: None is the framework that the size and the install have.
-    framework: str | None = None
-    #: Of Megatron-Bridge's images, None is the newest.
-    release: str | None = None
-    #: The values to sweep of settings of the framework, by dotted path.
-    dotted: Mapping[str, tuple[SettingValue, ...]] = field(default_factory=dict)
-    switches: Switches = NO_SWITCHES
-    #: Options of sbatch by long name.
-    slurm: Mapping[str, str] = field(default_factory=dict)
-    #: Of the task.
-    place: str = ""
-    #: The place of its workload.
-    header: str = ""
-    #: The place of each dtype and scale.
-    places: Mapping[str | int, str] = field(default_factory=dict)
-    #: The place of each key that is set.
-    key_places: Mapping[str, str] = field(default_factory=dict)
-    #: It was read only in part. It is checked further, and never becomes a job.
-    faulty: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobList:
-    """A job list as read: its valid requests, every fault of the others, and notes."""
-
-    requests: tuple[JobRequest, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    notes: tuple[str, ...] = ()
+from llmb.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

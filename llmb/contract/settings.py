@@ -75,6 +75,11 @@ class Settings(Switches):
         return {name: value for name in PARAMS if (value := getattr(self, name)) is not None}
 
     @property
+    def given(self) -> dict[str, Any]:
+        """Return the settings that do not have their default, by name."""
+        return {name: value for name in _NAMES if (value := getattr(self, name)) != _DEFAULTS[name]}
+
+    @property
     def key(self) -> Hashable:
         """Equal for runs with equal settings of COMPARED."""
         return _plain(self), *(tuple(sorted(mapping.items())) for mapping in _mappings(self))
@@ -90,7 +95,7 @@ class Settings(Switches):
         missing: dict[str, Any] = {
             name: getattr(other, name)
             for name in COMPARED
-            if getattr(self, name) == getattr(NOTHING, name)
+            if getattr(self, name) == _DEFAULTS[name]
         }
         missing["parameters"] = {**other.parameters, **self.parameters}
         return replace(self, **missing)
@@ -98,6 +103,8 @@ class Settings(Switches):
 
 NOTHING = Settings()
 _FIELDS = sorted(fields(Settings), key=lambda setting: setting.name in NAMES)
+_NAMES = tuple(setting.name for setting in _FIELDS)
+_DEFAULTS = {name: getattr(NOTHING, name) for name in _NAMES}
 _COMPARED = [own for own in _FIELDS if own.metadata.get("compared", own.name not in NAMES)]
 #: The settings that repeats have in common, in the order of the results' JSON.
 COMPARED = tuple(setting.name for setting in _COMPARED)

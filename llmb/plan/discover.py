@@ -4,13 +4,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
-from llmb.contract.switches import NO_SWITCHES, Switches
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import DTYPES
+from llmb.plan.entry import JobEntry
 from llmb.plan.framework import Framework, discovered
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
@@ -18,9 +18,9 @@ from llmb.plan.select import Name, Selection, is_dtype, split_name
 
 @dataclass(slots=True)
 class _Discovery:
-    """The requests so far, the reasons why others were skipped, and what those reasons name."""
+    """The entries so far, the reasons why others were skipped, and what those reasons name."""
 
-    requests: list[JobRequest] = field(default_factory=list)
+    entries: list[JobEntry] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     named: set[Name] = field(default_factory=set)
 
@@ -32,7 +32,7 @@ class _Discovery:
 
 def discover(
     workloads: Mapping[str, Workload], config: ClusterConfig, selection: Selection, gpu_type: str
-) -> tuple[list[JobRequest], list[str]]:
+) -> tuple[list[JobEntry], list[str]]:
     """Return everything installed that ``gpu_type`` can run, largest first, and what is skipped.
 
     Raises UsageError if nothing is found, and for filters that contradict each other or match
@@ -50,7 +50,7 @@ def discover(
     for workload in workloads.values():
         _discover_workload(discovery, workload, config, selection, gpu_type, selected)
     discovery.skipped += _unmatched(discovery, selection, selected, gpu_type)
-    if not discovery.requests:
+    if not discovery.entries:
         kind = " with strong scaling" if selection.strong_scaling else ""
         reasons = list(dict.fromkeys(discovery.skipped)) or [
             f"no installed workload{kind} runs on {gpu_type}"
@@ -60,7 +60,7 @@ def discover(
         raise UsageError(
             message, hint="llmb-run list shows the workloads", code="nothing-discovered"
         )
-    return sorted(discovery.requests, key=lambda request: -request.scales[0]), discovery.skipped
+    return sorted(discovery.entries, key=lambda entry: -entry.settings.scale), discovery.skipped
 
 
 def _discover_workload(
@@ -71,7 +71,7 @@ def _discover_workload(
     gpu_type: str,
     selected: Sequence[Name],
 ) -> None:
-    """Add the requests of its sizes that are ``selected``, or of all without a selection."""
+    """Add the entries of its sizes that are ``selected``, or of all without a selection."""
     key, rows = workload.key, config.rows_for(gpu_type)
     named = {name for owner, name in selected if owner == key}
     if not config.workloads.has(key):
@@ -101,7 +101,7 @@ def _discover_workload(
             continue
         if (size.discover is None or rows in size.discover) or (key, name) in selected:
             filters = replace(selection, supported=False) if (key, name) in selected else selection
-            _add_requests(discovery, choice, name, size, rows, filters)
+            _add_entries(discovery, choice, name, size, rows, filters)
 
 
 def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> None:
@@ -130,9 +130,10 @@ def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> N
 def _unmatched(
     discovery: _Discovery, selection: Selection, selected: Sequence[Name], gpu_type: str
 ) -> list[str]:
-    """Return a reason for each selected workload and dtype without a request or a reason."""
-    matched = {(item.workload, item.size) for item in discovery.requests} | {
-        (item.workload, None) for item in discovery.requests
+    """Return a reason for each selected workload and dtype without an entry or a reason."""
+    settings = [entry.settings for entry in discovery.entries]
+    matched = {(item.workload, item.model_size) for item in settings} | {
+        (item.workload, None) for item in settings
     }
     reasons = [
         f"{key if size is None else f'{key} {size}'} has nothing that matches on {gpu_type}:"
@@ -141,10 +142,7 @@ def _unmatched(
         if (key, size) not in matched | discovery.named
     ]
     dtypes = {
-        dtype
-        for dtype in selection.dtypes
-        for item in discovery.requests
-        if is_dtype(dtype, item.dtypes[0])
+        dtype for dtype in selection.dtypes for item in settings if is_dtype(dtype, item.dtype)
     }
     return reasons + [
         f"nothing on {gpu_type} has dtype {dtype}"
@@ -153,10 +151,10 @@ def _unmatched(
     ]
 
 
-def _add_requests(
+def _add_entries(
     discovery: _Discovery, choice: Framework, name: str, size: Size, gpu: str, selection: Selection
 ) -> None:
-    """Add a request for each dtype and scale of a size."""
+    """Add an entry for each dtype and scale of a size."""
     key = choice.workload.key
     for dtype in size.dtypes(gpu):
         tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
@@ -182,17 +180,19 @@ def _add_requests(
                 continue
         if not scales:
             discovery.skip(key, name, f"{key} {name} {dtype} starts at {tested[0]} GPUs: skipped")
-        discovery.requests += [
-            JobRequest(
-                workload=key,
-                size=name,
-                dtypes=(dtype,),
-                scales=(scale,),
+        discovery.entries += [
+            JobEntry(
+                settings=Settings(
+                    workload=key,
+                    model_size=name,
+                    dtype=dtype,
+                    scale=scale,
+                    profile=selection.profile,
+                    framework=choice.name,
+                    release=choice.release,
+                    strong_scaling=selection.strong_scaling or None,
+                ),
                 repeats=selection.repeats or 1,
-                profile=selection.profile,
-                framework=choice.name,
-                release=choice.release,
-                switches=Switches(strong_scaling=True) if selection.strong_scaling else NO_SWITCHES,
             )
             for scale in scales
         ]

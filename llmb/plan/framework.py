@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses a request's framework and release of Megatron-Bridge, by default the install's."""
+"""Chooses an entry's framework and release of Megatron-Bridge, by default the install's."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
 from llmb.plan.bridge_rows import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
+from llmb.plan.entry import JobEntry
 from llmb.plan.images import recorded_contents
 from llmb.plan.installed import Installed, installed
 
@@ -28,14 +27,13 @@ class Framework:
 
 
 def framework_of(
-    request: JobRequest,
+    entry: JobEntry,
     workload: Workload,
     size: str,
     config: ClusterConfig,
     gpu_type: str,
-    overrides: Settings = NOTHING,
 ) -> Framework:
-    """Return the framework of a request's jobs, as ``overrides`` and the request select it.
+    """Return the framework of an entry's jobs, as its settings select it.
 
     An ``image`` of a release of Megatron-Bridge selects that release. By default it is
     Megatron-Bridge if the installation has it alone, or if the size has no other row for the
@@ -44,11 +42,8 @@ def framework_of(
     to have another library.
     """
     gpu, install = config.rows_for(gpu_type), installed(workload.key, config)
-    framework, release = (
-        overrides.framework or request.framework,
-        overrides.release or request.release,
-    )
-    image = overrides.image or request.switches.image
+    settings = entry.settings
+    framework, release, image = settings.framework, settings.release, settings.image
     library = _library_in(image, config) if image is not None else None
     image_release = bridge_rows.nvidia_release(image) if image is not None else None
     image_release = image_release or bridge_rows.release_of_library(library)
@@ -60,7 +55,7 @@ def framework_of(
     ):
         release = image_release
     note = None
-    if framework is None:
+    if not framework:
         framework = BRIDGE if release is not None else _default(workload, size, gpu, install)
         is_decided = install.framework is not None or config.traits.trains == "torch"
         if framework == NEMO and image is None and not is_decided:
@@ -75,7 +70,7 @@ def framework_of(
         )
     chosen = Framework(name=NEMO, release=None, workload=workload, note=note)
     if framework != NEMO:
-        chosen = _bridge(workload, size, gpu, release, request.dtypes, install.releases)
+        chosen = _bridge(workload, size, gpu, release, entry.dtypes, install.releases)
     if image is not None and image_release is not None:
         _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
     if chosen.release is not None:

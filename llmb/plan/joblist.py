@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llmb.contract.job import JobList, JobRequest
+from llmb.contract.settings import Settings
 from llmb.core import files
 from llmb.errors import Fault, UsageError
 from llmb.plan import yaml_joblist
+from llmb.plan.entry import JobEntry, JobList
 
 _HEADER = re.compile(r"(?P<name>[^\s:()\[\]'\"#]+)\s*:\s*(#.*)?")
 _TASK_HINT = (
@@ -22,7 +23,7 @@ _TASK_HINT = (
 
 
 def read_job_list(path: Path) -> JobList:
-    """Return the requests in a job list and its faults. Names are checked when jobs are planned.
+    """Return the entries in a job list and its faults. Names are checked when jobs are planned.
 
     A name that ends in ``.yaml`` or ``.yml`` is YAML, any other the simple format. Raises
     UsageError for a file that cannot be read or has no content, InputFaults for invalid YAML.
@@ -33,11 +34,11 @@ def read_job_list(path: Path) -> JobList:
 
 
 def parse(text: str, *, name: str) -> JobList:
-    """Return the requests and faults in ``text``. Raises UsageError for an empty text.
+    """Return the entries and faults in ``text``. Raises UsageError for an empty text.
 
     ``name``: the file, in faults.
     """
-    requests: list[JobRequest] = []
+    entries: list[JobEntry] = []
     faults: list[tuple[int, Fault]] = []  # each with its line
     headers: dict[int, str] = {}
     with_tasks: set[int] = set()
@@ -58,13 +59,14 @@ def parse(text: str, *, name: str) -> JobList:
             above = max(headers)
             with_tasks.add(above)
             place, header = f"{name}:{number}", f"{name}:{above}"
-            requests.append(
-                JobRequest(
-                    workload=headers[above],
+            entries.append(
+                JobEntry(
+                    settings=Settings(workload=headers[above], profile=task.get("profile", False)),
+                    sweeps={name: task[name] for name in ("dtype", "scale") if name in task},
+                    repeats=task.get("repeats", 1),
                     place=place,
                     header=header,
                     faulty=bool(invalid),
-                    **task,
                 )
             )
         elif task:
@@ -76,11 +78,11 @@ def parse(text: str, *, name: str) -> JobList:
             )
     for number in headers.keys() - with_tasks:
         add_fault(number, f"no task below '{headers[number]}:'", _TASK_HINT, "tasks-empty")
-    if not requests and not faults:
+    if not entries and not faults:
         hint = f"write <workload>_<size>: and tasks below it; {_TASK_HINT}"
         raise UsageError(f"{name} contains no jobs", hint=hint, code="joblist-empty")
     return JobList(
-        requests=tuple(requests),
+        entries=tuple(entries),
         faults=tuple(
             fault for _, fault in sorted(faults, key=lambda line_and_fault: line_and_fault[0])
         ),
@@ -88,7 +90,7 @@ def parse(text: str, *, name: str) -> JobList:
 
 
 def _task(line: str) -> tuple[dict[str, Any], list[str]]:
-    """The fields of a JobRequest that a task line gives, and the faults of the others."""
+    """The values that a task line gives, by name, and the faults of the others."""
     fields, invalid = {}, []
     try:
         for (name, reader), value in zip(_READERS.items(), _parts(line), strict=False):
@@ -161,8 +163,8 @@ def _flag(value: Any) -> bool:
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "dtypes": partial(_many, kind=str, noun="dtype"),
-    "scales": partial(_many, kind=int, noun="scale"),
+    "dtype": partial(_many, kind=str, noun="dtype"),
+    "scale": partial(_many, kind=int, noun="scale"),
     "repeats": partial(_at_least_one, noun="repeats"),
     "profile": _flag,
 }

@@ -1,27 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of a YAML job list: of a section, its tasks, ``defaults`` and ``overrides``."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from llmb.contract.sbatch import OWN_OPTIONS
-from llmb.contract.switches import (
-    NAMES,
-    PARAMS,
-    Count,
-    SettingValue,
-    Switches,
-    is_dotted,
-    merged,
-)
+from llmb.contract.settings import MAPPINGS, Settings
+from llmb.contract.switches import PARAMS, Count, SettingValue, Switches, is_dotted
 from llmb.contract.variables import check_name, check_values
 from llmb.core.scalars import check_own
 from llmb.errors import KeyFaultError
 from llmb.plan import launch_variables
 from llmb.plan.launch_variables import LISTED, Used
-
-_KEY_PARAMS = ("max_steps", "gbs")  # parameters that are keys as well
 
 
 def _not_empty(values: tuple[object, ...]) -> None:
@@ -36,7 +27,7 @@ def _has_text(value: str) -> None:
 
 Counts = Annotated[tuple[Count, ...], _not_empty]
 Texts = Annotated[tuple[str, ...], _not_empty]
-Settings = Annotated[tuple[Annotated[SettingValue, check_own], ...], _not_empty]
+DottedValues = Annotated[tuple[Annotated[SettingValue, check_own], ...], _not_empty]
 
 
 class ParamName(str):
@@ -47,7 +38,7 @@ class ParamName(str):
     @staticmethod
     def type_of(name: str) -> object:
         """Return the type of its value. Texts are checked with the workload, when planning."""
-        return Counts if name in PARAMS else Settings if is_dotted(name) else Texts
+        return Counts if name in PARAMS else DottedValues if is_dotted(name) else Texts
 
 
 Text = Annotated[str, _has_text]
@@ -128,41 +119,44 @@ class Section(TaskEntry):
     tasks: Any = None  # read one by one
 
 
+# settings that are keys, and what a variable of NVIDIA's launch scripts may set
+SETTINGS = tuple(
+    setting.name for setting in fields(Settings) if setting.name not in (*MAPPINGS, "software")
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValues:
     """The values of ``Keys``, by the kind of setting."""
 
     env: Mapping[str, str]
+    #: By the field of Settings.
+    settings: Mapping[str, Any]
+    #: The values to sweep.
     params: Mapping[str, tuple[Any, ...]]
-    switches: Switches
     slurm: Mapping[str, str]
-    profile: bool | None
     #: The variables of NVIDIA's launch scripts that are used as settings, and are not among
     #: ``env``.
     used: tuple[Used, ...]
 
 
 def layer_of(keys: Keys) -> KeyValues:
-    """Return the values of ``keys``, in which ``params`` override the keys of the same name."""
-    params: dict[str, tuple[Any, ...]] = {
-        name: (value,) for name in _KEY_PARAMS if (value := getattr(keys, name)) is not None
-    }
-    slurm = {name: str(value) for name in OWN_OPTIONS if (value := getattr(keys, name)) is not None}
-    profile = getattr(keys, "profile", None)
+    """Return the values of ``keys``. ``params`` come before keys of the same name."""
+    settings = _given(keys, SETTINGS)
+    slurm = {name: str(value) for name, value in _given(keys, OWN_OPTIONS).items()}
     if not isinstance(keys, Overrides):
-        return KeyValues(
-            env={}, params=params, switches=keys, slurm=slurm, profile=profile, used=()
-        )
+        return KeyValues(env={}, settings=settings, params={}, slurm=slurm, used=())
     unread, used = launch_variables.split(keys.env, LISTED, of_list=True)
     values = {variable.sets: variable.value for variable in used}
-    params |= {name: (value,) for name, value in values.items() if name in PARAMS}
-    chosen = {name: value for name, value in values.items() if name in NAMES}
-    slurm |= {name: str(value) for name, value in values.items() if name in OWN_OPTIONS}
     return KeyValues(
         env={name: str(value) for name, value in unread.items()},
-        params={**params, **{str(name): listed for name, listed in keys.params.items()}},
-        switches=merged((keys, Switches(**chosen))) if chosen else keys,  # type: ignore[arg-type]
-        slurm=slurm,
-        profile=bool(values["profile"]) if "profile" in values else None,
+        settings=settings | {name: value for name, value in values.items() if name in SETTINGS},
+        params={str(name): listed for name, listed in keys.params.items()},
+        slurm=slurm | {name: str(values[name]) for name in OWN_OPTIONS if name in values},
         used=tuple(used),
     )
+
+
+def _given(keys: Keys, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(keys, name, None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

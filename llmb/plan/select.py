@@ -4,13 +4,15 @@
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.core.names import find_workload_and_size, listed
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import NEMO, spelled
+from llmb.plan.entry import JobEntry
 from llmb.plan.framework import framework_of
 from llmb.plan.plan import resolve
 
@@ -46,16 +48,17 @@ class Selection:
         return self.max_scale is not None or self.min_scale or bool(self.scales)
 
 
-def adjust(requests: Iterable[JobRequest], selection: Selection) -> list[JobRequest]:
-    """The requests with the repeats, the profiling and the proxies of the selection."""
-    changes: dict[str, object] = {}
+def adjust(entries: Iterable[JobEntry], selection: Selection) -> list[JobEntry]:
+    """The entries with the repeats, the profiling and the proxies of the selection."""
+    changes: dict[str, Any] = {}
     if selection.repeats is not None:
         changes["repeats"] = selection.repeats
     if selection.profile:
-        changes |= {"profile": True, "add_profile": False}
+        changes["add_profile"] = False
+        entries = [entry.with_settings(profile=True) for entry in entries]
     if selection.proxy:
         changes["proxy"] = True
-    return [replace(request, **changes) for request in requests]  # type: ignore[arg-type]
+    return [replace(entry, **changes) for entry in entries]
 
 
 def narrow(
@@ -128,22 +131,23 @@ def _is(job: Job, name: Name) -> bool:
 
 
 def with_proxies(
-    requests: Iterable[JobRequest],
+    entries: Iterable[JobEntry],
     workloads: Mapping[str, Workload],
     config: ClusterConfig,
     gpu_type: str,
-) -> tuple[tuple[JobRequest, ...], tuple[str, ...]]:
-    """Change requests at scales of a proxy alone to the proxy, with a note for each change.
+) -> tuple[tuple[JobEntry, ...], tuple[str, ...]]:
+    """Change entries at scales of a proxy alone to the proxy, with a note for each change.
 
     Source: release 25.04, where MODEL_SIZE=405b at 32, 64 and 128 H100 trains fewer layers.
     """
-    changed: list[JobRequest] = []
+    changed: list[JobEntry] = []
     notes: dict[str, None] = {}
-    for request in requests:
-        scales = _proxy_scales(request, workloads, config, gpu_type)
-        for is_proxy, group in itertools.groupby(request.scales, scales.__contains__):
+    for entry in entries:
+        scales = _proxy_scales(entry, workloads, config, gpu_type)
+        for is_proxy, group in itertools.groupby(entry.scales, scales.__contains__):
             chosen = tuple(group)
-            changed.append(replace(request, scales=chosen, proxy=request.proxy or is_proxy))
+            sweeps = {**entry.sweeps, "scale": chosen}
+            changed.append(replace(entry, sweeps=sweeps, proxy=entry.proxy or is_proxy))
             if is_proxy:
                 workload, size = resolve(
                     changed[-1], workloads, gpu_type, config.rows_for(gpu_type)
@@ -153,34 +157,34 @@ def with_proxies(
                     f"{workload.key} at {at} GPUs is {size}, with fewer layers, as in NVIDIA's"
                     " release 25.04; --force trains the whole model"
                 ] = None
-        if not request.scales:
-            changed.append(request)
+        if not entry.scales:
+            changed.append(entry)
     return tuple(changed), tuple(notes)
 
 
 def _proxy_scales(
-    request: JobRequest, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str
+    entry: JobEntry, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str
 ) -> set[int]:
     """Return the scales that the size's proxy was tested at, and the size itself was not."""
     if (
-        request.proxy
-        or request.switches.strong_scaling
+        entry.proxy
+        or entry.settings.strong_scaling
         or gpu_type not in (config.gpu_type, *config.gpu_types)
     ):
         return set()
     rows = config.rows_for(gpu_type)
     try:
-        workload, name = resolve(request, workloads, gpu_type, rows)
-        if framework_of(request, workload, name, config, gpu_type).name != NEMO:
+        workload, name = resolve(entry, workloads, gpu_type, rows)
+        if framework_of(entry, workload, name, config, gpu_type).name != NEMO:
             return set()
     except UsageError:  # the plan reports it, with every other fault
         return set()
     size = workload.sizes[name]
     if size.proxy is None:
         return set()
-    dtypes = request.dtypes or (workload.default_dtype,)
+    dtypes = entry.dtypes or (workload.default_dtype,)
     tested = {scale for dtype in dtypes for scale in size.scales(rows, dtype, strong=False)}
     proxies = [
         set(workload.sizes[size.proxy].scales(rows, dtype, strong=False)) for dtype in dtypes
     ]
-    return set.intersection(*proxies).intersection(request.scales) - tested
+    return set.intersection(*proxies).intersection(entry.scales) - tested

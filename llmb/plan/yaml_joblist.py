@@ -6,11 +6,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmb.contract.job import JobList, JobRequest
-from llmb.contract.switches import PARAMS, is_dotted, merged
+from llmb.contract.settings import Settings
+from llmb.contract.switches import PARAMS, is_dotted
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document, DuplicateKey, KeyPath
 from llmb.errors import Fault, UsageError
+from llmb.plan.entry import JobEntry, JobList
 from llmb.plan.joblist_keys import Keys, Overrides, Section, TaskEntry, layer_of
 
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"
@@ -29,30 +30,30 @@ Entry = TypeVar("Entry", bound=TaskEntry)
 
 
 def read(path: Path) -> JobList:
-    """The requests of the file, one for each task, and its faults."""
-    return requests_of(yamlfile.load(path, strict=False))
+    """The entries of the file, one for each task, and its faults."""
+    return entries_of(yamlfile.load(path, strict=False))
 
 
-def requests_of(document: Document) -> JobList:
-    """Return the requests in a document, and its faults. Raises UsageError without a list."""
+def entries_of(document: Document) -> JobList:
+    """Return the entries in a document, and its faults. Raises UsageError without a list."""
     if not isinstance(document.data, dict) or not document.data:
         state = "is not a job list" if document.data else "contains no jobs"
         hint = "write pretrain_nemotron4_15b: and below it scales: [16]"
         raise UsageError(f"{document.name} {state}", hint=hint, code="joblist-empty")
-    requests: list[JobRequest] = []
+    entries: list[JobEntry] = []
     faults = list(document.faults)
     notes: dict[str, None] = {}
     for header in document.data:
         of_section, section_faults = _section(document, str(header), (header,), notes)
-        requests += of_section
+        entries += of_section
         faults += section_faults
-    return JobList(requests=tuple(requests), faults=tuple(faults), notes=tuple(notes))
+    return JobList(entries=tuple(entries), faults=tuple(faults), notes=tuple(notes))
 
 
 def _section(
     document: Document, header: str, path: KeyPath, notes: dict[str, None]
-) -> tuple[list[JobRequest], list[Fault]]:
-    """A request for each task, also for a faulty one, so that all its faults are found.
+) -> tuple[list[JobEntry], list[Fault]]:
+    """An entry for each task, also for a faulty one, so that all its faults are found.
 
     Variables that are used as settings go to ``notes``.
     """
@@ -72,22 +73,22 @@ def _section(
     if section is None:
         return [], faults
     is_faulty = bool(faults) or isinstance(path[0], DuplicateKey)
-    requests = []
+    entries = []
     for at in _task_paths(document, path):
         task, task_faults = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
         if task is not None:
             layers = _layers((path, section), (at, task))
             notes |= dict.fromkeys(_used_variables(document, layers))
-            request = _request(document, header, (path, section), (at, task))
-            task_faults += _contradictions(request, complete=not (is_faulty or task_faults))
-            requests.append(replace(request, faulty=is_faulty or bool(task_faults)))
+            entry = _entry(document, header, (path, section), (at, task))
+            task_faults += _contradictions(entry, complete=not (is_faulty or task_faults))
+            entries.append(replace(entry, faulty=is_faulty or bool(task_faults)))
         faults += task_faults
-    if not requests and not faults:
+    if not entries and not faults:
         place = document.place((*path, "tasks"))
         faults.append(
             Fault(place=place, message=f"{header} has no tasks", code="tasks-empty", key=header)
         )
-    return requests, faults
+    return entries, faults
 
 
 def _read(cls: type[Entry], document: Document, path: KeyPath) -> tuple[Entry | None, list[Fault]]:
@@ -143,25 +144,25 @@ def _key_places(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> d
     return places
 
 
-def _contradictions(request: JobRequest, *, complete: bool) -> list[Fault]:
+def _contradictions(entry: JobEntry, *, complete: bool) -> list[Fault]:
     """Return faults of keys that exclude each other, and of scales that are missing."""
-    if request.profile and request.add_profile:
+    if entry.settings.profile and entry.add_profile:
         hint = "add_profile adds one profiled run, profile profiles all"
         message = "profile and add_profile are both set"
         return [
             Fault(
-                place=request.place,
+                place=entry.place,
                 message=message,
                 hint=hint,
                 code="profile-twice",
                 key="profile add_profile",
             )
         ]
-    if complete and not request.scales:
+    if complete and not entry.scales:
         message = "no scales are given"
         return [
             Fault(
-                place=request.place,
+                place=entry.place,
                 message=message,
                 hint="scales: [128, 256]",
                 code="key-missing",
@@ -193,12 +194,12 @@ def _used_variables(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) 
             yield f"{place}: {variable.name} is used as {variable.instead}"
 
 
-def _request(
+def _entry(
     document: Document,
     header: str,
     section: tuple[KeyPath, Section],
     task: tuple[KeyPath, TaskEntry],
-) -> JobRequest:
+) -> JobEntry:
     (above, common), (at, entry) = section, task
 
     def pick(name: str, default: Any) -> Any:
@@ -206,38 +207,30 @@ def _request(
         return next(value for value in values if value is not None)
 
     layers = _layers(section, task)
-    keys = [layer for _, layer in layers]
-    key_values = [layer_of(layer) for layer in keys]
-    params = {name: values for layer in key_values for name, values in layer.params.items()}
-    profiles = [layer.profile for layer in key_values if layer.profile is not None]
-    return JobRequest(
-        workload=header,
-        place=document.place(at),
-        header=document.place(above),
-        places=_places(document, section, task),
-        key_places=_key_places(document, layers),
-        dtypes=pick("dtypes", ()),
-        scales=pick("scales", ()),
-        repeats=pick("repeats", 1),
-        profile=profiles[-1] if profiles else False,
-        add_profile=pick("add_profile", False),
-        proxy=pick("proxy", False),
-        env={name: value for layer in key_values for name, value in layer.env.items()},
-        params={name: values for name, values in params.items() if name in PARAMS},
+    settings: dict[str, Any] = {"workload": header}
+    params: dict[str, tuple[Any, ...]] = {}
+    key_values = [layer_of(layer) for _, layer in layers]
+    for layer in key_values:
+        settings |= layer.settings
+        params = {name: params[name] for name in params if name not in layer.settings}
+        params |= layer.params
+    env = {name: value for layer in key_values for name, value in layer.env.items()}
+    swept = {name: values for name, values in params.items() if name in PARAMS}
+    return JobEntry(
+        settings=Settings(**settings, env=env),
+        sweeps={"dtype": pick("dtypes", ()), "scale": pick("scales", ()), **swept},
         parameters={
             name: values
             for name, values in params.items()
             if name not in PARAMS and not is_dotted(name)
         },
         dotted={name: values for name, values in params.items() if is_dotted(name)},
-        framework=_last(keys, "framework"),
-        release=_last(keys, "release"),
-        switches=merged(layer.switches for layer in key_values),
+        repeats=pick("repeats", 1),
+        add_profile=pick("add_profile", False),
+        proxy=pick("proxy", False),
         slurm={name: value for layer in key_values for name, value in layer.slurm.items()},
+        place=document.place(at),
+        header=document.place(above),
+        places=_places(document, section, task),
+        key_places=_key_places(document, layers),
     )
-
-
-def _last(layers: Iterable[Keys], name: str) -> str | None:
-    """The value of a key in the last layer that sets it."""
-    values: list[str] = [value for layer in layers if (value := getattr(layer, name)) is not None]
-    return values[-1] if values else None

@@ -8,17 +8,19 @@ from functools import partial
 
 from llmb.contract.cluster import Cluster
 from llmb.contract.gpus import CPU
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Site
 from llmb.contract.record import PairMember
 from llmb.contract.rows import ANY_GPU
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.contract.software import Software
 from llmb.contract.spec import Workload
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.kit import checks
 from llmb.kit.checks import preview_stamp
 from llmb.kit.telemetry import with_telemetry
+from llmb.plan.entry import JobEntry
 from llmb.plan.framework import framework_of
 from llmb.plan.images import image_path
 from llmb.plan.listing import configurations
@@ -91,11 +93,11 @@ def prepare(
     prepared, faults = [], list[Fault]()
     faults_by_source = plugins.require_settings(config) if config.plugins else {}
     # By the names of experiments, the newest job whose repeats have an equal launch.
-    shared: dict[str, tuple[Prepared, JobRequest]] = {}
-    for job, request in zip(plan.jobs, plan.requests, strict=True):
+    shared: dict[str, tuple[Prepared, JobEntry]] = {}
+    for job, entry in zip(plan.jobs, plan.entries, strict=True):
         if (known := shared.get(job.experiment_name)) is not None:
-            first, first_request = known
-            if first_request.slurm == request.slurm and is_repeat(job, first.job):
+            first, first_entry = known
+            if first_entry.slurm == entry.slurm and is_repeat(job, first.job):
                 prepared.append(replace(first, job=job))
                 continue
         if plugin_faults := faults_by_source.get(plugins.offers[job.workload].source):
@@ -105,18 +107,18 @@ def prepare(
             launch = plugins.launch(
                 workloads[job.workload], job, site_of(config, job, has_pmix=has_pmix)
             )
-            if launch is not None and (request.slurm or slurm_args):
-                options = names.replaced({**request.slurm, **slurm_args})
+            if launch is not None and (entry.slurm or slurm_args):
+                options = names.replaced({**entry.slurm, **slurm_args})
                 launch = replace(launch, slurm_args=options)
         except LlmbError as error:
-            faults.append(as_fault(error, request.place))
+            faults.append(as_fault(error, entry.place))
             continue
         if launch is not None and has_telemetry(job, config):
             launch = with_telemetry(launch)
         software = None if launch is None else finder.software_of(job, launch)
         prepared.append(Prepared(job=job, launch=launch, software=software))
         if not plugins.launches_each_repeat(workloads[job.workload], config.plugins):
-            shared[job.experiment_name] = prepared[-1], request
+            shared[job.experiment_name] = prepared[-1], entry
     return prepared, list(dict.fromkeys(faults))
 
 
@@ -222,25 +224,30 @@ def runnable(
     """
     for workload in workloads:
         for size in workload.sizes:
-            request = JobRequest(
-                workload=workload.key, size=size, framework=framework, release=release
+            entry = JobEntry(
+                settings=Settings(
+                    workload=workload.key,
+                    model_size=size,
+                    framework=framework or "",
+                    release=release,
+                )
             )
-            yield _tested(request, workload, size, plugins, config, most_gpus)
+            yield _tested(entry, workload, size, plugins, config, most_gpus)
 
 
 def _tested(
-    request: JobRequest,
+    entry: JobEntry,
     workload: Workload,
     size: str,
     plugins: Plugins,
     config: ClusterConfig,
     most_gpus: int | None,
 ) -> Runnable:
-    gpu = config.rows_for(config.gpu_type)
+    gpu, settings = config.rows_for(config.gpu_type), entry.settings
     result = partial(Runnable, workload=workload.key, size=size)
     size_rows = [
         row
-        for row in configurations(workload, request.framework, request.release)
+        for row in configurations(workload, settings.framework or None, settings.release)
         if row["size"] == size
     ]
     gpu_rows = [row for row in size_rows if {gpu, ANY_GPU} & {*row["gpu"]}]
@@ -250,7 +257,7 @@ def _tested(
         message = f"no row for {config.gpu_type}{known_types}"
         fault = Fault(message=message, code=NO_ROW, key="gpu_type", value=config.gpu_type)
         return result(reason=f"not on {config.gpu_type}", fault=fault)
-    chosen = framework_of(request, workload, size, config, config.gpu_type)
+    chosen = framework_of(entry, workload, size, config, config.gpu_type)
     rows = [
         row
         for row in gpu_rows
@@ -274,8 +281,8 @@ def _tested(
         fault = Fault(message=message, code=_FEW_GPUS, key="scale", value=scales[0])
         return result(reason=f"needs {scales[0]} GPUs", fault=fault)
     row = next(row for row in rows if fitting[0] in row["scales"])
-    request = replace(request, dtypes=(row["dtype"][0],), scales=(fitting[0],))
-    if (obstacle := _obstacle(request, plugins, config)) is not None:
+    entry = entry.with_settings(dtype=row["dtype"][0], scale=fitting[0])
+    if (obstacle := _obstacle(entry, plugins, config)) is not None:
         summary = (
             f"needs {fitting[0]} GPUs"
             if obstacle.code == TOO_SMALL
@@ -285,9 +292,9 @@ def _tested(
     return result()
 
 
-def _obstacle(request: JobRequest, plugins: Plugins, config: ClusterConfig) -> Fault | None:
-    """Return the first fault that keeps the job of ``request`` from starting here, or None."""
-    plan = make_plan([request], plugins.workloads(), config)
+def _obstacle(entry: JobEntry, plugins: Plugins, config: ClusterConfig) -> Fault | None:
+    """Return the first fault that keeps the job of ``entry`` from starting here, or None."""
+    plan = make_plan([entry], plugins.workloads(), config)
     if plan.faults:
         return plan.faults[0]
     try:

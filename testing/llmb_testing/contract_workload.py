@@ -17,7 +17,7 @@ from llmb import api
 from llmb.check.log_trial import sample_faults
 from llmb.check.workload_trial import faults_of
 from llmb.contract.gpus import CPU
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.rows import ANY_GPU
 from llmb.contract.switches import Switches
@@ -39,6 +39,7 @@ from llmb_testing.contract_support import (
     targets,
     workload_of,
 )
+from llmb_testing.entries import job_entry
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _NOT_HERE = ("machine-too-small",)  # codes of faults of a cluster, not of the workload
@@ -199,7 +200,7 @@ class WorkloadContract:
             for strong in (False, True):
                 scales = size.scales(case.gpu, case.dtype, strong=strong)
                 requests = [
-                    JobRequest(
+                    job_entry(
                         workload=workload.key,
                         size=case.size,
                         dtypes=(case.dtype,),

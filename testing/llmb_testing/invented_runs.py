@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.contract import record
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
@@ -23,6 +23,7 @@ from llmb.core.process import ProcessId
 from llmb.plan.images import image_path
 from llmb.plan.plan import make_plan
 from llmb.run import store
+from llmb_testing.entries import job_entry
 
 EVENING = 1763668800  # 2025-11-20 20:00 UTC
 
@@ -117,7 +118,7 @@ class InventedRuns:
         **env: str,
     ) -> Job:
         """Return the job that a submission plans."""
-        request = JobRequest(
+        request = job_entry(
             workload=workload, dtypes=(dtype,), scales=(scale,), profile=profile, env=env
         )
         plan = make_plan(

@@ -276,7 +276,7 @@ def _profiled(path: Path) -> object:
 
 def _planned(path: Path) -> object:
     config = load_config(_sound(path.parent), {}, cluster_types=all_types)[0]
-    return make_plan(read_job_list(path).requests, WORKLOADS, config)
+    return make_plan(read_job_list(path).entries, WORKLOADS, config)
 
 
 def _sound(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmb.contract import record
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
@@ -25,6 +25,7 @@ from llmb.plan.config_layers import load_config
 from llmb.plan.plan import make_plan
 from llmb.run import store
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 
 def steps(seconds: float, count: int = 50, last: int = 49, loss: str = "12.81") -> str:
@@ -60,7 +61,7 @@ class HandMade:
         **env: str,
     ) -> Job:
         """The job that a submission plans."""
-        request = JobRequest(
+        request = job_entry(
             workload=workload,
             dtypes=(dtype,),
             scales=(scale,),

@@ -7,7 +7,6 @@ import pytest
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.flops import causal_flops
-from llmb.contract.job import JobRequest
 from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
@@ -18,6 +17,7 @@ from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 # The tables "Performance Summary" of Megatron-Bridge's documentation. A line: size, system, batch;
 # then tokens/s and TFLOPS of one GPU for c (FP8, current scaling), m (MXFP8) and n (NVFP4).
@@ -156,7 +156,7 @@ def test_tokens_and_flops_agree(key: Key, figures: dict[str, dict[Key, Figure]])
 def reference(workloads: dict[str, Workload], gpu: str, **wanted: str | None) -> Figure | None:
     """The figure for the job of 70b on 64 GPUs."""
     llama = workloads["pretrain_llama3.1"]
-    request = JobRequest(workload=llama.key, size="70b", scales=(64,), **wanted)  # type: ignore[arg-type]
+    request = job_entry(workload=llama.key, size="70b", scales=(64,), **wanted)  # type: ignore[arg-type]
     plan = make_plan(
         [request],
         workloads,

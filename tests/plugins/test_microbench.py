@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmb import api
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.spec import Workload
 from llmb.contract.window import default_window
 from llmb.measure.log_reader import read_log
@@ -21,6 +21,7 @@ from llmb.plan.published_tables import read_published
 from llmb_installer.cluster_types import all_types
 from llmb_microbench import llmb_launch, llmb_setup, llmb_workload
 from llmb_microbench.program import formulas, settings, storage, timing
+from llmb_testing.entries import job_entry
 
 CLUSTERS = ("local", "slurm", "runai")
 
@@ -46,7 +47,7 @@ def job_of(workload: Workload, size: str, scale: int = 8, **parameters: str) -> 
     from llmb.contract.schema import ClusterConfig
 
     given = {name: (value,) for name, value in parameters.items()}
-    request = JobRequest(workload=workload.key, size=size, scales=(scale,), parameters=given)
+    request = job_entry(workload=workload.key, size=size, scales=(scale,), parameters=given)
     plan = make_plan(
         [request],
         {workload.key: workload},

@@ -3,18 +3,19 @@
 
 from collections.abc import Iterable
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.plan.estimate import TIGHT
 from llmb.plan.plan import make_plan
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
+from llmb_testing.entries import job_entry
 
 
 def planned(workloads: dict[str, Workload], figure: Figure) -> Iterable[Job]:
     """Return the job of the figure's configuration; none if llmb has no row for it."""
-    request = JobRequest(
+    request = job_entry(
         workload=figure.workload,
         size=figure.model_size,
         dtypes=(figure.dtype,),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmb.contract.gpus import known_types
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.model import ModelShape, parameters
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
@@ -19,6 +19,7 @@ from llmb.plan.plan import make_plan
 from llmb.plan.published_tables import read_published
 from llmb.plan.select import Selection
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
 SCALES = (1, 2, 4, 8, 16)
@@ -38,7 +39,7 @@ def planned(workloads: Workloads, key: str, gpu: str, **request: Any) -> tuple[J
     """The jobs of a request for smoke."""
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"])
     plan = make_plan(
-        [JobRequest(workload=key, size="smoke", **{"scales": SCALES, **request})], workloads, config
+        [job_entry(workload=key, size="smoke", **{"scales": SCALES, **request})], workloads, config
     )
     assert not plan.faults
     return plan.jobs
@@ -146,12 +147,12 @@ def test_discovery_leaves_it_out_unless_it_is_named(workloads: Workloads, gpu: s
     config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"])
     found, _ = discover(workloads, config, Selection(max_scale=4096), gpu)
     assert found
-    assert "smoke" not in {request.size for request in found}
+    assert "smoke" not in {entry.settings.model_size for entry in found}
     if gpu != "cpu":
         named, _ = discover(
             workloads, config, Selection(workloads=("llama3.1_smoke",), scales=(2,)), gpu
         )
-        assert {(request.size, request.scales) for request in named} == {("smoke", (2,))}
+        assert {(entry.settings.model_size, entry.scales) for entry in named} == {("smoke", (2,))}
 
 
 def test_sets_steps_over_its_own(workloads: Workloads) -> None:

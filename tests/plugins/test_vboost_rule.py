@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig
 from llmb.contract.switches import Switches
@@ -17,6 +16,7 @@ from llmb.plan.plan import Plan, make_plan
 from llmb.plan.published_tables import read_published
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 PLUGINS = load_plugins(builtin_plugins())
 # The launch scripts of these releases pass enable_vboost to NeMo; those of 24.11 have no such
@@ -31,7 +31,7 @@ def planned(gpu: str = "h100", kind: str = "slurm", **request: Any) -> Plan:
     config = ClusterConfig(
         cluster_type=kind, kind=all_types()[kind], gpu_type=gpu, sections=sections, gpu_types=own
     )
-    plan = make_plan([JobRequest(**{**SMALL, **request})], PLUGINS.workloads(), config)
+    plan = make_plan([job_entry(**{**SMALL, **request})], PLUGINS.workloads(), config)
     assert not plan.faults
     return plan
 

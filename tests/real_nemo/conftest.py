@@ -20,15 +20,17 @@ import pytest
 import llmb_workloads
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.switches import Switches
+from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import prepare
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 # `make test-nemo` sets it. Without it nothing here is collected, so that `make test` stays fast.
 NEMO_PYTHON = os.environ.get("LLMB_TEST_NEMO_PYTHON")
@@ -305,7 +307,7 @@ def cases() -> Mapping[str, Case]:
     for name, (gpu, variant) in VARIANTS.items():
         request = {"dtypes": ("fp8",), **variant}
         mpi = request.pop("mpi", None)  # of the cluster, not of the job
-        (found[name],) = planned(gpu, [JobRequest(**request)], force=True, mpi=mpi)
+        (found[name],) = planned(gpu, [job_entry(**request)], force=True, mpi=mpi)
     return found
 
 
@@ -324,17 +326,17 @@ def models() -> Mapping[str, Case]:
     own = [case for name, case in cases().items() if name not in VARIANTS]
     own += [case for gpu in GPU_TYPES for case in planned(gpu, rows(gpu, smoke=True))]
     own += planned(
-        "h100", [JobRequest(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True
+        "h100", [job_entry(**{"dtypes": ("fp8",), **request}) for request in CHANGED], force=True
     )
     return {case.model_name: case for case in reversed(own)}
 
 
-def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
+def rows(gpu: str, *, smoke: bool = False) -> list[JobEntry]:
     """One request for each row, dtype and scale of this GPU type: of the published sizes, or of
     smoke.
     """
     return [
-        JobRequest(
+        job_entry(
             workload=key,
             size=name,
             dtypes=(dtype,),
@@ -352,7 +354,7 @@ def rows(gpu: str, *, smoke: bool = False) -> list[JobRequest]:
 
 
 def planned(
-    gpu: str, requests: list[JobRequest], *, force: bool = False, mpi: str | None = None
+    gpu: str, requests: list[JobEntry], *, force: bool = False, mpi: str | None = None
 ) -> list[Case]:
     """The jobs of the requests on a Slurm cluster of this GPU type, with their staged recipes."""
     plugins = load_plugins(builtin_plugins())

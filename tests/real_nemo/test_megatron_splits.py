@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.plan.configure import find_row
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 HERE = Path(__file__).parent
 # The workload, the scale and the --set values of each; the number of GPUs does not affect a split.
@@ -78,7 +78,7 @@ def refusals(
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_and_megatron_agree(name: str, refusals: dict[str, str]) -> None:
     workload, scale, params = CASES[name]
-    request = JobRequest(
+    request = job_entry(
         workload=workload,
         dtypes=("fp8",),
         scales=(scale,),

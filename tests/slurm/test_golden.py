@@ -16,15 +16,16 @@ import pytest
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
-from llmb.contract.job import JobRequest
 from llmb.contract.launch import Stamp
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.switches import Switches
+from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 from llmb_testing.plugin_writer import write_benchmark
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -47,13 +48,13 @@ SWITCHED = Switches(
     time_limit="01:00:00",
 )
 # What each script is of: how ranks start, and the request.
-CASES: dict[str, tuple[Literal["pyxis", "none"], JobRequest]] = {
-    **{f"{key}.pyxis": ("pyxis", JobRequest(workload=key, **full)) for key, full in FULL.items()},
-    **{f"{key}.none": ("none", JobRequest(workload=key, **full)) for key, full in FULL.items()},
-    **{f"{key}.tiny": ("none", JobRequest(workload=key, **TINY)) for key in FULL},
+CASES: dict[str, tuple[Literal["pyxis", "none"], JobEntry]] = {
+    **{f"{key}.pyxis": ("pyxis", job_entry(workload=key, **full)) for key, full in FULL.items()},
+    **{f"{key}.none": ("none", job_entry(workload=key, **full)) for key, full in FULL.items()},
+    **{f"{key}.tiny": ("none", job_entry(workload=key, **TINY)) for key in FULL},
     "pretrain_llama3.1.switches": (
         "pyxis",
-        JobRequest(
+        job_entry(
             workload="pretrain_llama3.1",
             **FULL["pretrain_llama3.1"],
             profile=True,
@@ -97,7 +98,7 @@ def config(
 
 
 def script(
-    request: JobRequest,
+    request: JobEntry,
     container: Literal["pyxis", "none"],
     plugins: Plugins = PLUGINS,
     gpu_type: str = "h100",
@@ -124,7 +125,7 @@ def test_the_script_is_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", BRIDGE)
 def test_the_script_of_megatron_bridge(name: str) -> None:
     gpu_type, container, size, release = BRIDGE[name]
-    request = JobRequest(workload="pretrain_llama3.1", size=size, scales=(64,), release=release)
+    request = job_entry(workload="pretrain_llama3.1", size=size, scales=(64,), release=release)
     check(name, script(request, container, gpu_type=gpu_type))  # type: ignore[arg-type]
 
 
@@ -134,7 +135,7 @@ def test_the_script_of_megatron_bridge(name: str) -> None:
 )
 def test_every_gpu_type_has_a_script(workload: str, size: str, gpu_type: str) -> None:
     """One rank for each GPU of a node, NVIDIA's image, and a row of NVIDIA's."""
-    request = JobRequest(workload=workload, size=size, scales=(64,), framework="bridge")
+    request = job_entry(workload=workload, size=size, scales=(64,), framework="bridge")
     text = script(request, "pyxis", gpu_type=gpu_type)
     per_node = 4 if gpu_type.startswith("gb") else 8
     assert f"--ntasks-per-node={per_node}" in text
@@ -149,7 +150,7 @@ def test_the_script_of_a_benchmark_that_trains_no_model(
     write_benchmark(tmp_path, "netbench")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    request = JobRequest(
+    request = job_entry(
         workload="netbench_all_reduce",
         scales=(16,),
         parameters={"message_size": ("256M",)},

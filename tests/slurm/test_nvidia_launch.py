@@ -17,7 +17,7 @@ from llmb.builtin import wrappers
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
 from llmb.contract.gpus import known_types
-from llmb.contract.job import JobRequest
+from llmb_testing.entries import job_entry
 from llmb.contract.launch import Launch, Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
@@ -67,7 +67,7 @@ def launched(label: str, version: str) -> tuple[Launch, str]:
     model, gpu, dtype, gpus = label.split()[:4]
     key, size = sizes()[model]
     release = next(name for name, known in releases().items() if known.bridge == version)
-    request = JobRequest(
+    request = job_entry(
         workload=key, size=size, dtypes=(dtype,), scales=(int(gpus),), release=release
     )
     config, workloads = cluster(gpu), PLUGINS.workloads()

@@ -8,7 +8,6 @@ import pytest
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.cluster import Cluster
-from llmb.contract.job import JobRequest
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import COMPLETED, LOST
@@ -18,6 +17,7 @@ from llmb.plugins.loader import load_plugins
 from llmb.run import follow
 from llmb.run.prepare import prepare
 from llmb.run.submit import submit
+from llmb_testing.entries import job_entry
 from llmb_testing.fake_cluster import folder_of
 from llmb_testing.scheduler import Scheduler
 
@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> tuple[Cluster, RunRecord]:
     )
     assert plugins.problems == []
     config = ClusterConfig(cluster_type="fake", gpu_type="h100", llmb_install=tmp_path)
-    plan = make_plan([JobRequest(workload="fake", scales=(8,))], plugins.workloads(), config)
+    plan = make_plan([job_entry(workload="fake", scales=(8,))], plugins.workloads(), config)
     items, faults = prepare(plan, plugins, config)
     assert faults == []
     cluster = plugins.cluster_types()["fake"].make(config)

@@ -28,7 +28,7 @@ from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.measure import describe_log, find_logs, log_result
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.run_result import LogReader
-from llmb.plan import bridge_rows, request_faults, select
+from llmb.plan import bridge_rows, entry_faults, select
 from llmb.run import store
 
 _OF_LOGS = ("max_steps",)  # what a log itself says
@@ -39,7 +39,7 @@ def with_settings(context: CliContext, description: Settings, text: Sequence[str
     faults: list[Fault] = []
     workload = context.workloads.get(description.workload)
     size = None if workload is None else description.model_size or workload.default_size
-    setting_names = () if workload is None else request_faults.known_names(workload, size)
+    setting_names = () if workload is None else entry_faults.known_names(workload, size)
     usable = None if workload is None else [name for name in setting_names if name not in _OF_LOGS]
     params, words, parameters = parse_set(text, context.parameters, faults, usable)
     for name in (*_OF_LOGS, *words):
@@ -64,10 +64,10 @@ def with_settings(context: CliContext, description: Settings, text: Sequence[str
         )
     if workload is not None and size is not None:
         named = [*params, *(["gbs"] if description.gbs is not None else [])]
-        faults += request_faults.faults_of_parameters(
+        faults += entry_faults.faults_of_parameters(
             workload, size, {name: (value,) for name, value in parameters.items()}
         )
-        training_faults = request_faults.faults_of_training(
+        training_faults = entry_faults.faults_of_training(
             workload, size, dict.fromkeys(named), switches.NO_SWITCHES, profile=False
         )
         faults += [replace(fault, hint="omit it") for fault in training_faults]

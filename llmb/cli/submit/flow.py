@@ -21,7 +21,7 @@ from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.cli.submit.overrides import overrides_of
 from llmb.contract.cluster import Cluster
 from llmb.contract.gpus import GpuType, nearest_type
-from llmb.contract.job import Job, JobList
+from llmb.contract.job import Job
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.sbatch import PMIX
 from llmb.contract.schema import ClusterConfig
@@ -40,6 +40,7 @@ from llmb.errors import (
 )
 from llmb.judge.export import newest_baseline
 from llmb.measure.result import SUCCESS, UNKNOWN
+from llmb.plan.entry import JobList
 from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
@@ -160,7 +161,7 @@ def _plan(
         nearest_plan = Plan()
         if nearest is not None:
             nearest_plan = make_plan(
-                listed.requests,
+                listed.entries,
                 context.workloads,
                 config,
                 overrides=overrides,
@@ -169,9 +170,9 @@ def _plan(
             )
         raise InputFaults([fault, *listed.faults, *nearest_plan.faults])
     _warn_of_unused(config)
-    settled = with_slurm_time(context, listed.requests, overrides)
+    settled = with_slurm_time(context, listed.entries, overrides)
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         context.workloads,
         config,
         overrides=settled,

@@ -15,8 +15,8 @@ from llmb.contract import switches as sw
 from llmb.core.times import clock
 
 if TYPE_CHECKING:
-    from llmb.contract.job import JobRequest
     from llmb.contract.settings import Settings
+    from llmb.plan.entry import JobEntry
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ def with_options(cls: type[T]) -> Callable[[Callable[..., int]], Callable[..., i
 
 
 def with_slurm_time(
-    context: CliContext, requests: Sequence["JobRequest"], overrides: "Settings"
+    context: CliContext, entries: Sequence["JobEntry"], overrides: "Settings"
 ) -> "Settings":
     """Set the time limit of ``--slurm-arg time=`` and print which other limits it overrides."""
     sbatch_limit = context.slurm_args.get("time")
@@ -199,7 +199,7 @@ def with_slurm_time(
     limits += [f"--time-limit {option}"] if (option := overrides.time_limit) is not None else []
     limits += (
         ["the job list's time_limit"]
-        if any(request.switches.time_limit is not None for request in requests)
+        if any(entry.settings.time_limit is not None for entry in entries)
         else []
     )
     in_config = context.config.slurm is not None and context.config.slurm.time_limit is not None

@@ -14,8 +14,8 @@ from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, w
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
-    from llmb.contract.job import JobRequest
     from llmb.contract.settings import Settings
+    from llmb.plan.entry import JobEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +64,15 @@ def command(context: CliContext, options: SingleOptions) -> int:
 def run(context: CliContext, options: SingleOptions) -> int:
     """Submit the product of the dtypes and scales of ``options``. Raises UsageError."""
     from llmb.cli.submit import flow
-    from llmb.contract.job import JobList
+    from llmb.plan.entry import JobList
 
     set_words = dict(item.split("=", 1) for item in options.params if "=" in item)
     options, overrides, used = _settled(context, options, set_words)
-    request = _request(options)
-    options, request = _on_its_gpu_type(context, options, request, used)
-    requests = _as_documented(context, options, request)
+    entry = _entry(options)
+    options, entry = _on_its_gpu_type(context, options, entry, used)
+    entries = _as_documented(context, options, entry)
     try:
-        return flow.run(context, JobList(requests=requests), options, overrides)
+        return flow.run(context, JobList(entries=entries), options, overrides)
     except UsageError as error:
         raise shell.place_at_variables(error, used, set_words) from error
 
@@ -126,7 +126,7 @@ def _usable(context: CliContext, options: SingleOptions) -> list[str] | None:
     """Return the names that ``--set`` takes for the workload and size, None if unknown."""
     from llmb.contract.switches import CHOICES
     from llmb.core.names import find_size
-    from llmb.plan.request_faults import known_names
+    from llmb.plan.entry_faults import known_names
     from llmb.plan.select import split_name
 
     try:
@@ -138,25 +138,27 @@ def _usable(context: CliContext, options: SingleOptions) -> list[str] | None:
     return [*known_names(workload, size), *(CHOICES if workload.is_training else ())]
 
 
-def _request(options: SingleOptions) -> "JobRequest":
-    from llmb.contract.job import JobRequest
+def _entry(options: SingleOptions) -> "JobEntry":
+    from llmb.contract.settings import Settings
+    from llmb.plan.entry import JobEntry
 
-    return JobRequest(
-        workload=options.workload,
-        size=options.size,
-        dtypes=options.dtypes,
-        scales=options.scales,
+    return JobEntry(
+        settings=Settings(
+            workload=options.workload,
+            model_size=options.size or "",
+            profile=options.profile,
+            framework=options.framework or "",
+            release=options.release,
+        ),
+        sweeps={"dtype": options.dtypes, "scale": options.scales},
         repeats=options.repeats,
-        profile=options.profile,
         proxy=options.proxy,
-        framework=options.framework,
-        release=options.release,
     )
 
 
 def _on_its_gpu_type(
-    context: CliContext, options: SingleOptions, request: "JobRequest", used: dict[str, str]
-) -> tuple[SingleOptions, "JobRequest"]:
+    context: CliContext, options: SingleOptions, entry: "JobEntry", used: dict[str, str]
+) -> tuple[SingleOptions, "JobEntry"]:
     """Choose the only GPU type that the workload runs on, and the two jobs of ENABLE_PROFILE.
 
     In its release, ENABLE_PROFILE gave a measured job and a profiled one.
@@ -164,32 +166,32 @@ def _on_its_gpu_type(
     from llmb.plan import plan
 
     if options.gpu_type is None and (
-        only := plan.only_gpu_type(request, context.workloads, context.config)
+        only := plan.only_gpu_type(entry, context.workloads, context.config)
     ):
         workload, size, gpu_type = only
         say(f"note: of this cluster's GPU types, {workload} {size} runs only on {gpu_type}")
         options = replace(options, gpu_type=gpu_type)
     given_type = options.gpu_type or context.config.gpu_type
-    wants_profile = "ENABLE_PROFILE" in used and request.profile
-    if wants_profile and plan.measures_too(request, context.workloads, context.config, given_type):
+    wants_profile = "ENABLE_PROFILE" in used and entry.settings.profile
+    if wants_profile and plan.measures_too(entry, context.workloads, context.config, given_type):
         say(
             "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled"
             " (-p: the second only)"
         )
-        request = replace(request, profile=False, add_profile=True)
-    return options, request
+        entry = replace(entry.with_settings(profile=False), add_profile=True)
+    return options, entry
 
 
 def _as_documented(
-    context: CliContext, options: SingleOptions, request: "JobRequest"
-) -> tuple["JobRequest", ...]:
+    context: CliContext, options: SingleOptions, entry: "JobEntry"
+) -> tuple["JobEntry", ...]:
     """Use the proxy at the scales for which NVIDIA's documents mean it. Print a note for each."""
     from llmb.plan.select import with_proxies
 
     if options.force:
-        return (request,)
+        return (entry,)
     gpu_type = options.gpu_type or context.config.gpu_type
-    requests, notes = with_proxies([request], context.workloads, context.config, gpu_type)
+    entries, notes = with_proxies([entry], context.workloads, context.config, gpu_type)
     for text in notes:
         say(f"note: {text}")
-    return requests
+    return entries

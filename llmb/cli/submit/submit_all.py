@@ -144,7 +144,7 @@ def _run_list(
 ) -> int:
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
-    from llmb.contract.job import JobList
+    from llmb.plan.entry import JobList
     from llmb.plan.joblist import read_job_list
     from llmb.plan.select import adjust, narrow
 
@@ -171,10 +171,10 @@ def _run_list(
         listed = read_job_list(joblist)
     for text in listed.notes:
         say(f"note: {text}")
-    requests = JobList(requests=tuple(adjust(listed.requests, selection)), faults=listed.faults)
+    entries = JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults)
     return flow.run(
         context,
-        requests,
+        entries,
         options,
         overrides,
         lambda jobs: narrow(jobs, selection, context.workloads),
@@ -185,8 +185,8 @@ def _run_list(
 def _run_discovered(context: CliContext, options: ListOptions, selection: "Selection") -> int:
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
-    from llmb.contract.job import JobList
     from llmb.plan.discover import discover
+    from llmb.plan.entry import JobList
     from llmb.plan.select import with_proxies
 
     with flow.refusing(dry_run=options.dry_run):
@@ -194,13 +194,13 @@ def _run_discovered(context: CliContext, options: ListOptions, selection: "Selec
         overrides = overrides_of(options, context.parameters)
         gpu_type = options.gpu_type or context.config.gpu_type
         discovered, skipped = discover(context.workloads, context.config, selection, gpu_type)
-    requests, notes = tuple(discovered), tuple[str, ...]()
+    entries, notes = tuple(discovered), tuple[str, ...]()
     if selection.supported and not options.force:
-        requests, notes = with_proxies(discovered, context.workloads, context.config, gpu_type)
+        entries, notes = with_proxies(discovered, context.workloads, context.config, gpu_type)
     for text in (*skipped, *notes):
         say(f"note: {text}")
     try:
-        return flow.run(context, JobList(requests=requests), options, overrides)
+        return flow.run(context, JobList(entries=entries), options, overrides)
     except InputFaults as error:
         fix = "--workloads and --dtype select jobs"
         hints = (error.hint, fix if selection.scales else None)

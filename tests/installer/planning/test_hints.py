@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.switches import Switches
 from llmb.plan import config_layers
 from llmb.plan.plan import make_plan
@@ -33,6 +32,7 @@ from llmb_installer.planning.plan import (
 )
 from llmb_installer.planning.status import find_status
 from llmb_installer.venv.venv_step import VenvStep
+from llmb_testing.entries import job_entry
 
 PLUGINS = load_plugins(builtin_plugins())
 Cluster = Callable[..., Path]
@@ -43,7 +43,7 @@ def missing(install: Path, *, gpu_type: str | None = None, **wanted: Any) -> dic
     config, _ = config_layers.load_config(
         install, {}, types=lambda: PLUGINS.gpu_types, cluster_types=all_types
     )
-    request = JobRequest(
+    request = job_entry(
         workload="pretrain_llama3.1", size="8b", dtypes=("bf16",), scales=(8,), **wanted
     )
     plan = make_plan([request], PLUGINS.workloads(), config, gpu_type=gpu_type)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.core import typed
@@ -18,6 +18,7 @@ from llmb.errors import InputFaults
 from llmb.measure.describe_log import dtypes_of, of_name
 from llmb.plan.plan import make_plan
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 MODEL = {
     "architecture": "llama",
@@ -77,7 +78,7 @@ def workload(parameters: dict[str, Any], *, trains: bool = False) -> Workload:
 def submitted(own: Workload, values: dict[str, str], scale: int = 2, **how: Any) -> Job | None:
     """The job with these values, None where the submission refuses them."""
     given = {name: (value,) for name, value in values.items()}
-    request = JobRequest(
+    request = job_entry(
         workload="odd", size="a", dtypes=("fp32",), scales=(scale,), parameters=given, **how
     )
     plan = make_plan(

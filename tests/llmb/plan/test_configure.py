@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.model import ModelShape
 from llmb.contract.rows import BatchRule, Row, Scales
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.errors import Fault, InputFaults, UsageError, as_fault
 from llmb.plan.configure import configure
+from llmb.plan.entry_faults import faults_at
 from llmb.plan.limits import ClusterLimits
-from llmb.plan.request_faults import faults_at
+from llmb_testing.entries import job_entry
 
 H100 = ClusterLimits(gpu_type="h100", rows="h100", gpus_per_node=8)
 SHAPE = ModelShape(
@@ -101,7 +102,7 @@ def test_a_wrong_dtype_does_not_hide_a_wrong_scale(wording: Callable[..., None])
     settings = Settings(framework="nemo", workload=own.key, model_size="s", dtype="fp9", scale=8)
     with pytest.raises(InputFaults) as raised:
         configure(settings, own, H100)
-    request = JobRequest(workload="w", places={8: "f:2", "fp9": "f:1"})
+    request = job_entry(workload="w", places={8: "f:2", "fp9": "f:1"})
     faults = faults_at(raised.value, request, "f:0")
     assert [(fault.place, fault.code, fault.value) for fault in faults] == [
         ("f:1", "dtype-unknown", "fp9"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import (
     ClusterConfig,
@@ -27,6 +27,7 @@ from llmb.plan.images import image_path
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.select import Selection
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 LLAMA, HYBRID = "pretrain_llama3.1", "pretrain_nemotronh"
 Workloads = Mapping[str, Workload]
@@ -46,7 +47,7 @@ def planned(
     **wanted: Any,
 ) -> Plan:
     values: dict[str, Any] = {"workload": LLAMA, "size": "70b", "scales": (64,), **wanted}
-    return make_plan([JobRequest(**values)], workloads, config, overrides=overrides)
+    return make_plan([job_entry(**values)], workloads, config, overrides=overrides)
 
 
 def job(workloads: Workloads, config: ClusterConfig, **wanted: Any) -> Job:
@@ -442,7 +443,7 @@ def found_in(
     requests, _ = discover(
         workloads, cluster(gpu, installed), Selection(max_scale=128, **selected), gpu
     )
-    return {(one.workload, str(one.framework)) for one in requests}
+    return {(one.settings.workload, one.settings.framework) for one in requests}
 
 
 def test_discovery_has_one_framework_for_a_workload(workloads: Workloads) -> None:

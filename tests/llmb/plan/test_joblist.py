@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llmb.contract.job import JobList, JobRequest
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.errors import Fault, LlmbError, UsageError
+from llmb.plan.entry import JobEntry, JobList
 from llmb.plan.joblist import parse, read_job_list
 from llmb.plan.plan import Plan, make_plan
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 NAME = "jobs.txt"
 
@@ -23,10 +24,10 @@ def read(text: str) -> JobList:
     return parse(textwrap.dedent(text).lstrip("\n"), name=NAME)
 
 
-def requests_of(text: str) -> tuple[JobRequest, ...]:
+def requests_of(text: str) -> tuple[JobEntry, ...]:
     listed = read(text)
     assert listed.faults == ()
-    return listed.requests
+    return listed.entries
 
 
 EXAMPLE = "('bf16', [128, 256], 3)"
@@ -48,7 +49,7 @@ def test_the_documented_example() -> None:
         (['fp8', 'bf16'], [128], 1, True)
         """
     )
-    assert first == JobRequest(
+    assert first == job_entry(
         workload="pretrain_nemotron4_340b",
         dtypes=("bf16",),
         scales=(128, 256, 512),
@@ -56,7 +57,7 @@ def test_the_documented_example() -> None:
         place="jobs.txt:2",
         header="jobs.txt:1",
     )
-    assert second == JobRequest(
+    assert second == job_entry(
         workload="pretrain_nemotron4_340b",
         dtypes=("fp8", "bf16"),
         scales=(128,),
@@ -89,7 +90,7 @@ def test_a_header_in_every_spelling(header: str, workloads: dict[str, Workload])
 
 def test_two_sections_without_a_blank_line_both_run() -> None:
     found = requests_of("nemotron4_15b:\n('fp8', [16], 1)\nllama3.1_8b:\n('bf16', [8], 2)\n")
-    assert [(request.workload, request.scales) for request in found] == [
+    assert [(request.settings.workload, request.scales) for request in found] == [
         ("nemotron4_15b", (16,)),
         ("llama3.1_8b", (8,)),
     ]
@@ -113,7 +114,7 @@ def test_the_same_header_twice_both_run() -> None:
 )
 def test_a_task_in_every_form(task: str) -> None:
     (request,) = requests_of(f"nemotron4_15b:\n{task}\n")
-    assert (request.dtypes, request.scales, request.repeats, request.profile) == (
+    assert (request.dtypes, request.scales, request.repeats, request.settings.profile) == (
         ("bf16",),
         (128,),
         1,
@@ -126,7 +127,7 @@ def test_comments_blank_lines_windows_line_ends_and_a_byte_order_mark(tmp_path: 
     path.write_bytes("\ufeffnemotron4_15b:\r\n\r\n  # why\r\n('fp8', [16], 1)\r\n".encode())
     listed = read_job_list(path)
     assert listed.faults == ()
-    assert [(item.workload, item.place) for item in listed.requests] == [
+    assert [(item.settings.workload, item.place) for item in listed.entries] == [
         ("nemotron4_15b", f"{path}:4")
     ]
 
@@ -170,7 +171,7 @@ def test_an_invalid_line_is_a_fault_of_its_line(line: str, wording: Callable[...
     assert (fault.place, fault.code) == ("jobs.txt:3", "task-invalid")
     assert fault.hint is not None
     assert EXAMPLE in fault.hint
-    assert [request.place for request in listed.requests if not request.faulty] == [
+    assert [request.place for request in listed.entries if not request.faulty] == [
         "jobs.txt:2",
         "jobs.txt:4",
     ]
@@ -220,7 +221,7 @@ def plan_of(text: str, workloads: dict[str, Workload], gpu_type: str = "h100") -
     listed = read(text)
     assert listed.faults == ()
     return make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type=gpu_type, kind=all_types()["slurm"]),
     )
@@ -274,7 +275,7 @@ def test_a_faulty_line_is_checked_further_and_never_becomes_a_job(
 ) -> None:
     listed = read("nemotron4_15b:\n('fp9', [16], 0)\n('fp8', [16], 0)\n")
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -328,10 +329,10 @@ def test_no_text_makes_the_reader_raise_anything_else(text: str) -> None:
     except LlmbError:
         return
     assert all(fault.place.startswith(f"{NAME}:") for fault in listed.faults)
-    assert all(request.place.startswith(f"{NAME}:") for request in listed.requests)
+    assert all(request.place.startswith(f"{NAME}:") for request in listed.entries)
     assert all(
         request.repeats > 0 and all(scale > 0 for scale in request.scales)
-        for request in listed.requests
+        for request in listed.entries
     )
 
 
@@ -342,7 +343,7 @@ def test_no_line_vanishes(text: str) -> None:
         listed = parse(text, name=NAME)
     except LlmbError:
         return
-    reported = {place for request in listed.requests for place in (request.place, request.header)}
+    reported = {place for request in listed.entries for place in (request.place, request.header)}
     reported |= {fault.place for fault in listed.faults}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.strip().startswith("#"):

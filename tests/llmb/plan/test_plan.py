@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError, describe
+from llmb.plan.entry import JobEntry
 from llmb.plan.plan import Plan, limits_of, make_plan, resolve
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 Workloads = dict[str, Workload]
 
@@ -28,12 +29,12 @@ SLURM = ClusterConfig(
 )
 
 
-def request(workload: str = "nemotron4_15b", **changes: Any) -> JobRequest:
-    return JobRequest(**{"workload": workload, "scales": (16,), "dtypes": ("fp8",), **changes})
+def request(workload: str = "nemotron4_15b", **changes: Any) -> JobEntry:
+    return job_entry(**{"workload": workload, "scales": (16,), "dtypes": ("fp8",), **changes})
 
 
 def plan(
-    workloads: Workloads, *requests: JobRequest, config: ClusterConfig = SLURM, **more: Any
+    workloads: Workloads, *requests: JobEntry, config: ClusterConfig = SLURM, **more: Any
 ) -> Plan:
     return make_plan(requests, workloads, config, **more)
 
@@ -98,7 +99,7 @@ def test_every_request_is_planned_and_every_fault_reported(workloads: Workloads)
         ("l:5", "dtype-unknown", "fp7"),
     ]
     assert [(job.dtype, job.scale) for job in found.jobs] == [("fp8", 16)] * len(found.jobs)
-    assert tuple(request.place for request in found.requests) == ("l:3", "l:4", "l:6")
+    assert tuple(request.place for request in found.entries) == ("l:3", "l:4", "l:6")
 
 
 def test_one_wrong_dtype_is_one_fault_at_however_many_scales(workloads: Workloads) -> None:

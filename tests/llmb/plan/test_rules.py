@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import NOTHING, Settings
@@ -18,6 +18,7 @@ from llmb.errors import Fault, UsageError
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.rules import mode_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 Workloads = dict[str, Workload]
 PYXIS = ClusterConfig(
@@ -46,7 +47,7 @@ def planned(
     **request: Any,
 ) -> Plan:
     fields = {"workload": "nemotron4_15b", "dtypes": ("fp8",), "scales": (64,), **request}
-    return make_plan([JobRequest(**fields)], workloads, config, overrides=overrides, force=force)
+    return make_plan([job_entry(**fields)], workloads, config, overrides=overrides, force=force)
 
 
 def job(workloads: Workloads, config: ClusterConfig = PYXIS, **request: Any) -> Job:
@@ -125,7 +126,7 @@ PAGES = {
 def test_a_profile_is_of_the_steps_of_its_release(
     workload: str, gpu: str, scale: int, window: tuple[int, int], steps: int, workloads: Workloads
 ) -> None:
-    request = JobRequest(workload=workload, dtypes=("fp8",), scales=(scale,), profile=True)
+    request = job_entry(workload=workload, dtypes=("fp8",), scales=(scale,), profile=True)
     (found,) = make_plan(
         [request],
         workloads,
@@ -141,7 +142,7 @@ def test_a_profile_is_of_the_steps_of_its_release(
 
 
 def test_other_steps_keep_the_length_of_the_releases_profile(workloads: Workloads) -> None:
-    request = JobRequest(
+    request = job_entry(
         workload="nemotronh_56b",
         dtypes=("fp8",),
         scales=(32,),
@@ -158,7 +159,7 @@ def test_other_steps_keep_the_length_of_the_releases_profile(workloads: Workload
 
 
 def test_a_size_without_nemo_has_another_profiler_and_the_last_steps(workloads: Workloads) -> None:
-    request = JobRequest(workload="llama3.1_tiny", dtypes=("bf16",), scales=(1,), profile=True)
+    request = job_entry(workload="llama3.1_tiny", dtypes=("bf16",), scales=(1,), profile=True)
     (found,) = make_plan(
         [request],
         workloads,
@@ -364,12 +365,12 @@ def test_a_checkpoint_needs_no_force_from_its_least_tested_scale_on(
         sections={"slurm": SlurmConfig()},
         kind=all_types()["slurm"],
     )
-    request = JobRequest(workload=workload, dtypes=("fp8",), scales=(least,), switches=switches)
+    request = job_entry(workload=workload, dtypes=("fp8",), scales=(least,), switches=switches)
     plan = make_plan([request], workloads, config)
     assert (plan.faults, plan.warnings) == ((), ())
     assert [one.scale for one in plan.jobs] == [least]
     below = make_plan(
-        [JobRequest(workload=workload, dtypes=("fp8",), scales=(least // 2,), switches=switches)],
+        [job_entry(workload=workload, dtypes=("fp8",), scales=(least // 2,), switches=switches)],
         workloads,
         config,
     )
@@ -384,7 +385,7 @@ def test_a_scale_for_checkpoints_is_for_nothing_else(workloads: Workloads) -> No
         kind=all_types()["slurm"],
     )
     plan = make_plan(
-        [JobRequest(workload="nemotron4_15b", dtypes=("fp8",), scales=(8,))], workloads, config
+        [job_entry(workload="nemotron4_15b", dtypes=("fp8",), scales=(8,))], workloads, config
     )
     assert [(fault.code, fault.value) for fault in plan.faults] == [("scale-untested", 8)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, WorkloadsConfig
 from llmb.contract.spec import Workload
 from llmb.errors import UsageError, describe
@@ -17,6 +17,7 @@ from llmb.plan.discover import choose_scales, discover
 from llmb.plan.plan import make_plan
 from llmb.plan.select import Selection, adjust, narrow
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 Wording = Callable[..., None]
 
@@ -31,7 +32,7 @@ def found(
 ) -> list[str]:
     """What is discovered, as ``size dtype scale``."""
     requests, _ = discover(workloads, config, Selection(**filters), gpu_type)
-    return [f"{item.size} {item.dtypes[0]} {item.scales[0]}" for item in requests]
+    return [f"{item.settings.model_size} {item.dtypes[0]} {item.scales[0]}" for item in requests]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_another_gpu_type_finds_other_rows(workloads: Workloads) -> None:
 def test_strong_scaling_is_not_discovered(workloads: Workloads) -> None:
     config = ClusterConfig(cluster_type="slurm", gpu_type="gb200", kind=all_types()["slurm"])
     requests, _ = discover(workloads, config, Selection(max_scale=512), "gb200")
-    assert not any(item.switches.strong_scaling for item in requests)
+    assert not any(item.settings.strong_scaling for item in requests)
     names = [job.experiment_name for job in make_plan(requests, workloads, config).jobs]
     assert len(names) == len(set(names))
 
@@ -221,7 +222,7 @@ def test_repeats_and_profile_of_what_is_discovered(workloads: Workloads) -> None
         Selection(min_scale=True, repeats=3, profile=True, workloads=("nemotron-h_56b",)),
         "h100",
     )
-    assert (item.repeats, item.profile) == (3, True)
+    assert (item.repeats, item.settings.profile) == (3, True)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_a_filter_that_matches_nothing_is_reported(
         min_scale=True, workloads=("nemotron4", "llama3.1_8b"), dtypes=("bf16", "fp8")
     )
     requests, skipped = discover(workloads, config, selection, "a100")
-    assert [(item.size, item.dtypes) for item in requests] == [("340b", ("bf16",))]
+    assert [(item.settings.model_size, item.dtypes) for item in requests] == [("340b", ("bf16",))]
     wording("submit-all", "\n".join(skipped))
 
 
@@ -282,8 +283,8 @@ def test_what_is_discovered_can_be_planned(workloads: Workloads) -> None:
 
 def listed(workloads: Workloads) -> tuple[Job, ...]:
     requests = [
-        JobRequest(workload="nemotron4_15b", dtypes=("fp8", "bf16"), scales=(16, 32)),
-        JobRequest(workload="llama3.1_8b", dtypes=("bf16",), scales=(8, 16), repeats=2),
+        job_entry(workload="nemotron4_15b", dtypes=("fp8", "bf16"), scales=(16, 32)),
+        job_entry(workload="llama3.1_8b", dtypes=("bf16",), scales=(8, 16), repeats=2),
     ]
     plan = make_plan(requests, workloads, H100)
     assert plan.faults == ()
@@ -341,8 +342,8 @@ def test_filters_that_match_nothing_are_an_error(workloads: Workloads) -> None:
 
 def test_repeats_and_profile_over_a_list() -> None:
     (item,) = adjust(
-        [JobRequest(workload="w", repeats=3, add_profile=True)], Selection(repeats=2, profile=True)
+        [job_entry(workload="w", repeats=3, add_profile=True)], Selection(repeats=2, profile=True)
     )
-    assert (item.repeats, item.profile, item.add_profile) == (2, True, False)
-    untouched = JobRequest(workload="w", repeats=3, add_profile=True)
+    assert (item.repeats, item.settings.profile, item.add_profile) == (2, True, False)
+    untouched = job_entry(workload="w", repeats=3, add_profile=True)
     assert adjust([untouched], Selection(max_scale=8)) == [untouched]

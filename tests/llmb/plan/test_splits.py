@@ -3,11 +3,11 @@
 
 import pytest
 
-from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.plan.plan import make_plan
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 H100 = ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"])
 
@@ -39,7 +39,7 @@ def test_the_fix_names_what_would_split(
 ) -> None:
     given = {key: (value,) for key, value in params.items()}
     (fault,) = make_plan(
-        [JobRequest(workload=name, dtypes=("fp8",), scales=(scale,), params=given)], workloads, H100
+        [job_entry(workload=name, dtypes=("fp8",), scales=(scale,), params=given)], workloads, H100
     ).faults
     assert fix in (fault.hint or "")
 
@@ -74,7 +74,7 @@ def test_an_override_and_a_sweep_are_checked_alike(
 ) -> None:
     swept = {key: (value, value) for key, value in params.items()}
     plan = make_plan(
-        [JobRequest(workload=name, dtypes=("fp8",), scales=(scale,), params=swept)], workloads, H100
+        [job_entry(workload=name, dtypes=("fp8",), scales=(scale,), params=swept)], workloads, H100
     )
     assert not plan.jobs
     (fault,) = plan.faults

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document
+from llmb.plan.entry import JobEntry
 from llmb.plan.estimate import alike, describe, estimate
 from llmb.plan.plan import Plan, make_plan
-from llmb.plan.yaml_joblist import requests_of
+from llmb.plan.yaml_joblist import entries_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 NETBENCH: dict[str, Any] = {
     "key": "netbench",
@@ -46,7 +47,7 @@ NETBENCH: dict[str, Any] = {
     },
 }
 CLUSTER = ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"])
-REQUEST = JobRequest(workload="netbench", size="all_reduce", scales=(8,))
+REQUEST = job_entry(workload="netbench", size="all_reduce", scales=(8,))
 
 
 @pytest.fixture
@@ -55,16 +56,14 @@ def workloads(workloads: dict[str, Workload]) -> dict[str, Workload]:
     return {**workloads, own.key: own}
 
 
-def plan_of(
-    workloads: dict[str, Workload], request: JobRequest = REQUEST, **overrides: Any
-) -> Plan:
+def plan_of(workloads: dict[str, Workload], request: JobEntry = REQUEST, **overrides: Any) -> Plan:
     return make_plan([request], workloads, CLUSTER, overrides=Settings(**overrides))
 
 
 def listed(workloads: dict[str, Workload], text: str, **overrides: Any) -> Plan:
-    found = requests_of(yamlfile.parse(text.lstrip("\n"), name="jobs.yaml", strict=False))
+    found = entries_of(yamlfile.parse(text.lstrip("\n"), name="jobs.yaml", strict=False))
     assert not found.faults
-    return make_plan(found.requests, workloads, CLUSTER, overrides=Settings(**overrides))
+    return make_plan(found.entries, workloads, CLUSTER, overrides=Settings(**overrides))
 
 
 def test_a_job_without_training(workloads: dict[str, Workload]) -> None:
@@ -82,17 +81,19 @@ def test_a_job_without_training(workloads: dict[str, Workload]) -> None:
 def test_nodes_are_those_of_other_jobs(
     scale: int, nodes: int, per_node: int, workloads: dict[str, Workload]
 ) -> None:
-    (job,) = plan_of(workloads, replace(REQUEST, scales=(scale,))).jobs
+    (job,) = plan_of(workloads, replace(REQUEST, sweeps={"scale": (scale,)})).jobs
     assert (job.nodes, job.gpus_per_node) == (nodes, per_node)
 
 
 def test_an_untested_scale_is_refused(workloads: dict[str, Workload]) -> None:
-    (fault,) = plan_of(workloads, replace(REQUEST, scales=(12,))).faults
+    (fault,) = plan_of(workloads, replace(REQUEST, sweeps={"scale": (12,)})).faults
     assert (fault.code, fault.value) == ("scale-untested", 12)
 
 
 def test_a_rows_time_limit_and_given_steps(workloads: dict[str, Workload]) -> None:
-    (job,) = plan_of(workloads, replace(REQUEST, size="latency", scales=(16,)), max_steps=3).jobs
+    (job,) = plan_of(
+        workloads, job_entry(workload="netbench", size="latency", scales=(16,)), max_steps=3
+    ).jobs
     assert (job.time_limit, job.max_steps) == (300, 3)
     assert job.experiment_name.endswith("_gpus16_message_size16M_algorithmauto_steps3")
 
@@ -131,7 +132,7 @@ def test_a_number_in_yaml_is_taken_as_it_is_written(workloads: dict[str, Workloa
 
 def test_a_training_workload_may_have_parameters(workloads: dict[str, Workload]) -> None:
     own = replace(workloads["pretrain_nemotron4"], parameters=workloads["netbench"].parameters)
-    request = JobRequest(
+    request = job_entry(
         workload="nemotron4_15b", scales=(16,), parameters={"message_size": ("1M",)}
     )
     (job,) = make_plan([request], {own.key: own}, CLUSTER, overrides=Settings(max_steps=7)).jobs
@@ -170,7 +171,7 @@ def test_an_unknown_name_lists_those_of_llmb_and_of_the_workload(
     assert "tp" not in (fault.hint or "").split(", ")
     (fault,) = plan_of(
         workloads,
-        JobRequest(workload="nemotron4_15b", scales=(16,)),
+        job_entry(workload="nemotron4_15b", scales=(16,)),
         parameters={"message_size": "1M"},
     ).faults
     assert (fault.place, fault.code) == ("--set message_size=1M", "param-unknown")
@@ -210,7 +211,7 @@ def test_switches_of_training_are_refused_with_the_cause(
 
 @pytest.mark.parametrize("how", [{"profile": True}, {"add_profile": True}])
 def test_profiles_are_refused(how: dict[str, bool], workloads: dict[str, Workload]) -> None:
-    plan = plan_of(workloads, replace(REQUEST, **how))  # type: ignore[arg-type]
+    plan = plan_of(workloads, job_entry(workload="netbench", size="all_reduce", scales=(8,), **how))
     assert not plan.jobs
     assert [(fault.code, fault.key) for fault in plan.faults] == [("not-training", "profile")]
 
@@ -221,7 +222,7 @@ def test_a_proxy_is_refused(workloads: dict[str, Workload]) -> None:
 
 
 def test_every_fault_is_found_at_once(workloads: dict[str, Workload]) -> None:
-    request = replace(REQUEST, scales=(12,), parameters={"message_size": ("2M",)})
+    request = replace(REQUEST, sweeps={"scale": (12,)}, parameters={"message_size": ("2M",)})
     plan = plan_of(workloads, request, gbs=4, fp8="current")
     assert {fault.key for fault in plan.faults} == {"scale", "message_size", "gbs", "fp8"}
 
@@ -261,7 +262,7 @@ def test_a_size_without_a_parameter_does_not_have_it_in_its_name_and_refuses_it(
         "latency": {**NETBENCH["sizes"]["latency"], "parameters": ["algorithm"]},
     }
     own = typed.read(Workload, Document(name="w.yaml", data={**NETBENCH, "sizes": sizes}))
-    request = replace(REQUEST, size="latency", scales=(16,))
+    request = job_entry(workload="netbench", size="latency", scales=(16,))
     (job,) = plan_of({**workloads, own.key: own}, request).jobs
     assert (job.parameters, job.experiment_name) == (
         {"algorithm": "auto"},

@@ -14,35 +14,37 @@ import pytest
 import yaml
 from hypothesis import example, given, strategies as st
 
-from llmb.contract.job import Job, JobList, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
-from llmb.contract.switches import Switches, given_switches
+from llmb.contract.switches import given_switches
 from llmb.core import yamlfile
 from llmb.errors import InputFaults, LlmbError, UsageError
+from llmb.plan.entry import JobEntry, JobList
 from llmb.plan.joblist import read_job_list
 from llmb.plan.plan import make_plan
-from llmb.plan.yaml_joblist import requests_of
+from llmb.plan.yaml_joblist import entries_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 NAME = "jobs.yaml"
 
 
 def read(text: str) -> JobList:
-    return requests_of(yamlfile.parse(textwrap.dedent(text).lstrip("\n"), name=NAME, strict=False))
+    return entries_of(yamlfile.parse(textwrap.dedent(text).lstrip("\n"), name=NAME, strict=False))
 
 
-def one(text: str) -> JobRequest:
+def one(text: str) -> JobEntry:
     listed = read(text)
     assert listed.faults == ()
-    (request,) = listed.requests
+    (request,) = listed.entries
     return request
 
 
 def jobs_of(text: str, workloads: dict[str, Workload], gpu_type: str = "h100") -> tuple[Job, ...]:
     listed = read(text)
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type=gpu_type, kind=all_types()["slurm"]),
     )
@@ -73,10 +75,10 @@ pretrain_llama3.1_405b:
 def test_the_documented_example() -> None:
     listed = read(EXAMPLE)
     assert listed.faults == ()
-    first, second = listed.requests
+    first, second = listed.entries
     common: dict[str | int, str] = dict.fromkeys(("fp8", "bf16"), "jobs.yaml:3")
     common |= dict.fromkeys((512, 1024), "jobs.yaml:4")
-    assert replace(first, key_places={}) == JobRequest(
+    assert replace(first, key_places={}) == job_entry(
         workload="pretrain_llama3.1_405b",
         dtypes=("fp8",),
         scales=(512,),
@@ -88,7 +90,7 @@ def test_the_documented_example() -> None:
         header="jobs.yaml:1",
         places={**common, "fp8": "jobs.yaml:8", 512: "jobs.yaml:9"},
     )
-    assert replace(second, key_places={}) == JobRequest(
+    assert replace(second, key_places={}) == job_entry(
         workload="pretrain_llama3.1_405b",
         dtypes=("fp8", "bf16"),
         scales=(512, 1024),
@@ -189,7 +191,7 @@ def test_a_task_value_wins_over_the_sections() -> None:
           tasks: [{dtypes: bf16, scales: 32, repeats: 1, add_profile: false, proxy: false, strong_scaling: false}]
         """)
     assert (request.dtypes, request.scales, request.repeats) == (("bf16",), (32,), 1)
-    assert (request.add_profile, request.proxy, request.switches.strong_scaling) == (
+    assert (request.add_profile, request.proxy, request.settings.strong_scaling) == (
         False,
         False,
         False,
@@ -203,7 +205,7 @@ def test_what_a_task_does_not_say_comes_from_its_section() -> None:
     )
     request = one(text)
     assert (request.dtypes, request.scales, request.repeats) == (("fp8",), (16,), 3)
-    assert (request.add_profile, request.proxy, request.switches.strong_scaling) == (
+    assert (request.add_profile, request.proxy, request.settings.strong_scaling) == (
         True,
         True,
         True,
@@ -218,8 +220,8 @@ def test_overrides_win_over_defaults_and_the_nearer_over_the_farther() -> None:
           overrides: {env: {B: section, C: section}, params: {pp: 2, cp: 2}}
           tasks: [{overrides: {env: {C: task}, params: {cp: 4}}}]
         """)
-    assert request.env == {"A": "default", "B": "section", "C": "task"}
-    assert request.params == {"tp": (1,), "pp": (2,), "cp": (4,)}
+    assert request.settings.env == {"A": "default", "B": "section", "C": "task"}
+    assert request.sweeps == {"dtype": (), "scale": (16,), "tp": (1,), "pp": (2,), "cp": (4,)}
 
 
 def test_a_section_without_tasks_is_one_task() -> None:
@@ -253,7 +255,14 @@ def test_numbers_in_an_environment_stay_as_they_are_written() -> None:
     request = one(
         'w_s: {scales: 16, overrides: {env: {A: 2.20, B: 010, C: 1_000, D: 0x10, E: "", F: 1}}}'
     )
-    assert request.env == {"A": "2.20", "B": "010", "C": "1_000", "D": "0x10", "E": "", "F": "1"}
+    assert request.settings.env == {
+        "A": "2.20",
+        "B": "010",
+        "C": "1_000",
+        "D": "0x10",
+        "E": "",
+        "F": "1",
+    }
 
 
 @pytest.mark.parametrize(
@@ -307,7 +316,7 @@ def test_whatever_is_wrong_is_one_fault_with_its_line(
     assert fault.place == ("jobs.yaml:2" if line.startswith("profile") else "jobs.yaml:3")
     assert fault.code
     wording("submit-all", f"{fault.code} {fault.key} {fault.value!r}\n{fault}\nhint: {fault.hint}")
-    assert not [item for item in read(faulty).requests if not item.faulty]
+    assert not [item for item in read(faulty).entries if not item.faulty]
 
 
 def test_a_section_without_scales() -> None:
@@ -343,7 +352,7 @@ def test_every_fault_of_every_task_is_reported(workloads: dict[str, Workload]) -
           defaults: {env: {HF_TOKEN: x}}
         """)
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -373,7 +382,7 @@ def test_a_fault_of_a_section_is_reported_once_at_its_line(workloads: dict[str, 
             - {dtypes: bf16}
         """)
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -393,7 +402,7 @@ def test_strong_scaling_of_a_section_is_refused_once(workloads: dict[str, Worklo
         " bf16\n"
     )
     plan = make_plan(
-        read(text).requests,
+        read(text).entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -410,7 +419,7 @@ def test_unknown_parameters_have_their_line_and_the_nearest_name(
         "  fp8: current\n"
     )
     plan = make_plan(
-        read(text).requests,
+        read(text).entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -470,15 +479,15 @@ def test_both_of_a_duplicate_section_are_checked(workloads: dict[str, Workload])
     )
     listed = read(text)
     assert [fault.place for fault in listed.faults] == ["jobs.yaml:3", "jobs.yaml:2", "jobs.yaml:5"]
-    assert [request.faulty for request in listed.requests] == [True, True]
+    assert [request.faulty for request in listed.entries] == [True, True]
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
     assert [(fault.code, fault.value) for fault in plan.faults] == [("dtype-unknown", "fp9")]
     sound = read("nemotron4_15b:\n  scales: [16]\nnemotron4_15b:\n  scales: [32]\n")
-    assert [(request.scales, request.faulty) for request in sound.requests] == [
+    assert [(request.scales, request.faulty) for request in sound.entries] == [
         ((16,), False),
         ((32,), True),
     ]
@@ -505,7 +514,7 @@ def test_what_is_no_image(image: str) -> None:
 )
 def test_what_is_an_image(image: str) -> None:
     listed = read(f"w_s:\n  scales: [16]\n  image: '{image}'\n")
-    assert (listed.faults, listed.requests[0].switches.image) == ((), image)
+    assert (listed.faults, listed.entries[0].settings.image) == ((), image)
 
 
 @pytest.mark.parametrize("image", ["./own.sqsh", "own.sqsh", "../own.sqsh"])
@@ -517,7 +526,7 @@ def test_a_relative_path_of_an_image_is_refused(image: str) -> None:
 
 def test_a_faulty_task_leaves_the_others_sound() -> None:
     listed = read("w_s:\n  scales: 16\n  tasks:\n    - {repeats: 0}\n    - {repeats: 2}\n")
-    assert [(item.place, item.faulty) for item in listed.requests] == [
+    assert [(item.place, item.faulty) for item in listed.entries] == [
         ("jobs.yaml:4", True),
         ("jobs.yaml:5", False),
     ]
@@ -528,7 +537,7 @@ def test_a_tp_that_does_not_divide_is_one_fault(workloads: dict[str, Workload]) 
         "nemotron4_15b:\n  dtypes: [fp8, bf16]\n  scales: [16]\n  overrides: {params: {tp: 3}}\n"
     )
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -543,7 +552,7 @@ def test_a_contradicting_switch_is_a_fault_at_its_line(workloads: dict[str, Work
         "nemotron4_15b:\n  scales: [16]\n  profile: true\n  max_steps: 9\n  profile_stop: 8\n"
     )
     plan = make_plan(
-        listed.requests,
+        listed.entries,
         workloads,
         ClusterConfig(cluster_type="slurm", gpu_type="h100", kind=all_types()["slurm"]),
     )
@@ -557,7 +566,7 @@ def test_every_switch_is_a_key_of_every_level() -> None:
         "w_s:\n  scales: [16]\n  defaults: {strong_scaling: true, vboost: true}\n  overrides:"
         " {vboost: false}\n"
     )
-    assert one(text).switches == Switches(strong_scaling=True, vboost=False)
+    assert given_switches(one(text).settings) == {"strong_scaling": True, "vboost": False}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "- w"])
@@ -581,7 +590,7 @@ def test_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "jobs.YAML"
     path.write_bytes("\ufeffw_s:\r\n  scales: [16]\r\n".encode())
     listed = read_job_list(path)
-    assert [(item.workload, item.scales) for item in listed.requests] == [("w_s", (16,))]
+    assert [(item.settings.workload, item.scales) for item in listed.entries] == [("w_s", (16,))]
 
 
 VALUES = st.recursive(
@@ -613,14 +622,14 @@ LISTS = st.dictionaries(
 
 def check(text: str) -> None:
     try:
-        listed = requests_of(yamlfile.parse(text, name=NAME, strict=False))
+        listed = entries_of(yamlfile.parse(text, name=NAME, strict=False))
     except LlmbError:
         return
     assert all(fault.place.startswith(NAME) for fault in listed.faults)
     assert all(
-        request.scales and request.repeats > 0 for request in listed.requests if not request.faulty
+        request.scales and request.repeats > 0 for request in listed.entries if not request.faulty
     )
-    assert listed.requests or listed.faults
+    assert listed.entries or listed.faults
 
 
 @given(st.text(max_size=60))
@@ -655,7 +664,12 @@ def test_true_and_false_are_the_texts_that_nvidias_lists_mean() -> None:
         "w_s:\n  scales: [16]\n  overrides: {env: {DEBUG: true, QUIET: no, A: 'true', B: 010}}\n"
     )
     assert found.faults == ()
-    assert found.requests[0].env == {"DEBUG": "True", "QUIET": "False", "A": "true", "B": "010"}
+    assert found.entries[0].settings.env == {
+        "DEBUG": "True",
+        "QUIET": "False",
+        "A": "true",
+        "B": "010",
+    }
 
 
 def test_variables_of_nvidias_scripts_are_the_settings_that_they_set_there() -> None:
@@ -670,14 +684,14 @@ def test_variables_of_nvidias_scripts_are_the_settings_that_they_set_there() -> 
             - overrides: {env: {ENABLE_PROFILE: true, RUN_CONF_IMAGE: nvcr.io/nvidia/nemo:25.07, MAX_STEPS: 60}}
         """)
     assert not listed.faults
-    first, second = listed.requests
-    assert first.env == second.env == {"NCCL_DEBUG": "WARN"}
-    assert first.params == {"max_steps": (100,), "gbs": (128,), "tp": (4,)}
-    assert given_switches(first.switches) == {"save_checkpoint": True, "time_limit": "00:45:00"}
-    assert (first.slurm, first.profile) == ({"qos": "high"}, False)
-    assert second.params == {"max_steps": (60,)}
-    assert given_switches(second.switches) == {"image": "nvcr.io/nvidia/nemo:25.07"}
-    assert second.profile is True
+    first, second = listed.entries
+    assert first.settings.env == second.settings.env == {"NCCL_DEBUG": "WARN"}
+    assert first.settings.params == {"max_steps": 100, "gbs": 128, "tp": 4}
+    assert given_switches(first.settings) == {"save_checkpoint": True, "time_limit": "00:45:00"}
+    assert (first.slurm, first.settings.profile) == ({"qos": "high"}, False)
+    assert second.settings.params == {"max_steps": 60}
+    assert given_switches(second.settings) == {"image": "nvcr.io/nvidia/nemo:25.07"}
+    assert second.settings.profile is True
     assert second.key_places["max_steps"] == "jobs.yaml:7"
     assert len(listed.notes) == 9  # one for each variable, those of the defaults once
     assert all(note.startswith("jobs.yaml:") for note in listed.notes)
@@ -694,7 +708,7 @@ def test_options_of_slurm_are_keys_and_the_nearer_overrides() -> None:
             - {nice: 10, segment: 2, exclude: n3, account: a}
         """)
     assert not listed.faults
-    assert [request.slurm for request in listed.requests] == [
+    assert [request.slurm for request in listed.entries] == [
         {"partition": "batch", "reservation": "night", "qos": "low", "nodelist": "n[1-2]"},
         {
             "partition": "batch",

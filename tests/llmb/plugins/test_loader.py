@@ -16,7 +16,7 @@ from llmb.check.log_trial import reader_for_log
 from llmb.cli.app import build
 from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import known_types
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program, Site
 from llmb.contract.needs import Task
 from llmb.contract.record import RunRecord
@@ -29,6 +29,7 @@ from llmb.plan.plan import make_plan
 from llmb.plugins.contract import HOOKS
 from llmb.plugins.loader import Plugins, Problem
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 OURS = {
     "microbench",
@@ -142,7 +143,7 @@ def skipped(plugins: Plugins) -> dict[str, Problem]:
 def job_of(workload: Workload) -> Job:
     config = ClusterConfig(cluster_type="local", gpu_type="cpu", kind=all_types()["local"])
     plan = make_plan(
-        [JobRequest(workload=workload.key, size="tiny", scales=(2,))],
+        [job_entry(workload=workload.key, size="tiny", scales=(2,))],
         {workload.key: workload},
         config,
     )

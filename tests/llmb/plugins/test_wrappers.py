@@ -14,7 +14,6 @@ import pytest
 
 from llmb.cli import app
 from llmb.contract import record
-from llmb.contract.job import JobRequest
 from llmb.contract.launch import Site
 from llmb.contract.schema import ClusterConfig
 from llmb.core import yamlfile
@@ -27,6 +26,7 @@ from llmb_installer.detect.site import make_site
 from llmb_installer.gather import read_layers
 from llmb_installer.planning.config import compose_own_part
 from llmb_installer.planning.plan import load_offered
+from llmb_testing.entries import job_entry
 
 Install = Callable[..., str]
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -203,7 +203,7 @@ def test_settings_reach_the_hooks_of_their_own_plugin_alone(
         if key in ("pretrain_own", "pretrain_other"):
             config = ClusterConfig(cluster_type="local", gpu_type="cpu", kind=all_types()["local"])
             (job,) = make_plan(
-                [JobRequest(workload=key, size="tiny", scales=(1,))], {key: workload}, config
+                [job_entry(workload=key, size="tiny", scales=(1,))], {key: workload}, config
             ).jobs
             launch = plugins.launch(workload, job, site)
             assert launch is not None

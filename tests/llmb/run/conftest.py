@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.plan.plan import make_plan
@@ -16,6 +15,7 @@ from llmb.plugins.loader import Plugins, load_plugins
 from llmb.run import store
 from llmb.run.prepare import Prepared, prepare
 from llmb.run.submit import submit
+from llmb_testing.entries import job_entry
 from llmb_testing.fake_cluster import FakeCluster, folder_of
 from llmb_testing.scheduler import Scheduler
 
@@ -64,7 +64,7 @@ def items(plugins: Plugins, config: ClusterConfig) -> Callable[..., list[Prepare
 
     def make(count: int, **changes: object) -> list[Prepared]:
         values = {"workload": "fake_small", "scales": (8,), "repeats": count, **changes}
-        request = JobRequest(**values)  # type: ignore[arg-type]
+        request = job_entry(**values)  # type: ignore[arg-type]
         plan = make_plan([request], plugins.workloads(), config)
         prepared, faults = prepare(plan, plugins, config)
         assert not plan.faults

@@ -61,15 +61,15 @@ JUNK: tuple[Any, ...] = (
 @pytest.fixture
 def made(tmp_path: Path, workloads: Any) -> RunRecord:
     """A run in its third attempt, with all its files."""
-    from llmb.contract.job import JobRequest
     from llmb.contract.launch import Launch, Program, StagedFile, Wrapper
     from llmb.contract.schema import ClusterConfig
     from llmb.plan.plan import make_plan
+    from llmb_testing.entries import job_entry
 
     config = ClusterConfig(
         cluster_type="slurm", gpu_type="h100", llmb_install=tmp_path, kind=all_types()["slurm"]
     )
-    request = JobRequest(workload="nemotron4_15b", dtypes=("bf16",), scales=(16,), env={"A": "1"})
+    request = job_entry(workload="nemotron4_15b", dtypes=("bf16",), scales=(16,), env={"A": "1"})
     (job,) = make_plan([request], workloads, config).jobs
     stamp = store.new_directory(config.experiments(job.workload), job.experiment_name, 1000)
     launch = Launch(

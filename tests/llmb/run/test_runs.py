@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from llmb.contract import record
-from llmb.contract.job import JobRequest
 from llmb.contract.launch import Launch, Program, StagedFile, Stamp, Wrapper
 from llmb.contract.record import Attempt, RunRecord
 from llmb.contract.schema import ClusterConfig
@@ -24,6 +23,7 @@ from llmb.plan.plan import make_plan
 from llmb.run import store
 from llmb.run.follow import poll
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 Make = Callable[..., RunRecord]
 
@@ -45,7 +45,7 @@ def make(config: ClusterConfig, workloads: dict[str, Workload]) -> Make:
     def made(
         run_id: str, *, now: int = 1000, workload: str = "nemotron-h_56b", **changes: object
     ) -> RunRecord:
-        request = JobRequest(workload=workload, dtypes=("fp8",), scales=(32,), env={"A": "1"})
+        request = job_entry(workload=workload, dtypes=("fp8",), scales=(32,), env={"A": "1"})
         (job,) = make_plan([request], workloads, config).jobs
         stamp = store.new_directory(config.experiments(job.workload), job.experiment_name, now)
         launch = Launch(

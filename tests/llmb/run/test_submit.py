@@ -16,7 +16,6 @@ import pytest
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract import record
 from llmb.contract.cluster import Pace
-from llmb.contract.job import JobRequest
 from llmb.contract.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Program, StagedFile, Stamp
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
@@ -30,6 +29,7 @@ from llmb.run.prepare import Prepared, check, prepare, preview, site_of
 from llmb.run.software import Finder
 from llmb.run.submit import submit
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 
 class Scheduler:
@@ -94,7 +94,7 @@ def plugins() -> Plugins:
 
 def planned(workloads: dict[str, Workload], config: ClusterConfig, **changes: object) -> Plan:
     values = {"workload": "nemotron4_tiny", "scales": (1, 2), "place": "l:2", **changes}
-    request = JobRequest(**values)  # type: ignore[arg-type]
+    request = job_entry(**values)  # type: ignore[arg-type]
     plan = make_plan([request], workloads, config)
     assert not plan.faults
     return plan
@@ -364,7 +364,7 @@ def test_jobs_of_one_name_have_their_own_variables(
     workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
 ) -> None:
     requests = [
-        JobRequest(workload="nemotron4_tiny", scales=(1,), place="l:2", env={"TRIAL": trial})
+        job_entry(workload="nemotron4_tiny", scales=(1,), place="l:2", env={"TRIAL": trial})
         for trial in ("a", "b", "a")
     ]
     items, _ = prepare(make_plan(requests, workloads, config), plugins, config)

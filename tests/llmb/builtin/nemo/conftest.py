@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import Job, JobRequest
+from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
@@ -18,6 +18,7 @@ from llmb.plan.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 NOTHING: Mapping[str, Any] = {}
 KEYS = ("pretrain_llama3.1", "pretrain_nemotron4", "pretrain_nemotronh")
@@ -60,7 +61,7 @@ def launched(plugins: Plugins) -> Callable[..., list[tuple[Job, Launch | None]]]
             environment={"NCCL_DEBUG": "WARN"},
         )
         workloads = plugins.workloads()
-        plan = make_plan([JobRequest(workload=workload, **request)], workloads, config)
+        plan = make_plan([job_entry(workload=workload, **request)], workloads, config)
         assert not plan.faults
         sites = [replace(site_of(config, job), **installed) for job in plan.jobs]
         return [

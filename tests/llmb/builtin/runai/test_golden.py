@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.launch import Stamp
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.switches import Switches
+from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of
@@ -23,6 +23,7 @@ from llmb_installer.cluster_types import all_types
 from llmb_runai.pod_script import PodSetting, render
 from llmb_runai.request import from_script
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc, RunaiSecret
+from llmb_testing.entries import job_entry
 from llmb_testing.runai.routes import faults_of
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -47,16 +48,16 @@ SWITCHED = Switches(
     time_limit="01:00:00",
 )
 # What each script is of: the volume, further keys of the section, and the request.
-CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobRequest]] = {
+CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobEntry]] = {
     "pretrain_nemotron4": (
         SAME,
         {},
-        JobRequest(workload="pretrain_nemotron4", size="15b", dtypes=("bf16",), scales=(64,)),
+        job_entry(workload="pretrain_nemotron4", size="15b", dtypes=("bf16",), scales=(64,)),
     ),
     "pretrain_llama3.1": (
         SAME,
         MORE,
-        JobRequest(
+        job_entry(
             workload="pretrain_llama3.1",
             size="405b",
             dtypes=("fp8",),
@@ -68,17 +69,17 @@ CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobRequest]] = {
     "pretrain_nemotronh": (
         ELSEWHERE,
         {},
-        JobRequest(workload="pretrain_nemotronh", size="56b", dtypes=("fp8",), scales=(32,)),
+        job_entry(workload="pretrain_nemotronh", size="56b", dtypes=("fp8",), scales=(32,)),
     ),
     "bridge": (
         SAME,
         MORE,
-        JobRequest(workload="pretrain_llama3.1", size="70b", scales=(64,), framework="bridge"),
+        job_entry(workload="pretrain_llama3.1", size="70b", scales=(64,), framework="bridge"),
     ),
     "tiny": (
         ELSEWHERE,
         {},
-        JobRequest(workload="pretrain_llama3.1", size="tiny", dtypes=("fp32",), scales=(4,)),
+        job_entry(workload="pretrain_llama3.1", size="tiny", dtypes=("fp32",), scales=(4,)),
     ),
 }
 

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults of a request that need no planning, each with its place. Pure."""
+"""The faults of an entry that need no planning, each with its place. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from llmb.contract import switches as sw, variables
-from llmb.contract.job import JobRequest
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.contract.switches import PROFILE_DETAILS, Switches, merged
+from llmb.contract.switches import PROFILE_DETAILS, Switches
 from llmb.core.names import squash, suggest
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
-
-Values = TypeVar("Values")
+from llmb.plan.entry import JobEntry
 
 OF_ALL = ("max_steps",)  # llmb's parameters that workloads without a model have too
 # no parameter: published figures are of one length
@@ -37,14 +33,17 @@ def known_names(workload: Workload, size: str | None = None) -> tuple[str, ...]:
     return (*(sw.PARAMS if workload.is_training else OF_ALL), *parameters)
 
 
-def applicable(
-    workload: Workload, params: Mapping[str, Values], switches: Switches
-) -> tuple[dict[str, Values], Switches]:
-    """Drop what only training has from parameters and switches, if no model is trained."""
+def applicable(entry: JobEntry, workload: Workload, size: str) -> JobEntry:
+    """Drop what the size does not have: other parameters, and training if no model is trained."""
+    declared = workload.parameters_of(size)
+    known = {name: values for name, values in entry.parameters.items() if name in declared}
+    entry = replace(entry, parameters=known)
     if workload.is_training:
-        return dict(params), switches
-    usable = {name: value for name, value in params.items() if name in OF_ALL}
-    return usable, replace(switches, **dict.fromkeys(_OF_TRAINING))
+        return entry
+    trained = {*sw.PARAMS, *_OF_TRAINING} - {*OF_ALL}
+    sweeps = {name: values for name, values in entry.sweeps.items() if name not in trained}
+    without = replace(entry, sweeps=sweeps, add_profile=False)
+    return without.with_settings(**dict.fromkeys(trained), profile=False)
 
 
 def faults_of_training(
@@ -111,63 +110,55 @@ def faults_of_parameters(
 MOST_REPEATS = 10_000  # of one configuration: more is a typing error, and would fill the memory
 
 
-def wrong_settings(
-    request: JobRequest, workload: Workload, size: str, overrides: Settings
-) -> Iterator[Fault]:
+def wrong_settings(entry: JobEntry, workload: Workload, size: str) -> Iterator[Fault]:
     """Yield the faults of settings that the size lacks, and of its parameters' values."""
-    for name, value in overrides.parameters.items():
-        for fault in faults_of_parameters(workload, size, {name: (value,)}):
-            yield replace(fault, place=f"--set {name}={value}")
-    listed = {
-        name: values
-        for name, values in request.parameters.items()
-        if name not in overrides.parameters
-    }
+    settings = entry.settings
+    params = [name for name in (*entry.sweeps, *settings.params) if name in sw.PARAMS]
     faults = [
-        *faults_of_parameters(workload, size, listed),
+        *faults_of_parameters(workload, size, entry.parameters),
         *faults_of_training(
             workload,
             size,
-            dict.fromkeys([*request.params, *overrides.params]),
-            merged((request.switches, overrides)),
-            profile=request.profile or request.add_profile,
+            dict.fromkeys(params),
+            settings,
+            profile=settings.profile or entry.add_profile,
         ),
     ]
     if faults:
-        yield from faults_at(InputFaults(faults), request, request.place)
+        yield from faults_at(InputFaults(faults), entry, entry.place)
 
 
 def own_faults(
-    request: JobRequest, env: Mapping[str, str], profiled: Collection[str]
+    entry: JobEntry, env: Mapping[str, str], profiled: Collection[str]
 ) -> Iterator[Fault]:
     """Yield the faults of variables, switches of profiles and repeats.
 
     ``profiled``: headers of sections with a profile.
     """
-    for name in {**request.env, **env}:
+    for name in {**entry.settings.env, **env}:
         try:
             variables.check_name(name)
         except KeyFaultError as error:
             yield replace(
-                error.as_fault(request.place), code="variable-refused", key="env", value=name
+                error.as_fault(entry.place), code="variable-refused", key="env", value=name
             )
-    if request.switches.sets_profile and request.header not in profiled:
-        name = next(name for name in PROFILE_DETAILS if getattr(request.switches, name) is not None)
+    if entry.settings.sets_profile and entry.header not in profiled:
+        name = next(name for name in PROFILE_DETAILS if getattr(entry.settings, name) is not None)
         message = f"'{name}' is for profiled jobs, but no job is profiled"
-        place = request.key_places.get(name, request.place)
+        place = entry.key_places.get(name, entry.place)
         yield Fault(
             place=place, message=message, hint="add profile: true", code="not-profiled", key=name
         )
-    if request.repeats > MOST_REPEATS:
-        message = f"{request.repeats} repeats are more than {MOST_REPEATS}"
-        yield Fault(place=request.place, message=message, code="repeats", value=request.repeats)
+    if entry.repeats > MOST_REPEATS:
+        message = f"{entry.repeats} repeats are more than {MOST_REPEATS}"
+        yield Fault(place=entry.place, message=message, code="repeats", value=entry.repeats)
 
 
-def slurm_faults(request: JobRequest, config: ClusterConfig) -> Iterator[Fault]:
+def slurm_faults(entry: JobEntry, config: ClusterConfig) -> Iterator[Fault]:
     """The faults of options of sbatch on a cluster that has none."""
     cluster_type = config.cluster_type
-    for name in request.slurm if not config.traits.sbatch_options else ():
-        place, hint = request.key_places.get(name, request.place), config.traits.instead_of(name)
+    for name in entry.slurm if not config.traits.sbatch_options else ():
+        place, hint = entry.key_places.get(name, entry.place), config.traits.instead_of(name)
         message = f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}"
         yield Fault(
             place=place,
@@ -179,19 +170,19 @@ def slurm_faults(request: JobRequest, config: ClusterConfig) -> Iterator[Fault]:
         )
 
 
-def duplicates(request: JobRequest) -> Iterator[str]:
+def duplicates(entry: JobEntry) -> Iterator[str]:
     """Yield a warning for each scale or dtype that is given more than once.
 
     It may be meant as repeats, or be a typing error.
     """
     by_kind: tuple[tuple[str, tuple[str | int, ...]], ...] = (
-        ("scale", request.scales),
-        ("dtype", request.dtypes),
+        ("scale", entry.scales),
+        ("dtype", entry.dtypes),
     )
     for kind, values in by_kind:
         for value, times in Counter(values).items():
             if times > 1:
-                place = request.places.get(value, request.place)
+                place = entry.places.get(value, entry.place)
                 prefix = f"{place}: " if place else ""
                 yield (
                     f"{prefix}{kind} {value} is given {times} times, and each gives jobs; use"
@@ -199,18 +190,18 @@ def duplicates(request: JobRequest) -> Iterator[str]:
                 )
 
 
-def faults_at(error: UsageError, request: JobRequest, place: str) -> list[Fault]:
+def faults_at(error: UsageError, entry: JobEntry, place: str) -> list[Fault]:
     """The faults of an error, each at the line of the key that it is about, else at ``place``."""
     faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
     return [
-        fault if fault.place else replace(fault, place=_place_of(fault, request) or place)
+        fault if fault.place else replace(fault, place=_place_of(fault, entry) or place)
         for fault in faults
     ]
 
 
-def _place_of(fault: Fault, request: JobRequest) -> str | None:
+def _place_of(fault: Fault, entry: JobEntry) -> str | None:
     """Return the line of the dtype or scale that no row has, or of a key of the fault."""
     if fault.code in ("dtype-unknown", "scale-untested") and isinstance(fault.value, (str, int)):
-        return request.places.get(fault.value)
-    keys = request.key_places
+        return entry.places.get(fault.value)
+    keys = entry.key_places
     return next((keys[key] for key in fault.key.split() if key in keys), None)

@@ -6,9 +6,8 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from llmb.cli.context import say
 from llmb.cli.submit.options import SubmitOptions
@@ -95,15 +94,13 @@ def overrides_of(
 
 def _switches_of(options: SubmitOptions, faults: list[Fault]) -> dict[str, Any]:
     """The switches that the options set, by name. The first fault goes to ``faults``."""
-    option_names = {field.name for field in fields(options)}
-    switches: dict[str, Any] = {
-        name: getattr(options, name) for name in sw.NAMES if name in option_names
-    }
-    positive = ("strong_scaling", "gpu_metrics", "nccl_trace", "save_checkpoint")
+    types = get_type_hints(type(options))
+    switches: dict[str, Any] = {name: getattr(options, name) for name in sw.NAMES if name in types}
+    # a flag without a negative form is given only if it is True
     switches = {
         name: value
         for name, value in switches.items()
-        if value not in (None, "", ()) and (value or name not in positive)
+        if value not in (None, "", ()) and (value or types[name] is not bool)
     }
     readers: dict[str, Callable[[Any], Any]] = {
         "image": sw.absolute_image,

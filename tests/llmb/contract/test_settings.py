@@ -9,8 +9,9 @@ import pytest
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.settings import COMPARED, MAPPINGS, Settings
 from llmb.contract.switches import CHOICES, NAMES
-from llmb.judge.differences import SAME, differences
+from llmb.judge.differences import differences
 from llmb.measure.columns import csv_columns
+from llmb.plan.comparable import SAME
 from llmb.plan.joblist_keys import Overrides, TaskEntry
 
 SWITCHES = [name for name in COMPARED if name in NAMES]

@@ -210,7 +210,7 @@ def test_switches_of_training_are_refused_with_the_cause(
 
 
 @pytest.mark.parametrize("how", [{"profile": True}, {"add_profile": True}])
-def test_profiles_are_refused(how: dict[str, bool], workloads: dict[str, Workload]) -> None:
+def test_profiles_are_refused(how: dict[str, Any], workloads: dict[str, Workload]) -> None:
     plan = plan_of(workloads, job_entry(workload="netbench", size="all_reduce", scales=(8,), **how))
     assert not plan.jobs
     assert [(fault.code, fault.key) for fault in plan.faults] == [("not-training", "profile")]

@@ -119,10 +119,9 @@ class Section(TaskEntry):
     tasks: Any = None  # read one by one
 
 
-# settings that are keys, and what a variable of NVIDIA's launch scripts may set
-SETTINGS = tuple(
-    setting.name for setting in fields(Settings) if setting.name not in (*MAPPINGS, "software")
-)
+# settings that a variable of NVIDIA's launch scripts may set, and those that are keys too
+_SETTINGS = {own.name for own in fields(Settings)} - {*MAPPINGS, "software"}
+_KEYS = tuple(own.name for own in fields(TaskEntry) if own.name in _SETTINGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +141,7 @@ class KeyValues:
 
 def layer_of(keys: Keys) -> KeyValues:
     """Return the values of ``keys``. ``params`` come before keys of the same name."""
-    settings = _given(keys, SETTINGS)
+    settings = _given(keys, _KEYS)
     slurm = {name: str(value) for name, value in _given(keys, OWN_OPTIONS).items()}
     if not isinstance(keys, Overrides):
         return KeyValues(env={}, settings=settings, params={}, slurm=slurm, used=())
@@ -150,7 +149,7 @@ def layer_of(keys: Keys) -> KeyValues:
     values = {variable.sets: variable.value for variable in used}
     return KeyValues(
         env={name: str(value) for name, value in unread.items()},
-        settings=settings | {name: value for name, value in values.items() if name in SETTINGS},
+        settings=settings | {name: value for name, value in values.items() if name in _SETTINGS},
         params={str(name): listed for name, listed in keys.params.items()},
         slurm=slurm | {name: str(values[name]) for name in OWN_OPTIONS if name in values},
         used=tuple(used),

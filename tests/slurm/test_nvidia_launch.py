@@ -17,7 +17,6 @@ from llmb.builtin import wrappers
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
 from llmb.contract.gpus import known_types
-from llmb_testing.entries import job_entry
 from llmb.contract.launch import Launch, Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
@@ -26,6 +25,7 @@ from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 RECORDS = Path(__file__).parent.parent / "real_bridge"
 PLUGINS = load_plugins(builtin_plugins())

@@ -2,7 +2,7 @@
 """A job's switches, which change how it runs, and the parameters of `--set` and `params`."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Literal, TypeAlias
 
@@ -165,15 +165,6 @@ class Switches:
 
 NO_SWITCHES = Switches()
 NAMES = tuple(own.name for own in fields(Switches))
-
-
-def merged(layers: Iterable[Switches]) -> Switches:
-    """Return the switches of several layers, of which later ones override earlier ones."""
-    values: dict[str, object] = {}
-    for layer in layers:
-        if layer is not NO_SWITCHES:
-            values |= given_switches(layer)
-    return Switches(**values) if values else NO_SWITCHES  # type: ignore[arg-type]
 
 
 def given_switches(switches: Switches) -> dict[str, object]:

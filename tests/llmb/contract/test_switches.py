@@ -16,8 +16,6 @@ from llmb.contract.switches import (
     NO_SWITCHES,
     PARAMS,
     Switches,
-    given_switches,
-    merged,
     parse_clock,
     parse_mount,
     rank_ranges,
@@ -26,19 +24,7 @@ from llmb.plan.joblist_keys import Keys
 from llmb.plan.launch_variables import table
 
 
-def test_a_layer_overrides_those_before_it_only_where_it_is_set() -> None:
-    low = Switches(nccl_trace=True, image="a", time_limit="00:01:00")
-    high = Switches(nccl_trace=False, tokenizer="hub")
-    assert given_switches(merged((low, NO_SWITCHES, high))) == {
-        "nccl_trace": False,
-        "image": "a",
-        "time_limit": "00:01:00",
-        "tokenizer": "hub",
-    }
-
-
-def test_layers_without_switches_are_no_switches() -> None:
-    assert merged((NO_SWITCHES, Switches(), NO_SWITCHES)) is NO_SWITCHES
+def test_details_of_a_profile_are_of_profiled_jobs() -> None:
     assert not NO_SWITCHES.sets_profile
     assert Switches(profile_start=0).sets_profile
 

@@ -56,6 +56,7 @@ def test_values_that_are_not_given_are_as_if_they_were_not_named() -> None:
         ({"env": {"B": "2"}}, {"env": {"A": "1", "B": "2"}}),
         ({"parameters": {"message": "4M"}}, {"parameters": {"message": "4M"}}),
         ({"dotted": {"a.b": 3, "a.c": 4}}, {"dotted": {"a.b": 3, "a.c": 4}}),
+        ({"tokenizer": "hub"}, {"tokenizer": "hub", "nccl_trace": True, "gbs": 4}),
         ({"framework": "bridge", "image": "x:1"}, {"framework": "bridge", "image": "x:1"}),
     ],
 )

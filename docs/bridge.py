@@ -66,7 +66,7 @@ def extras(row: BridgeRow) -> str:
         f"offload {row.offload_layers}" if row.offload_layers else "",
         f"recompute {row.recompute_layers}" if row.recompute_layers else "",
         f"optimizer × {row.optimizer_instances}" if row.optimizer_instances else "",
-        f"graphs: {', '.join(row.graph_scope)}" if row.graphs not in (None, "none") else "",
+        f"graphs: {', '.join(row.graph_scope) or row.graphs}" * (row.graphs not in (None, "none")),
     ]
     return ", ".join(filter(None, words))
 

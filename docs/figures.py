@@ -71,6 +71,8 @@ MODELS = {
     "LLAMA3_70B": Model(plugin="llama31", size="70b", layers=80),
     "LLAMA3.1_405B": Model(plugin="llama31", size="405b", layers=126),
     "Qwen3_30B_a3B": Model(plugin="qwen3", size="30b-a3b", layers=48),
+    "Qwen3_235B_a22B": Model(plugin="qwen3", size="235b-a22b", layers=94),
+    "Nemotron_3_Nano": Model(plugin="nemotron3", size="nano", layers=52),
 }
 
 

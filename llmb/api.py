@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         MlaShape as MlaShape,
         ModelShape as ModelShape,
         MoeShape as MoeShape,
+        MtpShape as MtpShape,
+        WindowShape as WindowShape,
     )
     from llmb.contract.needs import (
         HubAsset as HubAsset,

@@ -17,7 +17,16 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
-PLUGINS = ["llama31", "microbench", "nemotron4", "nemotronh", "nodes", "qwen3", "runai"]
+PLUGINS = [
+    "llama31",
+    "microbench",
+    "nemotron3",
+    "nemotron4",
+    "nemotronh",
+    "nodes",
+    "qwen3",
+    "runai",
+]
 
 
 def project(folder: str) -> dict[str, Any]:

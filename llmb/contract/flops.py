@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from llmb.contract.model import ModelShape, attention_weights, matrices, shared_width
+from llmb.contract.model import (
+    ModelShape,
+    WindowShape,
+    attention_weights,
+    matrices,
+    shared_width,
+)
 from llmb.errors import KeyFaultError
 
 GQA = "gqa"
@@ -78,8 +84,13 @@ def flops_of(shape: ModelShape) -> Flops:
     norms. ``-moe``: with the experts that a token uses, routed and shared. The router is omitted,
     as in both. For a hybrid, the formula published for Nemotron-H: multiply-accumulates of all
     layers and the head, six operations each.
+
+    A layer with a window attends to the tokens in it alone; latent experts have their two
+    projections; multi-token prediction has its layers, projections and uses of the head. Source:
+    training/utils/flop_utils.py of Megatron-Bridge 0.6.0, which omits the projections of
+    multi-token prediction in hybrids.
     """
-    parts = _transformer(shape) if shape.pattern is None else _hybrid(shape, shape.pattern)
+    parts = _transformer(shape) if shape.pattern is None else _hybrid(shape)
     present = {part: value for part, value in parts.items() if value[0]}
     terms, formulas = ({part: value[index] for part, value in present.items()} for index in (0, 1))
     return Flops(convention=flops_convention(shape), terms=terms, formulas=formulas)  # type: ignore[arg-type]
@@ -92,9 +103,10 @@ def causal_flops(shape: ModelShape) -> float:
     """
     if shape.mla is not None:
         return model_flops(shape)
-    layers = shape.layers if shape.pattern is None else shape.pattern.count("*")
-    width = shape.heads * (shape.head_dim or 0) or shape.hidden
-    return model_flops(shape) - 6.0 * layers * width * shape.seq_length**2
+    layers = shape.count_layers("*") if shape.pattern is not None else _depth(shape)
+    if shape.window is not None:
+        layers -= shape.window.layers  # a window is counted causally in any case
+    return model_flops(shape) - 6.0 * layers * _attention_width(shape) * shape.seq_length**2
 
 
 def model_flops_old(shape: ModelShape) -> float:
@@ -114,8 +126,10 @@ _Term = tuple[float, str]
 
 def _transformer(shape: ModelShape) -> dict[str, _Term]:
     seq, hidden, times = shape.seq_length, shape.hidden, 6 * matrices(shape)
-    sparse = sum(shape.expert_layers())
-    dense = shape.layers - sparse
+    further = _depth(shape) - shape.layers
+    layers = shape.expert_layers()
+    sparse = sum(layers) + further * layers[-1]
+    dense = _depth(shape) - sparse
     return {
         "attention": _attention(shape) if shape.mla is None else _latent_attention(shape),
         "MLP": (
@@ -124,11 +138,32 @@ def _transformer(shape: ModelShape) -> dict[str, _Term]:
         ),
         **_experts(shape, sparse),
         "embedding": (seq * 6 * shape.vocab * hidden, f"{seq}·6·{shape.vocab}·{hidden}"),
+        **_further_heads(shape),
     }
 
 
+def _depth(shape: ModelShape) -> int:
+    """Return the layers of a transformer with those for multi-token prediction."""
+    return shape.layers + (shape.mtp.depth if shape.mtp is not None else 0)
+
+
+def _attention_width(shape: ModelShape) -> int:
+    return shape.heads * (shape.head_dim or 0) or shape.hidden
+
+
+def _further_heads(shape: ModelShape) -> dict[str, _Term]:
+    """The projections and uses of the head of multi-token prediction."""
+    if shape.mtp is None:
+        return {}
+    seq, hidden, depth = shape.seq_length, shape.hidden, shape.mtp.depth
+    formula = f"{seq}·6·{depth}·{hidden}·({shape.vocab} + 2·{hidden})"
+    return {"multi-token heads": (seq * 6 * depth * hidden * (shape.vocab + 2 * hidden), formula)}
+
+
 def _attention(shape: ModelShape) -> _Term:
-    layers, hidden, seq = shape.layers, shape.hidden, shape.seq_length
+    if shape.window is not None:
+        return _windowed_attention(shape, shape.window)
+    layers, hidden, seq = _depth(shape), shape.hidden, shape.seq_length
     groups = f"(1 + {shape.kv_groups}/{shape.heads} + {seq}/{hidden})"
     per_pair = 1 + shape.kv_groups / shape.heads + seq / hidden
     width = shape.heads * (shape.head_dim or 0)
@@ -141,10 +176,25 @@ def _attention(shape: ModelShape) -> _Term:
     ), f"{seq}·12·{layers}·{hidden}·{width}·{groups}"
 
 
+def _windowed_attention(shape: ModelShape, window: WindowShape) -> _Term:
+    """Each token of a layer with a window attends to the mean number of tokens in it."""
+    seq, hidden, width = shape.seq_length, shape.hidden, _attention_width(shape)
+    tokens = min(window.tokens, seq)
+    mean = tokens - tokens * (tokens - 1) / (2 * seq)
+    layers, full = _depth(shape), _depth(shape) - window.layers
+    projections = 12 * layers * hidden * width * (1 + shape.kv_groups / shape.heads)
+    value = seq * (projections + 12 * width * (full * seq + window.layers * mean))
+    formula = (
+        f"{seq}·12·{width}·({layers}·{hidden}·(1 + {shape.kv_groups}/{shape.heads})"
+        f" + {full}·{seq} + {window.layers}·{mean:.1f})"
+    )
+    return value, formula
+
+
 def _latent_attention(shape: ModelShape) -> _Term:
     mla = shape.mla
     assert mla is not None
-    seq, layers = shape.seq_length, shape.layers
+    seq, layers = shape.seq_length, _depth(shape)
     # without the two norms
     projections = attention_weights(shape) - mla.kv_rank - (mla.q_rank or 0)
     width = mla.head_dim + mla.rope_dim + mla.value_dim
@@ -159,34 +209,44 @@ def _experts(shape: ModelShape, count: int) -> dict[str, _Term]:
         return {}
     seq, hidden, times = shape.seq_length, shape.hidden, 6 * matrices(shape)
     width, shared = moe.ffn or shape.ffn, shared_width(shape)
-    per_matrix = f"{seq}·{times}·{count}·{hidden}"
+    inner, latent = moe.latent or hidden, moe.latent or 0
+    per_matrix = f"{seq}·{times}·{count}"
     return {
         "experts": (
-            seq * times * count * hidden * moe.top_k * width,
-            f"{per_matrix}·{moe.top_k}·{width}",
+            seq * times * count * inner * moe.top_k * width,
+            f"{per_matrix}·{inner}·{moe.top_k}·{width}",
         ),
-        "shared experts": (seq * times * count * hidden * shared, f"{per_matrix}·{shared}"),
+        "latent projections": (
+            seq * 12 * count * hidden * latent,
+            f"{seq}·12·{count}·{hidden}·{latent}",
+        ),
+        "shared experts": (
+            seq * times * count * hidden * shared,
+            f"{per_matrix}·{hidden}·{shared}",
+        ),
     }
 
 
-def _hybrid(shape: ModelShape, pattern: str) -> dict[str, _Term]:
+def _hybrid(shape: ModelShape) -> dict[str, _Term]:
     assert shape.mamba is not None
     seq, hidden, mamba = shape.seq_length, shape.hidden, shape.mamba
     head_dim = shape.head_dim or hidden // shape.heads
+    query, groups, inner = shape.heads * head_dim, shape.kv_groups * head_dim, mamba.inner
     mlp = 2 * seq * hidden * shape.ffn
-    attention = 2 * seq * hidden * (shape.heads * head_dim + shape.kv_groups * head_dim + seq)
-    projections = mamba.heads * mamba.head_dim * 3 + mamba.groups * mamba.state * 2 + mamba.heads
-    scan = mamba.expand * mamba.chunk + 2 * mamba.expand * mamba.state
-    block = seq * hidden * (projections + scan) + seq * mamba.chunk * mamba.state * mamba.groups
-    dense, heads, mambas = (pattern.count(letter) for letter in "-*M")
-    width = f"{shape.heads}·{head_dim} + {shape.kv_groups}·{head_dim} + {seq}"
+    attention = 2 * seq * (hidden * (query + groups) + query * seq)
+    projections = inner * 3 + mamba.groups * mamba.state * 2 + mamba.heads
+    scan = inner * (mamba.chunk + 2 * mamba.state) + mamba.chunk * mamba.state * mamba.groups
+    block = seq * (hidden * projections + scan)
+    dense, heads, mambas = (shape.count_layers(letter) for letter in "-*M")
+    width = f"{hidden}·({query} + {groups}) + {query}·{seq}"
     return {
         "MLP": (6.0 * mlp * dense, f"6·{dense} layers·2·{seq}·{hidden}·{shape.ffn}"),
-        **_experts(shape, pattern.count("E")),
-        "attention": (6.0 * attention * heads, f"6·{heads} layers·2·{seq}·{hidden}·({width})"),
+        **_experts(shape, shape.count_layers("E")),
+        "attention": (6.0 * attention * heads, f"6·{heads} layers·2·{seq}·({width})"),
         "Mamba-2": (
             6.0 * block * mambas,
             f"6·{mambas} layers·(projections, scan and state of {seq} tokens)",
         ),
         "head": (6.0 * seq * hidden * shape.vocab, f"6·{seq}·{hidden}·{shape.vocab}"),
+        **_further_heads(shape),
     }

@@ -32,6 +32,11 @@ class MambaShape:
     def __post_init__(self) -> None:
         require_positive(self)
 
+    @property
+    def inner(self) -> int:
+        """The inner width. That of most models is ``expand``·hidden."""
+        return self.heads * self.head_dim
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoeShape:
@@ -54,6 +59,9 @@ class MoeShape:
     dense_layers: int = 0
     #: Of the layers after these, the first and then each such one has experts.
     every: int = 1
+    #: The width of the vector that the experts work on, None for the hidden size. Two projections
+    #: per layer lead to it and back. Shared experts have the hidden size.
+    latent: int | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, unless=("shared_experts", "dense_layers"))
@@ -87,6 +95,36 @@ class MlaShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WindowShape:
+    """Attention to the last tokens alone, in some of the layers."""
+
+    #: The token itself and those before it.
+    tokens: int
+    #: The number of layers that have it.
+    layers: int
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MtpShape:
+    """Multi-token prediction: further layers behind the last one, each with a use of the head.
+
+    Each also projects two hidden vectors, of the layer before and of the next token, to one.
+    """
+
+    #: How many further tokens are predicted.
+    depth: int
+    #: The layers of each depth in a hybrid, in the letters of its pattern; None for one layer like
+    #: the last.
+    pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        require_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """The shape of a model. Widths are in elements."""
 
@@ -111,12 +149,17 @@ class ModelShape:
     moe: MoeShape | None = None
     #: Its attention, None for query groups.
     mla: MlaShape | None = None
+    #: None if all layers attend to all tokens before.
+    window: WindowShape | None = None
+    #: None if only the next token is predicted.
+    mtp: MtpShape | None = None
 
     def __post_init__(self) -> None:
         require_positive(self)
         if self.heads % self.kv_groups:
             message = f"{self.heads} 'heads' do not divide into {self.kv_groups} 'kv_groups'"
             raise KeyFaultError(message, "kv_groups", value=self.kv_groups)
+        self._check_window_and_mtp()
         if self.pattern is None:
             if self.moe is not None and self.moe.dense_layers >= self.layers:
                 message = (
@@ -155,6 +198,28 @@ class ModelShape:
             )
             raise KeyFaultError(message, "moe")
 
+    def _check_window_and_mtp(self) -> None:
+        """Raise KeyFaultError for a window or further predictions that the model cannot have."""
+        if self.window is not None:
+            attending = self.layers if self.pattern is None else self.pattern.count("*")
+            if self.mla is not None or self.window.layers > attending:
+                message = f"{self.window.layers} of {attending} layers attend to a window"
+                if self.mla is not None:
+                    message = "a window needs attention with query groups"
+                raise KeyFaultError(message, "window", "layers", value=self.window.layers)
+        if self.mtp is not None:
+            letters = "" if self.pattern is None else "M-*" if self.moe is None else "M-*E"
+            pattern = self.mtp.pattern or ""
+            if bool(pattern) != bool(letters) or set(pattern) - {*letters}:
+                message = f"'pattern' is {self.mtp.pattern!r}; the layers of each depth are "
+                message += f"letters out of {letters}" if letters else "like the last one"
+                raise KeyFaultError(message, "mtp", "pattern", value=self.mtp.pattern)
+
+    def count_layers(self, letter: str) -> int:
+        """Return how many layers of a hybrid are ``letter``, with those of further predictions."""
+        further = (self.mtp.pattern or "") * self.mtp.depth if self.mtp is not None else ""
+        return ((self.pattern or "") + further).count(letter)
+
     def expert_layers(self) -> tuple[bool, ...]:
         """For each layer whether it has experts."""
         if self.moe is None:
@@ -173,6 +238,7 @@ _CONVOLUTION = 4  # tokens in Mamba-2's convolution, in every published model
 def parameters(shape: ModelShape) -> int:
     """The number of parameters, with separate input and output embeddings, as in all models here.
 
+    Layers for multi-token prediction are not among them, as in published counts.
     Source: the layers of Megatron core. A framework that pads the vocabulary has more rows in both
     embeddings.
     """
@@ -208,8 +274,10 @@ def attention_weights(shape: ModelShape) -> int:
 
 def _expert_parameters(shape: ModelShape, moe: MoeShape) -> int:
     """The router, all experts and all shared experts of one layer."""
-    width = moe.experts * (moe.ffn or shape.ffn) + shared_width(shape)
-    return shape.hidden * moe.experts + matrices(shape) * shape.hidden * width
+    routed = moe.experts * (moe.latent or shape.hidden) * (moe.ffn or shape.ffn)
+    projections = 2 * shape.hidden * moe.latent if moe.latent is not None else 0
+    shared = shape.hidden * shared_width(shape)
+    return shape.hidden * moe.experts + projections + matrices(shape) * (routed + shared)
 
 
 def shared_width(shape: ModelShape) -> int:
@@ -221,7 +289,7 @@ def shared_width(shape: ModelShape) -> int:
 def _mamba_parameters(shape: ModelShape, norm: int) -> int:
     assert shape.mamba is not None
     mamba = shape.mamba
-    inner, states = mamba.heads * mamba.head_dim, 2 * mamba.groups * mamba.state
+    inner, states = mamba.inner, 2 * mamba.groups * mamba.state
     projections = shape.hidden * (2 * inner + states + mamba.heads) + inner * shape.hidden
     convolution = (inner + states) * (_CONVOLUTION + 1)
     return norm + projections + convolution + 3 * mamba.heads + inner

@@ -57,7 +57,14 @@ class Checkpoint:
     load: dict[str, int] = field(default_factory=dict)
 
 
-_SIZE_OF_TRAINING = ("pipeline_extra", "proxy", "learning_rate", "nemo", "checkpoint")
+_SIZE_OF_TRAINING = (
+    "pipeline_extra",
+    "pipeline_layout",
+    "proxy",
+    "learning_rate",
+    "nemo",
+    "checkpoint",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,9 @@ class Size:
     parameters: tuple[str, ...] | None = None
     #: Further layers in the pipeline split (2: embedding and loss).
     pipeline_extra: int = 0
+    #: The framework's own list of stages divides the layers, unevenly: pp, vp and the number of
+    #: layers of a job are those of its row.
+    pipeline_layout: bool = False
     #: Only the scales of the rows are possible.
     exact_scales: bool = False
     #: Every scale is possible, not only those of the rows: the program does not depend on it.

@@ -155,6 +155,8 @@ class BridgeSize:
     #: The repository whose files the library reads while it builds the model or its tokenizer,
     #: None if it needs none.
     hub: str | None = None
+    #: The branch, tag or commit of ``hub`` that NVIDIA's function asks for.
+    revision: str = "main"
     #: The files of ``hub``.
     files: tuple[str, ...] = ("config.json",)
     #: The repository asks for a token.

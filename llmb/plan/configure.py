@@ -216,7 +216,7 @@ def configure(
         )
     job, ignored = _with_vboost(job, settings, size, row, limits)
     if job.training is not None:
-        splits.check_splits(job.training, size, settings.label)
+        splits.check_splits(job.training, size, row, settings.label)
     if settings.profile:
         rules.check_ranks(settings)
     return job, warnings + ignored

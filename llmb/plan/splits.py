@@ -119,7 +119,7 @@ def divide(
     return number // by
 
 
-def check_splits(training: Training, size: Size, label: str) -> None:
+def check_splits(training: Training, size: Size, row: Row, label: str) -> None:
     """Raise UsageError for layers, heads, states or a sequence that do not split evenly.
 
     The framework would refuse them too, but only after the job has waited for its nodes.
@@ -133,19 +133,10 @@ def check_splits(training: Training, size: Size, label: str) -> None:
             key="vp pp",
             value=vp,
         )
-    counted = training.num_layers + size.pipeline_extra
-    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
-    fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
-    split = f"{label}: {training.num_layers} layers{extra}"
-    hint = f"choose pp and vp whose product is {fitting}"
-    divide(
-        counted,
-        training.pp * vp,
-        split,
-        f"pp·vp = {training.pp}·{vp}",
-        hint,
-        key="num_layers pp vp",
-    )
+    if size.pipeline_layout:
+        _check_layout(training, size, row, label)
+    else:
+        _check_layers(training, size, vp, label)
     if vp > 1:
         hint = (
             f"--set gbs=N, a multiple of mbs·dp·pp = {training.mbs * training.dp * training.pp}; or"
@@ -164,6 +155,40 @@ def check_splits(training: Training, size: Size, label: str) -> None:
             raise UsageError(
                 message, hint=f"--set {name}=1", code="hybrid-split", key=name, value=ways
             )
+
+
+def _check_layers(training: Training, size: Size, vp: int, label: str) -> None:
+    counted = training.num_layers + size.pipeline_extra
+    extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
+    fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
+    split = f"{label}: {training.num_layers} layers{extra}"
+    hint = f"choose pp and vp whose product is {fitting}"
+    divide(
+        counted,
+        training.pp * vp,
+        split,
+        f"pp·vp = {training.pp}·{vp}",
+        hint,
+        key="num_layers pp vp",
+    )
+
+
+def _check_layout(training: Training, size: Size, row: Row, label: str) -> None:
+    """Raise UsageError unless the job has the stages that the framework's list of them is for."""
+    stages = (training.pp, training.vp or 1, training.num_layers)
+    listed = (row.pp, row.vp or 1, row.layers or size.trained_model.layers)
+    if stages != listed:
+        message = (
+            f"{label}: NVIDIA divides the layers by a list of stages for pp {listed[0]}, vp"
+            f" {listed[1]} and {listed[2]} layers, not for {stages[0]}, {stages[1]} and {stages[2]}"
+        )
+        raise UsageError(
+            message,
+            hint="omit pp, vp and num_layers",
+            code="layout-fixed",
+            key="pp vp num_layers",
+            value=training.pp,
+        )
 
 
 def _check_widths(training: Training, label: str) -> None:

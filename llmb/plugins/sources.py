@@ -32,6 +32,7 @@ OWN_DISTRIBUTIONS = frozenset(
         "llmb",
         "llmb-llama31",
         "llmb-microbench",
+        "llmb-nemotron3",
         "llmb-nemotron4",
         "llmb-nemotronh",
         "llmb-nodes",

@@ -91,6 +91,7 @@ def job_of(
         cp=row.cp,
         vp=row.vp,
         ep=row.ep,
+        etp=row.etp or 1,
         dp=dp,
         mbs=row.mbs,
         gbs=gbs,

@@ -8,6 +8,7 @@ configurations of a process.
 
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -38,8 +39,8 @@ def theirs(row: dict[str, Any]) -> tuple[Any, dict[str, str]]:
 def shown(
     make: Callable[[dict[str, Any]], tuple[Any, dict[str, str]]], row: dict[str, Any]
 ) -> dict[str, Any]:
-    """Leaves, variables, and what the library's own check says: null where it accepts the
-    configuration.
+    """Leaves, variables, and what the library's own checks say, as at the start of a training:
+    null where it accepts the configuration.
     """
     os.environ.update(WORLD_SIZE=str(row["gpus"]), RANK="0")
     mocks.pretend_gpu(row["gpu"])
@@ -50,11 +51,30 @@ def shown(
             raise
         return {"refused": str(error)}
     found = {"leaves": names.leaves(config), "environment": variables, "invalid": None}
+    before = dict(os.environ)
     try:
-        config.validate()
+        importlib.import_module("megatron.bridge.training.config").runtime_config_update(config)
+        check_experts(config.model, row["gpus"])
     except (AssertionError, ValueError) as error:
         found["invalid"] = str(error)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
     return found
+
+
+def check_experts(model: Any, gpus: int) -> None:
+    """Raise ValueError for experts that a stage's GPUs cannot hold.
+
+    Megatron core does so when it makes its process groups (parallel_state.py).
+    """
+    ways = (
+        getattr(model, "expert_model_parallel_size", None) or 1,
+        getattr(model, "expert_tensor_parallel_size", None) or 1,
+        model.pipeline_model_parallel_size,
+    )
+    if gpus % math.prod(ways):
+        raise ValueError(f"{gpus} GPUs do not divide by ep·etp·pp = {ways}")
 
 
 def main(side: str, source: str, target: str) -> None:

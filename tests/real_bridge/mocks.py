@@ -15,7 +15,7 @@ import importlib.metadata
 import os
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -38,10 +38,176 @@ CAPABILITIES = {
     "gb200": (10, 0),
     "gb300": (10, 3),
 }
-# What the config.json of each repository with experts says about the architecture: layers, hidden,
-# ffn, ffn of an expert, heads.
-EXPERTS = {
-    "Qwen/Qwen3-30B-A3B": (48, 2048, 6144, 768, 32),
+# What the config.json of each open repository says about the architecture, with the class of
+# transformers that reads it.
+Settings = Mapping[str, Any]
+_QWEN: Settings = {
+    "vocab_size": 151936,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "max_position_embeddings": 40960,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0,
+}
+_DEEPSEEK: Settings = {
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "norm_topk_prob": True,
+    "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc",
+    "rms_norm_eps": 1e-6,
+}
+OPEN: Mapping[str, tuple[str, str, Settings]] = {
+    "Qwen/Qwen3-30B-A3B": (
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {
+            **_QWEN,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "moe_intermediate_size": 768,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 32,
+        },
+    ),
+    "Qwen/Qwen3-235B-A22B": (
+        "Qwen3MoeConfig",
+        "Qwen3MoeForCausalLM",
+        {
+            **_QWEN,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "moe_intermediate_size": 1536,
+            "num_hidden_layers": 94,
+            "num_attention_heads": 64,
+        },
+    ),
+    "deepseek-ai/DeepSeek-V3": (
+        "DeepseekV3Config",
+        "DeepseekV3ForCausalLM",
+        {
+            **_DEEPSEEK,
+            "vocab_size": 129280,
+            "num_attention_heads": 128,
+            "num_key_value_heads": 128,
+            "n_routed_experts": 256,
+            "routed_scaling_factor": 2.5,
+            "n_group": 8,
+            "topk_group": 4,
+            "first_k_dense_replace": 3,
+            "num_nextn_predict_layers": 1,
+            "max_position_embeddings": 163840,
+            "rope_theta": 10000,
+            "rope_scaling": {
+                "type": "yarn",
+                "factor": 40,
+                "beta_fast": 32,
+                "beta_slow": 1,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 4096,
+            },
+        },
+    ),
+    "moonshotai/Kimi-K2-Instruct": (
+        "DeepseekV3Config",
+        "KimiK2ForCausalLM",
+        {
+            **_DEEPSEEK,
+            "vocab_size": 163840,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 64,
+            "n_routed_experts": 384,
+            "routed_scaling_factor": 2.827,
+            "n_group": 1,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "num_nextn_predict_layers": 0,
+            "max_position_embeddings": 131072,
+            "rope_theta": 50000.0,
+            "rope_scaling": {
+                "type": "yarn",
+                "factor": 32.0,
+                "beta_fast": 1.0,
+                "beta_slow": 1.0,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 4096,
+            },
+        },
+    ),
+    "openai/gpt-oss-120b": (
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        {
+            "vocab_size": 201088,
+            "hidden_size": 2880,
+            "intermediate_size": 2880,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+            "sliding_window": 128,
+            "max_position_embeddings": 131072,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 150000,
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 32.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 4096,
+            },
+        },
+    ),
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16": (
+        "NemotronHConfig",
+        "NemotronHForCausalLM",
+        {
+            "vocab_size": 131072,
+            "hidden_size": 4096,
+            "hybrid_override_pattern": (
+                "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
+                "EMEMEMEME"
+            ),
+            "num_hidden_layers": 88,
+            "intermediate_size": 2688,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 2,
+            "head_dim": 128,
+            "mamba_num_heads": 128,
+            "mamba_head_dim": 64,
+            "ssm_state_size": 128,
+            "n_groups": 8,
+            "chunk_size": 128,
+            "n_routed_experts": 512,
+            "num_experts_per_tok": 22,
+            "n_shared_experts": 1,
+            "moe_intermediate_size": 2688,
+            "moe_latent_size": 1024,
+            "moe_shared_expert_intermediate_size": 5376,
+            "routed_scaling_factor": 5.0,
+            "num_nextn_predict_layers": 1,
+            "mtp_hybrid_override_pattern": "*E",
+            "max_position_embeddings": 262144,
+            "layer_norm_epsilon": 1e-5,
+        },
+    ),
 }
 # What the gated config.json of each repository says about the architecture.
 HUB = {
@@ -162,26 +328,13 @@ def config_of(name: str, *_: Any, **__: Any) -> Any:
     """The configuration of one of the repositories, as transformers reads it."""
     import transformers
 
-    if str(name) in EXPERTS:
-        layers, hidden, ffn, expert_ffn, heads = EXPERTS[str(name)]
-        return transformers.Qwen3MoeConfig(
-            architectures=["Qwen3MoeForCausalLM"],
-            vocab_size=151936,
-            hidden_size=hidden,
-            intermediate_size=ffn,
-            moe_intermediate_size=expert_ffn,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=4,
-            head_dim=128,
-            num_experts=128,
-            num_experts_per_tok=8,
-            norm_topk_prob=True,
-            max_position_embeddings=40960,
-            rms_norm_eps=1e-6,
-            rope_theta=1000000.0,
+    if str(name) in OPEN:
+        kind, architecture, settings = OPEN[str(name)]
+        return getattr(transformers, kind)(
+            architectures=[architecture],
             tie_word_embeddings=False,
             torch_dtype="bfloat16",
+            **settings,
         )
     layers, hidden, ffn, heads = HUB[str(name)]
     return transformers.LlamaConfig(

@@ -21,6 +21,7 @@ class Late:
         if fullname == "megatron" and self in sys.meta_path:
             sys.meta_path.remove(self)
             mocks.install()
+            mocks.pretend_gpu("gb300")
             if "--print" not in sys.argv:
                 training = importlib.import_module("megatron.bridge.training.pretrain")
                 vars(training)["pretrain"] = pretrain

@@ -28,6 +28,8 @@ MODELS = {
     "llama31_405b": "llama",
     "nemotronh_56b": "nemotronh",
     "qwen3_30b_a3b": "qwen",
+    "qwen3_235b_a22b": "qwen",
+    "nemotron_3_nano": "nemotronh",
 }
 # llmb has the rows of the older scripts for these alone.
 OLD_MODELS = ("llama3_8b", "llama3_70b", "llama31_405b", "nemotronh_56b")
@@ -121,6 +123,8 @@ def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:
                 words = name.removeprefix(f"{model}_pretrain_").removesuffix("_config").split("_")
                 if len(words) == 3 and words[0].removesuffix("gpu").isdigit() and words[1] == gpu:
                     dtype = words[2].replace("fp8", "fp8_")
+                    if dtype not in DTYPES:
+                        continue  # fp8_sc (scaling by blocks) is no dtype of llmb's
                     yield model, gpu, dtype, int(words[0].removesuffix("gpu")), None
 
 

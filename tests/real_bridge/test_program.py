@@ -29,6 +29,27 @@ CONFIG = {
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
 }
+# Qwen3 with fewer layers, which the test can tell from the real one.
+PINNED = "Qwen/Qwen3-30B-A3B@ad44e777bcd18fa416d9da3bd8f70d33ebb85d39"
+EXPERTS = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -69,6 +90,31 @@ def test_it_trains_with_the_installed_config_json(
     assert written["versions"]["megatron-bridge"] == version
     assert written["configuration"]["model"]["num_layers"] == 4
     assert written["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "7"
+
+
+def test_a_function_reads_the_revision_that_it_names(
+    by_version: Any, run_bridge: Run, tmp_path: Path
+) -> None:
+    """From the installed files, without a network. The program starts itself again for the
+    function's variables.
+    """
+    case = by_version("0.6.0")["qwen3_30b_a3b gb300 fp8_mx 8"]
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "config.json").write_text(json.dumps(EXPERTS), encoding="utf-8")
+    recipe = {**case.recipe, "hub": {PINNED: str(tmp_path / "hub")}}
+    ranks = {"RANK": "0", "WORLD_SIZE": "8", "LOCAL_RANK": "0"}
+    done = start(run_bridge, "0.6.0", tmp_path, recipe, **ranks)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert (
+        "pretrain: ConfigContainer megatron.bridge.training.gpt_step.forward_step 32"
+        in done.stdout.splitlines()
+    )
+    written = json.loads((tmp_path / "configuration.json").read_text(encoding="utf-8"))
+    assert written["configuration"]["model"]["num_layers"] == 6
+    tokenizer = written["configuration"]["tokenizer"]
+    repository, _, revision = PINNED.partition("@")
+    assert tokenizer["tokenizer_model"] == repository
+    assert tokenizer["hf_tokenizer_kwargs"] == {"revision": revision}
 
 
 def test_print(version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: Path) -> None:

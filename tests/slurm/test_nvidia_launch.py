@@ -31,8 +31,13 @@ RECORDS = Path(__file__).parent.parent / "real_bridge"
 PLUGINS = load_plugins(builtin_plugins())
 STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/lustre/llmb/runs/job_1700000000")
 VERSIONS = ("0.3.1", "0.6.0")
-# Rows of NVIDIA that the library's own check rejects (docs/megatron-bridge.md).
-FAULTY = {"nemotronh_56b b200 bf16 256", "nemotronh_56b gb300 bf16 256"}
+# Rows of NVIDIA that the library's own checks reject (docs/megatron-bridge.md).
+FAULTY = {
+    "nemotronh_56b b200 bf16 256",
+    "nemotronh_56b gb300 bf16 256",
+    *(f"qwen3_235b_a22b gb200 {dtype} 64" for dtype in ("fp8_cs", "fp8_mx", "nvfp4")),
+    *(f"qwen3_235b_a22b gb300 {dtype} 64" for dtype in ("bf16", "fp8_cs", "fp8_mx", "nvfp4")),
+}
 
 
 @cache

@@ -46,6 +46,7 @@ def needs(table: BridgeTable, site: Site) -> Needs:
             repository=size.hub or "",
             files=size.files,
             secret=HF_TOKEN if size.gated else None,
+            revision=size.revision,
         )
         for size in sizes
     )
@@ -103,8 +104,9 @@ def config_of(size: BridgeSize, site: Site) -> ModelConfig:
             "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml,"
             " ranks use the hub"
         )
+        revision = "" if size.revision == "main" else f"@{size.revision}"
         return ModelConfig(
-            hub={size.hub: folder},
+            hub={f"{size.hub}{revision}": folder},
             folder=folder,
             inputs=paths,
             fixes=dict.fromkeys(paths, fix),

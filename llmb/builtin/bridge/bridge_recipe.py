@@ -198,6 +198,7 @@ _PARALLEL = {
     "cp": "model.context_parallel_size",
     "vp": "model.virtual_pipeline_model_parallel_size",
     "ep": "model.expert_model_parallel_size",
+    "etp": "model.expert_tensor_parallel_size",
 }
 
 

@@ -8,5 +8,5 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Size 30b-a3b: a mixture of experts that trains on one node."""
+    """Mixtures of experts. Size 30b-a3b trains on one node."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))

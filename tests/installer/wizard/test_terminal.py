@@ -60,6 +60,7 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     assert given["workloads"] == [
         "node_check",
         "pretrain_llama3.1",
+        "pretrain_nemotron3",
         "pretrain_nemotron4",
         "pretrain_nemotronh",
         "pretrain_qwen3",

@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.flops import Flops, flops_convention, flops_of, model_flops
-from llmb.contract.model import MlaShape, ModelShape, MoeShape, parameters
+from llmb.contract.flops import Flops, causal_flops, flops_convention, flops_of, model_flops
+from llmb.contract.model import (
+    MambaShape,
+    MlaShape,
+    ModelShape,
+    MoeShape,
+    MtpShape,
+    WindowShape,
+    parameters,
+)
 from llmb.errors import KeyFaultError
 
 MIXTRAL = ModelShape(
@@ -38,10 +46,44 @@ DEEPSEEK_V3 = ModelShape(
     moe=MoeShape(experts=256, top_k=8, ffn=2048, shared_experts=1, dense_layers=3),
     mla=MlaShape(q_rank=1536, kv_rank=512, head_dim=128, rope_dim=64, value_dim=128),
 )
+GPT_OSS = ModelShape(
+    architecture="gpt_oss",
+    layers=36,
+    hidden=2880,
+    ffn=2880,
+    heads=64,
+    head_dim=64,
+    kv_groups=8,
+    gated=True,
+    vocab=201088,
+    seq_length=4096,
+    moe=MoeShape(experts=128, top_k=4),
+    window=WindowShape(tokens=128, layers=18),
+)
+NEMOTRON_3_SUPER = ModelShape(
+    architecture="nemotronh",
+    layers=88,
+    hidden=4096,
+    ffn=2688,
+    heads=32,
+    head_dim=128,
+    kv_groups=2,
+    vocab=131072,
+    seq_length=8192,
+    pattern=(
+        "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+    ),
+    mamba=MambaShape(heads=128, head_dim=64, expand=2, chunk=128, state=128, groups=8),
+    moe=MoeShape(experts=512, top_k=22, latent=1024, shared_experts=1, shared_ffn=5376),
+    mtp=MtpShape(depth=2, pattern="*E"),
+)
 
 
 # Billions, as published.
-@pytest.mark.parametrize(("shape", "total"), [(MIXTRAL, 46.7), (DEEPSEEK_V3, 671.0)])
+@pytest.mark.parametrize(
+    ("shape", "total"),
+    [(MIXTRAL, 46.7), (DEEPSEEK_V3, 671.0), (GPT_OSS, 116.8), (NEMOTRON_3_SUPER, 120.7)],
+)
 def test_parameters_as_the_papers_have_them(shape: ModelShape, total: float) -> None:
     assert round(parameters(shape) / 1e9, 1) == total
 
@@ -81,6 +123,56 @@ def test_flops_of_deepseek_v3_by_the_formula_of_megatron() -> None:
     megatron = 4096 * 6 * (61 * (weights + 512 + 1536 + square) + mlp + 7168 * 129280)
     assert model_flops(DEEPSEEK_V3) == pytest.approx(megatron, rel=1e-5)
     assert flops_convention(DEEPSEEK_V3) == "mla-moe"
+
+
+# Megatron-Bridge 0.6.0 computed these for NVIDIA's own configurations (flop_utils.py), per token. It
+# has the norms too, and for hybrids no projections of multi-token prediction: 0.5 % of the last.
+@pytest.mark.parametrize(
+    ("shape", "printed", "share"),
+    [
+        (replace(DEEPSEEK_V3, mtp=MtpShape(depth=1)), 259_992_950_784, 1e-5),
+        (GPT_OSS, 32_630_404_608, 1e-9),
+        (NEMOTRON_3_SUPER, 84_727_037_952, 0.005),
+    ],
+    ids=["multi-token prediction", "windows", "latent experts"],
+)
+def test_flops_as_megatron_bridge_prints_them(
+    shape: ModelShape, printed: float, share: float
+) -> None:
+    assert causal_flops(shape) / shape.seq_length == pytest.approx(printed, rel=share)
+
+
+def test_a_window_as_wide_as_the_sequence_is_the_causal_square() -> None:
+    wide = replace(GPT_OSS, window=WindowShape(tokens=4096, layers=36))
+    full = replace(GPT_OSS, window=None)
+    assert causal_flops(wide) == pytest.approx(causal_flops(full), rel=1e-3)
+    assert model_flops(GPT_OSS) < model_flops(full)
+
+
+def test_further_predictions_cost_their_layer_and_the_head() -> None:
+    """As one more layer, its share of the head and the projection of two hidden vectors."""
+    further = model_flops(replace(MIXTRAL, mtp=MtpShape(depth=1))) - model_flops(MIXTRAL)
+    layer = model_flops(replace(MIXTRAL, layers=33)) - model_flops(MIXTRAL)
+    assert further - layer == pytest.approx(4096 * 6 * 4096 * (32000 + 2 * 4096), rel=1e-9)
+    assert parameters(replace(MIXTRAL, mtp=MtpShape(depth=1))) == parameters(MIXTRAL)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes", "path"),
+    [
+        (GPT_OSS, {"window": WindowShape(tokens=128, layers=37)}, ("window", "layers")),
+        (DEEPSEEK_V3, {"window": WindowShape(tokens=128, layers=1)}, ("window", "layers")),
+        (MIXTRAL, {"mtp": MtpShape(depth=1, pattern="*E")}, ("mtp", "pattern")),
+        (NEMOTRON_3_SUPER, {"mtp": MtpShape(depth=1)}, ("mtp", "pattern")),
+        (NEMOTRON_3_SUPER, {"mtp": MtpShape(depth=1, pattern="*X")}, ("mtp", "pattern")),
+    ],
+)
+def test_windows_and_predictions_that_cannot_be(
+    shape: ModelShape, changes: dict[str, Any], path: tuple[str, ...]
+) -> None:
+    with pytest.raises(KeyFaultError) as caught:
+        replace(shape, **changes)
+    assert caught.value.path == path
 
 
 def test_only_experts_that_a_token_uses_cost_operations() -> None:

@@ -35,6 +35,7 @@ OURS = {
     "microbench",
     "node_check",
     "pretrain_llama3.1",
+    "pretrain_nemotron3",
     "pretrain_nemotron4",
     "pretrain_nemotronh",
     "pretrain_qwen3",

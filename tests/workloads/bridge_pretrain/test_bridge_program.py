@@ -276,5 +276,9 @@ def test_the_cache_of_the_hub_is_one_that_the_hub_client_reads(tmp_path: Path) -
     assert [path.name for path in model.rglob("*") if path.is_file()].count("config.json") == 1
     assert (model / "snapshots" / revision / "config.json").read_text(encoding="utf-8") == "{}"
     assert (model / "snapshots" / revision / "tokenizer.json").read_text("utf-8") == "[]"
+    fill_cache({"owner/pinned@abc123": str(tmp_path / "asset")}, tmp_path)
+    pinned = cache / "models--owner--pinned"
+    assert (pinned / "snapshots" / "abc123" / "config.json").is_file()
+    assert not (pinned / "refs").exists()
     with pytest.raises(RefusedError):
         fill_cache({"owner/other": str(tmp_path)}, tmp_path)

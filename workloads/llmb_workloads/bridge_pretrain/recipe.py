@@ -40,7 +40,8 @@ class BridgeRecipe:
     environment: dict[str, str]
     #: The configuration that ``base`` returns has further ones, ``env_vars``.
     function_environment: bool = False
-    #: Folders with installed files, by repository of the model hub.
+    #: Folders with installed files, by repository of the model hub, or ``repository@revision`` for
+    #: another revision than ``main``.
     hub: dict[str, str]
     nodes: int
     gpus_per_node: int
@@ -116,8 +117,9 @@ REVISION = "0" * 40  # the hub names snapshots by commit
 def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
     """Fill the hub's cache on this node's own disk. Raises RefusedError for a missing config.json.
 
-    It gets all files of each folder, a tokenizer's too. The ranks of a node fill the same folder,
-    so each file appears whole.
+    It gets all files of each folder, a tokenizer's too. The hub's client finds the snapshot of a
+    ``repository@revision`` only by that name. The ranks of a node fill the same folder, so each
+    file appears whole.
     """
     cache = (parent or Path(tempfile.gettempdir())) / f"llmb-hub-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
@@ -125,7 +127,8 @@ def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
         raise RefusedError(
             str(cache), "belongs to another user", "set TMPDIR to a folder of your own"
         )
-    for repository, folder in folders.items():
+    for key, folder in folders.items():
+        repository, _, revision = key.partition("@")
         source = Path(folder) / CONFIG
         if not source.is_file():
             raise RefusedError(
@@ -134,8 +137,10 @@ def fill_cache(folders: Mapping[str, str], parent: Path | None = None) -> Path:
         model = cache / f"models--{repository.replace('/', '--')}"
         for file in sorted(source.parent.iterdir()):
             if file.is_file() and not file.name.startswith("."):
-                _appear(model / "snapshots" / REVISION / file.name, file.read_bytes())
-        _appear(model / "refs" / "main", REVISION.encode())
+                snapshot = model / "snapshots" / (revision or REVISION)
+                _appear(snapshot / file.name, file.read_bytes())
+        if not revision:
+            _appear(model / "refs" / "main", REVISION.encode())
     return cache
 
 

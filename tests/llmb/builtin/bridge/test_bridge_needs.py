@@ -52,9 +52,11 @@ def test_the_open_files_and_the_tokenizer(workloads: dict[str, Workload], site: 
     """Megatron-Bridge is all that trains it, so the answer for others does not matter."""
     found = needs(workloads["pretrain_qwen3"], site("h100", settings={"framework": "nemo"}))
     assert of(found, Image) == [Image(reference="nvcr.io/nvidia/nemo:26.08")]
-    (asset,) = of(found, HubAsset)
-    assert (asset.repository, asset.secret) == ("Qwen/Qwen3-30B-A3B", None)
-    assert {"config.json", "tokenizer.json"} < set(asset.files)
+    small, large = of(found, HubAsset)
+    assert (small.repository, small.secret) == ("Qwen/Qwen3-30B-A3B", None)
+    assert (large.repository, large.revision) == ("Qwen/Qwen3-235B-A22B", "main")
+    assert len(small.revision) == 40
+    assert {"config.json", "tokenizer.json"} < set(small.files)
 
 
 def test_an_environment_without_containers(workloads: dict[str, Workload], site: MakeSite) -> None:

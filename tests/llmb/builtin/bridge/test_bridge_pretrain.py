@@ -6,6 +6,7 @@ tests/real_bridge compares the recipe with NVIDIA's; the values here are those o
 scripts.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,8 @@ def test_open_files_need_no_token(launched: Launched) -> None:
     installed = launched(*QWEN, 8, installed={"assets": assets})
     assert {f"{folder}/config.json", f"{folder}/tokenizer.json"} < set(installed.inputs)
     assert installed.environment["HF_HUB_OFFLINE"] == "1"
+    (hub,) = json.loads(installed.files[0].text)["hub"]
+    assert hub.startswith("Qwen/Qwen3-30B-A3B@ad44e777")
 
 
 @pytest.mark.parametrize("release", ["26.08", "26.02.01"])

@@ -72,6 +72,10 @@ MODELS = {
     "LLAMA3.1_405B": Model(plugin="llama31", size="405b", layers=126),
     "Qwen3_30B_a3B": Model(plugin="qwen3", size="30b-a3b", layers=48),
     "Qwen3_235B_a22B": Model(plugin="qwen3", size="235b-a22b", layers=94),
+    "DeepSeekV3": Model(plugin="deepseek", size="v3", layers=61),
+    "DeepSeekV3 (w/ MTP)": Model(plugin="deepseek", size="v3", layers=61),
+    "GPT OSS 120B": Model(plugin="gpt_oss", size="120b", layers=36),
+    "Kimi_K2": Model(plugin="kimi", size="k2", layers=61),
     "Nemotron_3_Nano": Model(plugin="nemotron3", size="nano", layers=52),
 }
 

@@ -18,6 +18,9 @@ from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = [
+    "deepseek",
+    "gpt_oss",
+    "kimi",
     "llama31",
     "microbench",
     "nemotron3",

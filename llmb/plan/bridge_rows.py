@@ -161,6 +161,9 @@ class BridgeSize:
     files: tuple[str, ...] = ("config.json",)
     #: The repository asks for a token.
     gated: bool = True
+    #: NVIDIA's function has the optimizer Adam, for which its script asks for another precision of
+    #: the states with bf16.
+    adam: bool = True
     #: The model has the layers of the size, not those of NVIDIA's function.
     cut: bool = False
     #: Its tokens, None for those of the size.

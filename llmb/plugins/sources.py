@@ -30,6 +30,9 @@ _MODULE = "llmb_file_"  # begins the modules of files
 OWN_DISTRIBUTIONS = frozenset(
     [
         "llmb",
+        "llmb-deepseek",
+        "llmb-gpt-oss",
+        "llmb-kimi",
         "llmb-llama31",
         "llmb-microbench",
         "llmb-nemotron3",

@@ -123,7 +123,7 @@ OPEN: Mapping[str, tuple[str, str, Settings]] = {
     ),
     "moonshotai/Kimi-K2-Instruct": (
         "DeepseekV3Config",
-        "KimiK2ForCausalLM",
+        "DeepseekV3ForCausalLM",
         {
             **_DEEPSEEK,
             "vocab_size": 163840,

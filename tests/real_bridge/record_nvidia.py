@@ -30,6 +30,9 @@ MODELS = {
     "qwen3_30b_a3b": "qwen",
     "qwen3_235b_a22b": "qwen",
     "nemotron_3_nano": "nemotronh",
+    "deepseek_v3": "deepseek",
+    "gpt_oss_120b": "gpt_oss",
+    "kimi_k2": "kimi",
 }
 # llmb has the rows of the older scripts for these alone.
 OLD_MODELS = ("llama3_8b", "llama3_70b", "llama31_405b", "nemotronh_56b")

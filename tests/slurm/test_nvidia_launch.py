@@ -35,6 +35,7 @@ VERSIONS = ("0.3.1", "0.6.0")
 FAULTY = {
     "nemotronh_56b b200 bf16 256",
     "nemotronh_56b gb300 bf16 256",
+    *(f"deepseek_v3 h100 {dtype} 64" for dtype in ("bf16", "fp8_cs")),
     *(f"qwen3_235b_a22b gb200 {dtype} 64" for dtype in ("fp8_cs", "fp8_mx", "nvfp4")),
     *(f"qwen3_235b_a22b gb300 {dtype} 64" for dtype in ("bf16", "fp8_cs", "fp8_mx", "nvfp4")),
 }

@@ -57,12 +57,12 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
     is_old = release.bridge.startswith("0.3.")
     function = size.function_of(row, job.scale, gpu, job.dtype)
     if function is not None:
-        values, variables = _changes(row, job), {}
+        values, variables = _changes(size, row, job), {}
     else:
         values = (
             _old(size, row, training, gpu, job.dtype)
             if is_old
-            else _layout(training) | _new(row, training, job.dtype)
+            else _layout(training) | _new(size, row, training, job.dtype)
         )
         variables = environment.variables(
             release.bridge,
@@ -172,7 +172,7 @@ def _dataset(training: Training, loader_settings: Mapping[str, Any]) -> Values:
     }
 
 
-def _changes(row: BridgeRow, job: Job) -> Values:
+def _changes(size: BridgeSize, row: BridgeRow, job: Job) -> Values:
     """Return what the job sets otherwise than the row, which repeats NVIDIA's function.
 
     And what run_script.py of NVIDIA sets on every function.
@@ -189,7 +189,7 @@ def _changes(row: BridgeRow, job: Job) -> Values:
         settings["train.micro_batch_size"] = training.mbs
     if training.gbs != row.gbs.batch(count):
         settings["train.global_batch_size"] = training.gbs
-    return settings | _new(row, training, job.dtype)
+    return settings | _new(size, row, training, job.dtype)
 
 
 _PARALLEL = {
@@ -202,13 +202,15 @@ _PARALLEL = {
 }
 
 
-def _new(row: BridgeRow, training: Training, dtype: str) -> Values:
+def _new(size: BridgeSize, row: BridgeRow, training: Training, dtype: str) -> Values:
     """Return the settings that run_script.py makes on a flat function of 0.6."""
     settings = _dataset(training, {"pin_memory": True, "persistent_workers": True})
-    if dtype == "bf16":
+    if dtype == "bf16" and size.adam:
         settings["optimizer.use_precision_aware_optimizer"] = True
     if row.graphs is None:
         settings |= {"model.cuda_graph_scope": None, "model.cuda_graph_modules": []}
+        if size.function is not None:
+            settings |= dict.fromkeys(("rng.te_rng_tracker", "model.use_te_rng_tracker"), False)
     return settings
 
 

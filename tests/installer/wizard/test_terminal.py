@@ -59,6 +59,9 @@ def test_a_slurm_cluster(talk: Open, slurm: SlurmKit) -> None:
     assert given["slurm"]["container"] == "none", "this Slurm has no pyxis"
     assert given["workloads"] == [
         "node_check",
+        "pretrain_deepseek",
+        "pretrain_gpt_oss",
+        "pretrain_kimi",
         "pretrain_llama3.1",
         "pretrain_nemotron3",
         "pretrain_nemotron4",

@@ -183,6 +183,17 @@ def test_a_batch_that_is_not_whole() -> None:
     assert job(row(gbs=BatchRule.parse("N/3")), params={"gbs": 16}).trained.gbs == 16
 
 
+def test_a_list_of_stages_divides_the_layers_of_its_row_alone() -> None:
+    """61 layers on 4·4 stages, as of DeepSeek V3; the batch may change, the stages may not."""
+    own = row(scales=Scales((64,)), pp=4, vp=4, gbs=BatchRule.parse("64N"), layers=61)
+    found = job(own, scale=64, pipeline_layout=True, params={"gbs": 2048})
+    assert (found.trained.num_layers, found.trained.gbs) == (61, 2048)
+    for params in ({"pp": 8}, {"vp": 2}, {"num_layers": 32}):
+        fault = refusal(own, scale=64, pipeline_layout=True, params=params)
+        assert (fault.code, fault.key) == ("layout-fixed", "pp vp num_layers")
+        assert "for pp 4, vp 4 and 61 layers" in fault.message
+
+
 @pytest.mark.parametrize(
     ("pp", "vp", "is_whole"), [(8, 8, True), (4, 4, True), (8, 7, False), (9, None, False)]
 )

@@ -20,6 +20,9 @@ LIMIT = "1"  # seconds that a plugin may take here, llmb's own too
 OURS = {
     "microbench",
     "node_check",
+    "pretrain_deepseek",
+    "pretrain_gpt_oss",
+    "pretrain_kimi",
     "pretrain_llama3.1",
     "pretrain_nemotron3",
     "pretrain_nemotron4",

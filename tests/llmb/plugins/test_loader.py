@@ -34,6 +34,9 @@ from llmb_testing.entries import job_entry
 OURS = {
     "microbench",
     "node_check",
+    "pretrain_deepseek",
+    "pretrain_gpt_oss",
+    "pretrain_kimi",
     "pretrain_llama3.1",
     "pretrain_nemotron3",
     "pretrain_nemotron4",

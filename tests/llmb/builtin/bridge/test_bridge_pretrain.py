@@ -154,6 +154,14 @@ def test_a_row_names_nvidias_function(recipe: Recipe) -> None:
     assert not recipe(NEMOTRON, "56b", "h100", "fp8_cs", 64)["function_environment"]
 
 
+def test_the_precision_of_states_is_asked_of_adam_alone(recipe: Recipe) -> None:
+    """As NVIDIA's script does with bf16. Kimi K2 has Muon."""
+    flag = "optimizer.use_precision_aware_optimizer"
+    assert recipe("pretrain_deepseek", "v3", "gb300", "bf16", 256)["set"][flag] is True
+    assert flag not in recipe("pretrain_deepseek", "v3", "gb300", "fp8_mx", 256)["set"]
+    assert flag not in recipe("pretrain_kimi", "k2", "gb300", "bf16", 256)["set"]
+
+
 def test_open_files_need_no_token(launched: Launched) -> None:
     """The tokenizer is among them; without the installed files, ranks ask the hub."""
     found = launched(*QWEN, 8)

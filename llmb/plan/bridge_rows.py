@@ -142,6 +142,23 @@ def _check_function(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HubFiles:
+    """Files of a repository of the model hub that the library reads."""
+
+    repository: str
+    files: tuple[str, ...]
+    #: The branch, tag or commit that NVIDIA's function asks for.
+    revision: str = "main"
+    #: The repository asks for a token.
+    gated: bool = False
+
+    @property
+    def key(self) -> str:
+        """The repository, with the revision if it is another than ``main``."""
+        return self.repository + (f"@{self.revision}" if self.revision != "main" else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSize:
     """The way Megatron-Bridge builds a size."""
 
@@ -161,6 +178,10 @@ class BridgeSize:
     files: tuple[str, ...] = ("config.json",)
     #: The repository asks for a token.
     gated: bool = True
+    #: The files of its tokenizer, if they are of another repository than ``hub``.
+    tokenizer: HubFiles | None = None
+    #: The processes of each rank that prepare samples, as NVIDIA's function has them.
+    loader_workers: int = 8
     #: NVIDIA's function has the optimizer Adam, for which its script asks for another precision of
     #: the states with bf16.
     adam: bool = True
@@ -181,6 +202,16 @@ class BridgeSize:
                     "has no row", "rows", release, hint=f"write {hint}", code="rows-missing"
                 )
             check_unambiguous(rows, "rows", release)
+
+    def hub_files(self) -> list[HubFiles]:
+        """Return the files that the library reads, by repository."""
+        found = [] if self.tokenizer is None else [self.tokenizer]
+        if self.hub is not None:
+            own = HubFiles(
+                repository=self.hub, files=self.files, revision=self.revision, gated=self.gated
+            )
+            found.insert(0, own)
+        return found
 
     def function_of(self, row: BridgeRow, scale: int, gpu: str, dtype: str) -> str | None:
         """Return NVIDIA's function for ``scale`` GPUs of type ``gpu``, None without a template."""

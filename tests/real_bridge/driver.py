@@ -80,6 +80,7 @@ def check_experts(model: Any, gpus: int) -> None:
 def main(side: str, source: str, target: str) -> None:
     """Write what one side makes of the rows."""
     mocks.install()
+    mocks.add_missing_file()
     rows = json.loads(Path(source).read_text(encoding="utf-8"))
     make = ours if side == "ours" else theirs
     found = {label: shown(make, row) for label, row in rows.items()}

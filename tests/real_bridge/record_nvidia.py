@@ -30,6 +30,7 @@ MODELS = {
     "qwen3_30b_a3b": "qwen",
     "qwen3_235b_a22b": "qwen",
     "nemotron_3_nano": "nemotronh",
+    "nemotron_3_super": "nemotronh",
     "deepseek_v3": "deepseek",
     "gpt_oss_120b": "gpt_oss",
     "kimi_k2": "kimi",
@@ -201,6 +202,7 @@ def main(checkout: str, target: str) -> None:
         0, str(folder / "scripts" / "performance" if (folder / "scripts").is_dir() else folder)
     )
     mocks.install()
+    mocks.add_missing_file()
     mock_nemo_run()
     version = importlib.metadata.version("megatron-bridge")
     is_old = version.startswith("0.3.")

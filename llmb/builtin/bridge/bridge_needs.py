@@ -40,15 +40,15 @@ def needs(table: BridgeTable, site: Site) -> Needs:
     release = releases()[chosen_release(site.settings)]
     has_image = site.container or site.runs.pulls_images
     runtime: list[Need] = [Image(reference=release.image) if has_image else venv(release)]
-    sizes = [size for size in table.sizes.values() if size.hub is not None]
     assets = dict.fromkeys(
         HubAsset(
-            repository=size.hub or "",
-            files=size.files,
-            secret=HF_TOKEN if size.gated else None,
-            revision=size.revision,
+            repository=hub.repository,
+            files=hub.files,
+            secret=HF_TOKEN if hub.gated else None,
+            revision=hub.revision,
         )
-        for size in sizes
+        for size in table.sizes.values()
+        for hub in size.hub_files()
     )
     return Needs(needs=(*runtime, *assets))
 
@@ -86,7 +86,6 @@ class ModelConfig:
 
     #: Folders by repository, for the program.
     hub: Mapping[str, str] = field(default_factory=dict)
-    folder: str | None = None
     secrets: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     fixes: Mapping[str, str] = field(default_factory=dict)
@@ -95,27 +94,27 @@ class ModelConfig:
 
 def config_of(size: BridgeSize, site: Site) -> ModelConfig:
     """Return the files of ``size``, empty if NVIDIA's recipe builds the model without any."""
-    if size.hub is None:
+    hubs = size.hub_files()
+    if not hubs:
         return ModelConfig()
-    if size.hub in site.assets:
-        folder = str(site.assets[size.hub])
-        paths = tuple(f"{folder}/{name}" for name in size.files)
+    if all(hub.repository in site.assets for hub in hubs):
+        folders = {hub.key: str(site.assets[hub.repository]) for hub in hubs}
+        paths = tuple(f"{folders[hub.key]}/{name}" for hub in hubs for name in hub.files)
         fix = (
             "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml,"
             " ranks use the hub"
         )
-        revision = "" if size.revision == "main" else f"@{size.revision}"
         return ModelConfig(
-            hub={f"{size.hub}{revision}": folder},
-            folder=folder,
+            hub=folders,
             inputs=paths,
             fixes=dict.fromkeys(paths, fix),
             environment={"HF_HUB_OFFLINE": "1"},
         )
-    if not size.gated:
+    gated = [hub.repository for hub in hubs if hub.gated]
+    if not gated:
         return ModelConfig(environment={"TRANSFORMERS_OFFLINE": "0"})
     fix = (
-        f"ask for access at https://huggingface.co/{size.hub}, then export your token as {HF_TOKEN}"
+        f"ask for access at https://huggingface.co/{gated[0]}, then export your token as {HF_TOKEN}"
     )
     return ModelConfig(
         secrets=(HF_TOKEN,),

@@ -30,7 +30,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         exported = values["environment"]
     venv = None if site.container else bridge_needs.venv_at(site, release)
     loaded = job.switches.load_checkpoint
-    folders = (loaded, config.folder)
+    folders = (*([loaded] if loaded is not None else []), *config.hub.values())
     return Launch(
         name=job.experiment_name,
         nodes=job.nodes,
@@ -41,11 +41,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
         image=job.image,
         venv=str(venv) if venv is not None else None,
         packages=() if site.container else packages_of(release),
-        mounts=(
-            tuple(f"{folder}:{folder}:ro" for folder in folders if folder is not None)
-            if site.container
-            else ()
-        ),
+        mounts=(tuple(f"{folder}:{folder}:ro" for folder in folders) if site.container else ()),
         environment={**exported, **job.env},
         secrets=config.secrets,
         wrappers=wrappers.of_job(

@@ -204,7 +204,8 @@ _PARALLEL = {
 
 def _new(size: BridgeSize, row: BridgeRow, training: Training, dtype: str) -> Values:
     """Return the settings that run_script.py makes on a flat function of 0.6."""
-    settings = _dataset(training, {"pin_memory": True, "persistent_workers": True})
+    loader = {"num_workers": size.loader_workers, "pin_memory": True, "persistent_workers": True}
+    settings = _dataset(training, loader)
     if dtype == "bf16" and size.adam:
         settings["optimizer.use_precision_aware_optimizer"] = True
     if row.graphs is None:

@@ -8,5 +8,5 @@ from llmb import api
 
 @api.hookimpl
 def llmb_workload() -> "api.Workload":
-    """Size nano: Mamba-2, attention and experts, on 8 GPUs."""
+    """Hybrids of Mamba-2, attention and experts. Size nano trains on 8 GPUs."""
     return api.read_workload(Path(__file__).with_name("workload.yaml"))

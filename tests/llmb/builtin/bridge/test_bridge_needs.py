@@ -59,6 +59,14 @@ def test_the_open_files_and_the_tokenizer(workloads: dict[str, Workload], site: 
     assert {"config.json", "tokenizer.json"} < set(small.files)
 
 
+def test_a_tokenizer_of_another_repository(workloads: dict[str, Workload], site: MakeSite) -> None:
+    """Nemotron 3 Super has Nano's: two repositories, each installed once."""
+    found = of(needs(workloads["pretrain_nemotron3"], site("gb300", settings=BRIDGE)), HubAsset)
+    nano, large = found
+    assert "tokenizer.json" in nano.files
+    assert (large.repository.partition("Super")[1], large.files) == ("Super", ("config.json",))
+
+
 def test_an_environment_without_containers(workloads: dict[str, Workload], site: MakeSite) -> None:
     (venv,) = of(
         needs(workloads["pretrain_nemotronh"], site("h100", settings=BRIDGE, container=False)), Venv

@@ -175,6 +175,20 @@ def test_open_files_need_no_token(launched: Launched) -> None:
     assert hub.startswith("Qwen/Qwen3-30B-A3B@ad44e777")
 
 
+def test_ranks_work_offline_once_every_repository_is_installed(launched: Launched) -> None:
+    """With the model's alone, they ask the hub for the tokenizer."""
+    row = ("pretrain_nemotron3", "super", "gb300", "fp8_mx", 64)
+    model = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"
+    tokenizer = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+    assets = {model: Path("/llmb/super"), tokenizer: Path("/llmb/nano")}
+    both = launched(*row, installed={"assets": assets})
+    assert both.environment["HF_HUB_OFFLINE"] == "1"
+    assert {"/llmb/super/config.json", "/llmb/nano/tokenizer.json"} < set(both.inputs)
+    assert both.mounts == ("/llmb/super:/llmb/super:ro", "/llmb/nano:/llmb/nano:ro")
+    one = launched(*row, installed={"assets": {model: Path("/llmb/super")}})
+    assert (one.environment["TRANSFORMERS_OFFLINE"], one.inputs) == ("0", ())
+
+
 @pytest.mark.parametrize("release", ["26.08", "26.02.01"])
 def test_the_program_reads_the_recipe(recipe: Recipe, release: str) -> None:
     """With what the user asks for: steps, profile, checkpoint, settings by dotted path."""

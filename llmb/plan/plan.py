@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From entries to jobs: resolves names, expands combinations, collects every fault. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from llmb.contract.job import Job
@@ -49,10 +50,19 @@ def make_plan(
     """
     entries, gpu_type = tuple(entries), gpu_type or config.gpu_type
     profiled = {entry.header for entry in entries if entry.settings.profile or entry.add_profile}
-    plans = [
-        _plan_entry(entry, workloads, config, overrides, gpu_type, profiled, force=force)
-        for entry in entries
-    ]
+    plans: list[Plan] = []
+    planned: dict[Hashable, tuple[JobEntry, Plan]] = {}
+    for entry in entries:
+        # A list may repeat a task thousands of times: equal jobs share all their values.
+        key = entry.header, entry.settings.workload, entry.dtypes, entry.scales, entry.repeats
+        earlier = planned.get(key)
+        if earlier is not None and replace(earlier[0], place=entry.place) == entry:
+            plan = _repeated(earlier[1], entry.place)
+        else:
+            plan = _plan_entry(entry, workloads, config, overrides, gpu_type, profiled, force=force)
+            if not plan.faults and not plan.warnings:  # which name the place of their entry
+                planned[key] = entry, plan
+        plans.append(plan)
     return Plan(
         jobs=tuple(job for plan in plans for job in plan.jobs),
         entries=tuple(entry for plan in plans for entry in plan.entries),
@@ -60,6 +70,12 @@ def make_plan(
         warnings=tuple(dict.fromkeys(warning for plan in plans for warning in plan.warnings)),
         notes=tuple(dict.fromkeys(note for plan in plans for note in plan.notes)),
     )
+
+
+def _repeated(plan: Plan, place: str) -> Plan:
+    """Return ``plan`` for an equal entry at ``place``, with jobs that are objects of their own."""
+    entries = tuple(replace(entry, place=place) for entry in plan.entries[:1])
+    return replace(plan, jobs=tuple(map(copy, plan.jobs)), entries=entries * len(plan.entries))
 
 
 def _plan_entry(

@@ -45,17 +45,25 @@ FIELDS = (
     *("image", "experiment_name"),
 )
 
+# of a job, in a table
+_SHOWN = (
+    *("workload", "model_size", "dtype", "gpu_type", "scale", "repeat", *_SPLITS),
+    *("nodes", "time_limit", "profile"),
+)
 
-def job_data(job: Job) -> dict[str, Any]:
+
+def job_data(job: Job, fields: Sequence[str] = FIELDS) -> dict[str, Any]:
     """A job as ``--format json`` prints it, without script and switches.
 
     The time limit is HH:MM:SS. Only workloads with parameters have ``parameters``.
     """
     data = {
-        name: getattr(job if hasattr(job, name) else job.training, name, None) for name in FIELDS
+        name: getattr(job if hasattr(job, name) else job.training, name, None) for name in fields
     }
-    optional = {_OWN: dict(job.parameters)} if job.parameters else {}
-    return {**data, "env": dict(job.env), "time_limit": clock(job.time_limit), **optional}
+    if "env" in data:
+        data["env"] = dict(job.env)
+    data["time_limit"] = clock(job.time_limit)
+    return {**data, _OWN: dict(job.parameters)} if job.parameters else data
 
 
 def show(
@@ -111,6 +119,8 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
     if fmt == "table" and len(changes) > 1:
         shared = [word for word in changes[0] if word and all(word in words for words in changes)]
     by_size = _env_by_size(jobs, common_env) if fmt == "table" else {}
+    # A table of 100,000 jobs has only what it shows.
+    fields = FIELDS if fmt == "csv" else _SHOWN
     rows = []
     for item, words in zip(items, changes, strict=True):
         job = item.job
@@ -120,7 +130,8 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         changed = " ".join(filter(None, [*distinct, _env_in_words(env, whole=fmt == "md")]))
         columns = {f"{_OWN}.{name}": job.parameters.get(name) for name in swept}
         framework = " ".join(filter(None, (_framework(item), job.release))) or None
-        rows.append({**job_data(job), "framework": framework, **columns, "changed": changed})
+        own = {"framework": framework, **columns, "changed": changed}
+        rows.append({**job_data(job, fields), **own})
     print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
     if shared:
         say(f"changed in every job: {' '.join(shared)}")

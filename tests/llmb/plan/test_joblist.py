@@ -348,3 +348,19 @@ def test_no_line_vanishes(text: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.strip().startswith("#"):
             assert f"{NAME}:{number}" in reported, line
+
+
+def test_equal_lines_are_entries_of_their_own_places() -> None:
+    line = "('fp8', [16], 2)\n"
+    entries = parse(f"a_1b:\n{line}{line}b_2b:\n{line}", name="jobs.txt").entries
+    assert [entry.place for entry in entries] == ["jobs.txt:2", "jobs.txt:3", "jobs.txt:5"]
+    assert [entry.settings.workload for entry in entries] == ["a_1b", "a_1b", "b_2b"]
+    assert {entry.header for entry in entries[:2]} == {"jobs.txt:1"}
+    assert {(entry.dtypes, entry.scales, entry.repeats) for entry in entries} == {
+        (("fp8",), (16,), 2)
+    }
+
+
+def test_each_of_equal_wrong_lines_is_a_fault() -> None:
+    faults = parse("a_1b:\n('fp8', 0)\n('fp8', 0)\n", name="jobs.txt").faults
+    assert {fault.place for fault in faults} == {"jobs.txt:2", "jobs.txt:3"}

@@ -4,6 +4,7 @@ collected.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -134,6 +135,56 @@ def test_warnings_name_their_place_and_come_once(
     (warning,) = found.warnings
     wording("submit-all", warning)
     assert len(found.jobs) == 3
+
+
+def test_equal_requests_share_values_and_have_jobs_of_their_own(workloads: Workloads) -> None:
+    equal = [request(repeats=2, place=f"l:{line}") for line in (2, 3)]
+    overrides = Settings(env={"A": "1"})
+    found = plan(workloads, *equal, overrides=overrides)
+    alone = [plan(workloads, each, overrides=overrides) for each in equal]
+    assert found.jobs == (*alone[0].jobs, *alone[1].jobs)
+    assert found.entries == (*alone[0].entries, *alone[1].entries)
+    assert [entry.place for entry in found.entries] == ["l:2", "l:2", "l:3", "l:3"]
+    assert len({id(job) for job in found.jobs}) == 4
+    assert found.jobs[0].training is found.jobs[2].training
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slurm": {"account": "other"}},
+        {"proxy": True},
+        {"header": "l:9"},
+        {"faulty": True},
+        {"places": {512: "l:4"}},
+        {"key_places": {"env": "l:4"}},
+        {"add_profile": True},
+        {"dotted": {"optimizer.lr": (1.0, 2.0)}},
+        {"settings": {"env": {"A": "2"}}},
+        {"settings": {"profile": True}},
+        {"settings": {"nccl_trace": True}},
+        {"settings": {"framework": "bridge"}},
+    ],
+)
+def test_a_request_that_differs_is_planned_itself(
+    workloads: Workloads, change: dict[str, Any]
+) -> None:
+    first = request("llama3.1_405b", scales=(512,), place="l:2", env={"A": "1"})
+    other = replace(first, place="l:3", **{**change, "settings": first.settings})
+    other = other.with_settings(**change.get("settings", {}))
+    assert other != replace(first, place="l:3")
+    found, alone = plan(workloads, first, other), plan(workloads, other)
+    assert found.jobs == (*plan(workloads, first).jobs, *alone.jobs)
+    assert found.entries[1:] == alone.entries
+    assert found.faults == alone.faults
+
+
+def test_faults_and_warnings_of_equal_requests_name_each_place(workloads: Workloads) -> None:
+    wrong = [request(scales=(17,), place=f"l:{line}") for line in (2, 3)]
+    assert [fault.place for fault in plan(workloads, *wrong).faults] == ["l:2", "l:3"]
+    unusual = [request(scales=(4096,), place=f"l:{line}") for line in (2, 3)]
+    warnings = plan(workloads, *unusual).warnings
+    assert [text.partition(": ")[0] for text in warnings] == ["l:2", "l:3"]
 
 
 def test_force_lifts_scales_alone(workloads: Workloads) -> None:

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls sqshpull for the installer: with llmb's secrets, locks, permissions, errors and hints."""
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb.core import files, locks, permissions, process, secrets, shell
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, os_errors
 from llmb_installer.images.libraries import libraries_in
 from llmb_installer.step import BuildContext, Progress
-from sqshpull import build, enroot, errors, record, registry, squashfs
+from sqshpull import errors, record
 from sqshpull.manifests import ImageManifest
 from sqshpull.record import ImageRecord
-from sqshpull.registry import Sleep
 from sqshpull.settings import PullSettings, PullUser, RegistrySettings, SecretStore
+
+if TYPE_CHECKING:
+    from sqshpull.registry import Sleep
 
 _LOCK_WAIT = 0.5  # seconds to wait for another builder before the user can interrupt again
 # faults that several images may share
@@ -73,6 +78,9 @@ def build_image(
 
     A sound image is reused, unless ``update`` is set and the registry has another one by now.
     """
+    # What builds and fetches images is imported where it is used: most calls find all of them done.
+    from sqshpull import build
+
     target = files.expand(target).absolute()
     folder = target.parent
     with as_llmb_errors():
@@ -152,6 +160,8 @@ def check_file(target: Path, *, deep: bool) -> Fault | None:
 
 def builder_faults() -> dict[str, LlmbError | None]:
     """Return why each of the programs that build images cannot be used here, None if it can."""
+    from sqshpull import enroot, squashfs
+
     settings = PullSettings()
     faults = {
         "mksquashfs": squashfs.squash_fault(settings),
@@ -169,6 +179,8 @@ def check_image(
     settings: RegistrySettings | None = None,
 ) -> ImageManifest:
     """Look ``reference`` up in its registry. Raises LlmbError."""
+    from sqshpull import registry
+
     with as_llmb_errors():
         user = make_user(environ, home)
         return registry.look_up(reference, architecture, user=user, settings=settings)
@@ -187,6 +199,8 @@ def check_images(
 
     ``say`` gets a line for each long pause. Raises PreflightError with all faults.
     """
+    from sqshpull import registry
+
     with as_llmb_errors():
         results = registry.look_up_all(
             images, user=make_user(environ, home), settings=settings, sleep=sleep, say=say

@@ -15,7 +15,6 @@ from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.adapter import build_image, check_file, check_image, check_images
 from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost
-from sqshpull.layers import cache_folder, missing_bytes
 from sqshpull.settings import PullSettings
 
 FOR_PODS = "pods pull images with the cluster's credentials, not this machine: check that they can"
@@ -94,6 +93,8 @@ def check_all(
     steps: Sequence[ImageStep], context: BuildContext
 ) -> tuple[list[tuple[ImageStep, StepCost]], list[Fault]]:
     """Check all images in their registries at once: the cost of each, and every fault."""
+    from sqshpull.layers import cache_folder, missing_bytes
+
     wanted = [
         (step.reference, step.architecture)
         for step in steps  # a quick check; building checks more

@@ -21,7 +21,7 @@ class JobEntry:
     #: What its jobs have in common. An empty ``model_size`` is the workload's default.
     settings: Settings
     #: The values of settings in which its jobs differ, by the field of Settings. They come before
-    #: the one of ``settings``. None are as if the field were not named.
+    #: the one of ``settings``. An empty tuple is as if the field were not named.
     sweeps: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     #: The values of parameters that the workload declares.
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class JobEntry:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Return its dtypes. None is the workload's default."""
+        """Return its dtypes, none for the default of the workload."""
         return self.values("dtype")
 
     @property

@@ -33,9 +33,13 @@ HEAD = """\
 
 Every command has `--help`. The same text is in the man pages `llmb-run(1)` and `llmb-install(1)`, which pip installs
 below the environment's `share/man`.
+
+In a terminal, verdicts, states and messages have colours, and written files are links. NO_COLOR turns colours off,
+FORCE_COLOR turns them on in a pipe too. Files, JSON, CSV and Markdown never have any.
 """
 VARIABLES = (
     ("LLMB_INSTALL", "The install directory, for commands without --install."),
+    ("NO_COLOR, FORCE_COLOR", "Any value: no colours; colours without a terminal too."),
     ("HF_TOKEN, NGC_API_KEY, APP_SECRET", "Secrets; else from ~/.config/llmb/secrets."),
 )
 EXIT_CODES = (

@@ -259,6 +259,8 @@ def home(
         if (name.startswith(_OWN) and not name.startswith(_KEPT)) or name in (
             "STAGE_PATH",
             "COLUMNS",
+            "NO_COLOR",
+            "FORCE_COLOR",
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))

@@ -108,7 +108,7 @@ def announce(path: Path, manifest: ArchiveManifest) -> None:
         if manifest.is_anonymous
         else "kept (--anonymous replaces them)"
     )
-    say(f"{path}: {runs}, {len(manifest.files)} files{size_and_sum}")
+    say(f"{path}: {runs}, {len(manifest.files)} files{size_and_sum}", links=[path])
     say(
         f"secrets found and replaced: {manifest.secrets}; names of users, hosts and folders, and"
         f" addresses: {names}"

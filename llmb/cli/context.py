@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"llmb-run((?: [a-z][a-z-]*)+)(?![^\n;]*--install)")
 
 
-def say(text: str) -> None:
-    """Print a message on stderr, since stdout is for data."""
-    console.echo(completed(text), err=True, prose=True)
+def say(text: str, *, links: Sequence[Path] = ()) -> None:
+    """Print a message on stderr, since stdout is for data. The paths ``links`` in it are links."""
+    console.echo(completed(text), err=True, prose=True, links=links)
 
 
 def completed(text: str) -> str:

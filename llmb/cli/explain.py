@@ -98,7 +98,7 @@ def print_explanation(
     ]
     width = output_width()
     wrapped = (console.wrap_line(escape(line), width, WIDTH) for line in lines)
-    console.echo(completed("\n".join(wrapped)))
+    console.echo(completed("\n".join(wrapped)), coloured=True, links=[log_of(run)])
 
 
 def _subject(

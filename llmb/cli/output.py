@@ -27,7 +27,7 @@ NAME_WIDTH = 90  # characters of a name, unless --full-names
 def print_rows(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
     """Print a table, JSON, CSV or Markdown. Without rows, only JSON and CSV print something."""
     if rows or fmt in ("json", "csv"):
-        console.echo(render(columns, rows, fmt), nl=False)
+        console.echo(render(columns, rows, fmt), nl=False, coloured=fmt == "table")
 
 
 def print_all(columns: Sequence[Column], rows: Sequence[Row], fmt: str) -> None:
@@ -72,7 +72,7 @@ def print_runs(
         return
     width = output_width()
     text, omitted = fit(columns, rows, width, longest=None if full_names else NAME_WIDTH, **layout)
-    console.echo(text, nl=False)
+    console.echo(text, nl=False, coloured=True)
     if omitted:
         say(
             f"omitted in {width} columns: {', '.join(omitted)}; a wider window or --format csv"

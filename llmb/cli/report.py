@@ -137,7 +137,8 @@ def command(
     else:
         with files.output(output) as stream:
             stream.write(text.encode())
-        say(f"{output}: {len(report.runs)} run{'' if len(report.runs) == 1 else 's'}")
+        runs_word = "run" if len(report.runs) == 1 else "runs"
+        say(f"{output}: {len(report.runs)} {runs_word}", links=[output])
     return exit_code(report.results if over_time is None else over_time.latest)
 
 

@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -188,20 +189,74 @@ def _stderr_width() -> int:
         return 0
 
 
-def echo(text: object = "", *, nl: bool = True, err: bool = False, prose: bool = False) -> None:
-    """Print ``text`` on standard output, or on standard error, without escape sequences.
+def has_colours(stream: TextIO) -> bool:
+    """Return True if ``stream`` shows colours.
 
-    On a terminal, messages on standard error are wrapped at words (``prose``: every line). Raises
-    LlmbError if standard output cannot be written. An error of standard error is ignored.
+    NO_COLOR (https://no-color.org) turns them off, and FORCE_COLOR (https://force-color.org) on
+    without it, with any value. Otherwise a terminal has colours, and a file or a pipe has none.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (
+        _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+    )
+
+
+# Terminals that print the escape sequence of a link.
+_WITHOUT_LINKS = ("dumb", "linux", "screen", "vt")
+
+
+def _has_links(stream: TextIO) -> bool:
+    kind = os.environ.get("TERM", "")
+    return _is_terminal(stream) and bool(kind) and not kind.startswith(_WITHOUT_LINKS)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # a closed stream
+        return False
+
+
+def echo(
+    text: object = "",
+    *,
+    nl: bool = True,
+    err: bool = False,
+    prose: bool = False,
+    coloured: bool = False,
+    links: Sequence[Path] = (),
+) -> None:
+    """Print ``text`` on standard output, or on standard error, with all escape sequences of its own
+    replaced.
+
+    On a terminal, messages on standard error are wrapped at words (``prose``: every line), and the
+    paths ``links`` are links. Verdicts and states have colours on standard error, and if
+    ``coloured`` on standard output. Raises LlmbError if standard output cannot be written. An error
+    of standard error is ignored.
     """
     shown = printable(str(text))
+    if err:
+        shown = wrap(shown, _stderr_width(), prose=prose)
+    shown = _decorated(shown, sys.stderr if err else sys.stdout, coloured or err, links)
     try:
-        click.echo(wrap(shown, _stderr_width(), prose=prose) if err else shown, nl=nl, err=err)
+        click.echo(shown, nl=nl, err=err, color=True)  # else click removes what FORCE_COLOR adds
     except OSError as error:
         if error.errno == errno.EPIPE and not err:
             raise  # the reader closed the pipe: `| head`
         if not err:
             raise _output_error(error) from error
+
+
+def _decorated(text: str, stream: TextIO, coloured: bool, links: Sequence[Path]) -> str:
+    """Return ``text`` with colours and links, as far as ``stream`` has them."""
+    has_paint, linked = coloured and has_colours(stream), links and _has_links(stream)
+    if not has_paint and not linked:
+        return text
+    from llmb.core import colours
+
+    text = colours.paint(text) if has_paint else text
+    return colours.link(text, links) if linked else text
 
 
 def flush() -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a training log into samples: one pass for literal text, patterns only on its hits."""
 
+import math
+import statistics
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -75,10 +77,21 @@ def _unreadable(path: Path, error: OSError) -> LlmbError:
     )
 
 
-def progress(
-    path: Path, state: ReadState | None = None
-) -> tuple[tuple[int, int] | None, ReadState]:
-    """Return the newest step of a growing log as (iteration, last iteration), and the next state.
+class LogProgress(NamedTuple):
+    """The newest step of a growing log."""
+
+    iteration: int
+    #: The iteration with which it ends.
+    last: int
+    #: The median of its last RECENT steps in seconds. None if no step has a time.
+    step_time: float | None
+
+
+RECENT = 10  # steps
+
+
+def progress(path: Path, state: ReadState | None = None) -> tuple[LogProgress | None, ReadState]:
+    """Return the newest step of a growing log, and the next state.
 
     A log that does not exist yet, or cannot be read, has no step (None).
     """
@@ -88,7 +101,9 @@ def progress(
         return None, ReadState()
     if samples.max_iteration is None or samples.last is None:
         return None, state
-    return (samples.max_iteration, samples.last), state
+    times = [step.step_time for step in samples.steps[-RECENT:] if math.isfinite(step.step_time)]
+    step_time = statistics.median(times) if times else None
+    return LogProgress(samples.max_iteration, samples.last, step_time), state
 
 
 def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:

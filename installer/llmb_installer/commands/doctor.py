@@ -34,7 +34,7 @@ def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: s
         }
         console.echo(tables.to_json(data), nl=False)
     else:
-        console.echo(_text(examination))
+        console.echo(_text(examination), coloured=True)
     if examination.lacking:
         raise click.exceptions.Exit(1)
 

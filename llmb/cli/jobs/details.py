@@ -42,7 +42,8 @@ def show(context: CliContext, name: str, fmt: str) -> None:
     results, _ = outcomes(context, repeats, states, all_runs, read_at_most=len(repeats))
     result = results.get(run.id)
     if fmt == "text":
-        console.echo(completed("\n".join(page(context, run, state, result))))
+        text = completed("\n".join(page(context, run, state, result)))
+        console.echo(text, coloured=True, links=[run.directory])
         return
     data = _data(context, run, state, result)
     console.echo(

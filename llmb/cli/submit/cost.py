@@ -5,27 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from llmb.cli.context import CliContext, say
+from llmb.cli.estimates import estimates_of
 from llmb.contract.job import Job
-from llmb.contract.state import COMPLETED
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
-from llmb.plan.estimate import LIMIT, Alike, JobEstimate, alike, estimate_job, hours_in_words
-from llmb.plan.repeats import once_for_repeats
-from llmb.run import store
+from llmb.plan.estimate import LIMIT, JobEstimate, hours_in_words
 from llmb.run.prepare import Prepared
 
 ESTIMATE_FIELDS = ("gpu_hours", "from", "release")
 BUDGET_FIELDS = ("gpu_hours", "used", "skipped")
 SKIPPED_FIELDS = ("experiment_name", "repeat", *ESTIMATE_FIELDS)
 _NAMED = 8  # skipped experiments that are named
-
-
-def estimates_of(context: CliContext, jobs: Sequence[Job]) -> list[JobEstimate]:
-    """Estimate each job from past runs here, published step times, or its time limit."""
-    past = _past(context, jobs)
-    return once_for_repeats(
-        lambda job: estimate_job(job, past, lambda key: context.figures([key])), jobs
-    )
 
 
 def estimate_data(estimate: JobEstimate) -> dict[str, Any]:
@@ -87,19 +77,3 @@ def _name_skipped(skipped: Sequence[tuple[Job, JobEstimate]], unit: str) -> None
     unnamed = list(groups.values())[_NAMED:]
     if unnamed:
         say(f"  skipped: {sum(map(len, unnamed))} more jobs (--format json names all of them)")
-
-
-def _past(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
-    """The mean seconds of the completed runs of these experiments on this install."""
-    durations: dict[Alike, list[float]] = {}
-    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
-        for run in store.runs_of(context.config, workload, name):
-            state = store.seen_state(run)
-            if (
-                state is not None
-                and state.state == COMPLETED
-                and state.started is not None
-                and state.ended is not None
-            ):
-                durations.setdefault(alike(run.job), []).append(state.ended - state.started)
-    return {key: sum(seconds) / len(seconds) for key, seconds in durations.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from llmb import __version__
 from llmb.cli import progress, reading
 from llmb.cli.context import CliContext, say
+from llmb.cli.estimates import estimates_of
 from llmb.cli.results import judged, print_report, results_of, sessions_of, states_of
 from llmb.cli.submit import ab, announce, cost, preview
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
@@ -99,7 +100,7 @@ def run(
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
     jobs = [item.job for item in items]
-    for text in limit_warnings(jobs, cost.estimates_of(context, jobs)):
+    for text in limit_warnings(jobs, estimates_of(context, jobs)):
         say(f"warning: {text}")
     if not options.dry_run:
         return _submit(context, items, options, joblist, failed=bool(faults))

@@ -9,9 +9,10 @@ from typing import Any
 from llmb.builtin import wrappers
 from llmb.builtin.torch import torch_pretrain
 from llmb.cli.context import CliContext, say
+from llmb.cli.estimates import estimates_of
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.output import print_json_list, print_runs
-from llmb.cli.submit.cost import estimate_data, estimates_of
+from llmb.cli.submit.cost import estimate_data
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.record import Session

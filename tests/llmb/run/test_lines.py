@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from llmb.cli.pace import Paces
 from llmb.cli.progress import _Lines
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, NEXT, NEXT_CODE, PENDING, RUNNING, UNKNOWN, JobState
@@ -22,7 +23,7 @@ def test_each_tenth_of_the_steps_has_a_line(
 ) -> None:
     (run,) = submitted(1)
     minutes = iter(range(60, 6000, 60))
-    show, printed = _Lines(clock=lambda: next(minutes)), []
+    show, printed = _Lines(Paces(), clock=lambda: next(minutes)), []
     run.work.mkdir(parents=True, exist_ok=True)
     for last in (-1, 0, 4, 5, 9, 15, 49):
         run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
@@ -37,7 +38,7 @@ def test_a_run_of_seconds_has_a_line_for_each_state_alone(
 ) -> None:
     (run,) = submitted(1)
     seconds = iter(range(1000, 2000))
-    show = _Lines(clock=lambda: next(seconds))
+    show = _Lines(Paces(), clock=lambda: next(seconds))
     run.work.mkdir(parents=True, exist_ok=True)
     for last in (0, 9, 25, 49):
         run.log.write_text("".join(STEP.format(i=step) for step in range(last + 1)))
@@ -52,7 +53,7 @@ def test_why_runs_wait_is_printed_once(
     capsys: pytest.CaptureFixture[str],
     wording: Callable[..., None],
 ) -> None:
-    runs, show = submitted(3), _Lines()
+    runs, show = submitted(3), _Lines(Paces())
     full, low = (JobState(state=PENDING, reason=reason) for reason in ("Resources", "Priority"))
     for states in ((full, low, low), (low, full, low), (JobState(state=RUNNING), full, low)):
         show(runs, dict(zip([run.id for run in runs], states, strict=True)))
@@ -69,7 +70,7 @@ def test_on_one_machine_only_the_jobs_of_others_are_news(
     capsys: pytest.CaptureFixture[str],
     wording: Callable[..., None],
 ) -> None:
-    runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines()
+    runs, show = [replace(run, cluster_type="local") for run in submitted(2)], _Lines(Paces())
     second, third = (
         JobState(state=PENDING, reason=f"queued behind {number} jobs") for number in (1, 2)
     )
@@ -77,7 +78,7 @@ def test_on_one_machine_only_the_jobs_of_others_are_news(
         (JobState(state=PENDING, reason=NEXT, code=NEXT_CODE), second),
         (JobState(state=RUNNING), second),
     ):
-        _Lines()(runs, dict(zip([run.id for run in runs], states, strict=True)))
+        _Lines(Paces())(runs, dict(zip([run.id for run in runs], states, strict=True)))
     assert "waiting" not in capsys.readouterr().err
     for _ in range(2):
         show(runs, dict(zip([run.id for run in runs], (second, third), strict=True)))
@@ -89,5 +90,5 @@ def test_why_nothing_is_known(
     submitted: Callable[..., list[RunRecord]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run,) = submitted(1)
-    _Lines()([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue")})
+    _Lines(Paces())([run], {run.id: JobState(state=UNKNOWN, reason="no answer: squeue")})
     assert capsys.readouterr().err.split(": ", 1)[1] == "no answer: squeue\n"

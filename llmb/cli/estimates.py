@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long jobs will take: from past runs of the install directory, or published step times."""
+
+from collections.abc import Sequence
+
+from llmb.cli.context import CliContext
+from llmb.contract.job import Job
+from llmb.contract.state import COMPLETED
+from llmb.plan.estimate import Alike, JobEstimate, alike, estimate_job
+from llmb.plan.repeats import once_for_repeats
+from llmb.run import store
+
+
+def estimates_of(context: CliContext, jobs: Sequence[Job]) -> list[JobEstimate]:
+    """Estimate each job from past runs here, published step times, or its time limit."""
+    past = _past(context, jobs)
+    return once_for_repeats(
+        lambda job: estimate_job(job, past, lambda key: context.figures([key])), jobs
+    )
+
+
+def _past(context: CliContext, jobs: Sequence[Job]) -> dict[Alike, float]:
+    """The mean seconds of the completed runs of these experiments on this install."""
+    durations: dict[Alike, list[float]] = {}
+    for workload, name in dict.fromkeys((job.workload, job.experiment_name) for job in jobs):
+        for run in store.runs_of(context.config, workload, name):
+            state = store.seen_state(run)
+            if (
+                state is not None
+                and state.state == COMPLETED
+                and state.started is not None
+                and state.ended is not None
+            ):
+                durations.setdefault(alike(run.job), []).append(state.ended - state.started)
+    return {key: sum(seconds) / len(seconds) for key, seconds in durations.items()}

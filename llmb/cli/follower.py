@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is printed about runs that are followed: each end once, and why others wait."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from llmb.cli.context import say
+from llmb.cli.pace import Pace, is_queued_here
+from llmb.contract.record import RunRecord
+from llmb.contract.state import (
+    ELSEWHERE_CODE,
+    NEXT_CODE,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    JobState,
+)
+from llmb.errors import LlmbError
+from llmb.run.submit import SubmitResult
+
+
+def _behind_others(states: Sequence[JobState]) -> Sequence[JobState]:
+    """The first of this machine's runs, if none has started and other jobs are before them.
+
+    That runs of one list wait for each other is not worth a line.
+    """
+    return (
+        states[:1]
+        if all(
+            state.state == PENDING and state.reason and state.code != NEXT_CODE for state in states
+        )
+        else []
+    )
+
+
+def held_states(states: Iterable[JobState]) -> list[JobState]:
+    """Return the states of runs that wait for a known reason."""
+    return [
+        state
+        for state in states
+        if state.reason and not state.is_over and state.state not in (RUNNING, UNKNOWN)
+    ]
+
+
+def _why(state: JobState) -> str:
+    return f"{state.state}, {state.reason}"
+
+
+def counted(held: Iterable[JobState]) -> str:
+    """Return ``3 PENDING, Priority; 1 PENDING, Resources``."""
+    counts = Counter(map(_why, held))
+    return "; ".join(f"{number} {why}" for why, number in counts.most_common())
+
+
+class Follower:
+    """Receives each round of polling, and prints each end once."""
+
+    def __init__(self) -> None:
+        self.printed: dict[str, str] = {}
+        self.reasons: set[str] = set()
+        self.slow: set[tuple[str, int]] = set()  # attempts that are reported as too slow
+
+    def __call__(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        for run in runs:
+            state = states[run.id]
+            if self.printed.get(run.id, PENDING) != state.state:
+                self.changed(run, state)
+            self.printed[run.id] = state.state
+        queued_here = [states[run.id] for run in runs if is_queued_here(run)]
+        self.waiting(
+            [
+                *(states[run.id] for run in runs if not is_queued_here(run)),
+                *_behind_others(queued_here),
+            ]
+        )
+        self.round(runs, states)
+
+    def changed(self, run: RunRecord, state: JobState) -> None:
+        with_reason = state.reason and (state.is_over or state.state == UNKNOWN)
+        reason = f": {state.reason}" if with_reason else ""
+        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {state.state}{reason}")
+
+    def retried(self, outcome: SubmitResult, end: JobState) -> None:
+        run, error = outcome.run, outcome.error
+        self.printed.pop(run.id, None)
+        event = f"retried after {end.state}: attempt {run.attempt}"
+        refusal = "" if error is None else f", which was refused: {error.message}"
+        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {event}{refusal}")
+
+    def submitted(self, result: SubmitResult) -> None:
+        run, error = result.run, result.error
+        if result.is_turned_away:
+            return
+        event = "submitted" if error is None else f"was not submitted: {error.message}"
+        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {event}")
+
+    def trouble(self, error: LlmbError) -> None:
+        is_elsewhere = error.code == ELSEWHERE_CODE
+        problem = (
+            f"{error.value} is elsewhere"
+            if is_elsewhere
+            else "the cluster does not answer, retrying"
+        )
+        self.line(f"{time_of_day()} {problem}: {error.message}")
+
+    def waiting(self, states: Sequence[JobState]) -> None:
+        """Print why runs wait: one line for all of them, when a reason is new."""
+        held = held_states(states)
+        new = {_why(state) for state in held} - self.reasons
+        if not new:
+            return
+        self.line(f"{time_of_day()} waiting: {counted(held)}")
+        self.print_fixes(state for state in held if _why(state) in new)
+        self.reasons |= new
+
+    def print_fixes(self, held: Iterable[JobState]) -> None:
+        """Print once for each reason what to do about it, if the cluster type knows."""
+        for reason, fix in {state.reason: state.fix for state in held if state.fix}.items():
+            self.line(f"note: {reason}: {fix}")
+
+    def warn(self, run: RunRecord, pace: Pace) -> None:
+        """Print once that an attempt is too slow, while its GPUs can still be saved."""
+        if not pace.is_too_slow or (run.id, run.attempt) in self.slow:
+            return
+        self.slow.add((run.id, run.attempt))
+        self.line(
+            f"{time_of_day()} {run.id} {run.job.experiment_name} reaches {pace.ratio:.2f} of"
+            f" {pace.release} at step {pace.at.iteration + 1}. Stop it: llmb-run jobs cancel"
+            f" {run.id}"
+        )
+
+    def line(self, text: str) -> None:
+        say(text)
+
+    def round(self, runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+        """Show progress between changes."""
+
+
+def time_of_day() -> str:
+    """The time of day now, before each line."""
+    return time.strftime("%H:%M:%S")

@@ -38,7 +38,7 @@ def paint(text: str) -> str:
 
 
 def _styled(text: str, colour: str) -> str:
-    return click.style(text, fg=colour, bold=colour == _BAD)
+    return click.style(text, fg=colour, bold=colour == _BAD or None)
 
 
 def link(text: str, paths: Iterable[Path]) -> str:

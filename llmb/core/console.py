@@ -198,7 +198,7 @@ def has_colours(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (
-        _is_terminal(stream) and os.environ.get("TERM") != "dumb"
+        _is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb"
     )
 
 

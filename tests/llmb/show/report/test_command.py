@@ -72,7 +72,10 @@ def test_html_without_a_file_goes_where_the_output_goes(report: Command) -> None
     assert done.stdout.endswith("</html>\n")
 
 
-def test_html_is_not_for_a_terminal(empty_night: Night, wording: Wording) -> None:
+def test_html_is_not_for_a_terminal(
+    empty_night: Night, wording: Wording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
     program = str(Path(sys.executable).with_name("llmb-run"))
     words = ["report", "--format", "html", "--install", str(empty_night.folder)]
     child = pexpect.spawn(program, words, encoding="utf-8", timeout=200)

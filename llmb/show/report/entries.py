@@ -2,8 +2,8 @@
 """The rows of a report: configurations with their repeats, and the scaling of models. Pure."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from llmb.contract.job import Job
@@ -11,6 +11,7 @@ from llmb.contract.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.contract.settings import Settings
 from llmb.judge import compare, judge, reference
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
+from llmb.judge.value import FAIL
 from llmb.measure.facts import VerdictCause
 from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
@@ -96,6 +97,27 @@ class ReportEntry:
         """The value of its runs relative to the published figure, better above 1."""
         return self.result.verdict.pooled_ratio
 
+    @property
+    def missing_gpus(self) -> int:
+        """How many of its GPUs would do the work that is missing to the published speed.
+
+        0 unless it trains a model and is certainly slower.
+        """
+        if self.word != FAIL or self.ratio is None or self.job.training is None:
+            return 0
+        return round((1 - self.ratio) * self.job.scale)
+
+    @property
+    def cost(self) -> str:
+        """``costs 51 of 512 GPUs``, empty if it costs none."""
+        missing = self.missing_gpus
+        return f"costs {missing} of {count(self.job.scale, 'GPU')}" if missing else ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes of all its runs, each once."""
+        return tuple(dict.fromkeys(host for run in self.runs for host in run.hosts))
+
 
 def entries_of(runs: Iterable[Run]) -> list[ReportEntry]:
     """The entries of ``runs``: by verdict or status, the slowest first, then by name and scale."""
@@ -114,7 +136,7 @@ def entries_of(runs: Iterable[Run]) -> list[ReportEntry]:
 def _severity(entry: ReportEntry) -> tuple[object, ...]:
     ratio = entry.ratio
     return (
-        ORDER.index(entry.word) if entry.word in ORDER else len(ORDER),
+        _rank(entry.word),
         ratio or 0.0,
         entry.label,
         entry.job.gpu_type,
@@ -178,6 +200,8 @@ class Family:
     points: tuple[ScalingPoint, ...]
     values: tuple[tuple[int, float], ...]
     published: tuple[Published, ...] = ()
+    #: The verdict of each scale.
+    words: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def metric(self) -> MetricSpec:
@@ -223,14 +247,30 @@ def families_of(report: Report) -> list[Family]:
 
 
 def _family(points: list[ScalingPoint], report: Report) -> Family:
+    verdicts = {
+        (result.identity.configuration.key, result.verdict.word)
+        for result in report.results
+        if result.identity.configuration is not None and result.verdict.word is not None
+    }
     return Family(
         kind=points[0].kind,
+        words={
+            point.configuration.scale: word
+            for point in points
+            for key, word in sorted(verdicts, key=lambda pair: -_rank(pair[1]))
+            if key == point.configuration.key
+        },
         points=tuple(points),
         values=tuple(
             sorted((point.configuration.scale, value) for point in points for value in point.values)
         ),
         published=tuple(_published(report.figures, points, report.release)),
     )
+
+
+def _rank(word: str) -> int:
+    """The place of a verdict in the order, 0 for the worst."""
+    return ORDER.index(word) if word in ORDER else len(ORDER)
 
 
 def _key(kind: Kind | None, subject: Settings | Figure) -> tuple[object, ...]:

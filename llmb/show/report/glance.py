@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
+from llmb.core.node_lists import fold
 from llmb.judge.reference import metric_of, pooled
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN
@@ -128,6 +129,8 @@ class GlanceLine:
     what: str
     value: str
     anchor: str
+    #: What it costs and the nodes that it ran on, if it is certainly slow.
+    cost: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,7 @@ def _item(
             what=_what(entry),
             value=_value(entry, figures),
             anchor=_anchor(report, entry, explained),
+            cost=_cost(entry),
         )
         for entry in group[:LINES]
     )
@@ -201,8 +205,31 @@ def _what(entry: ReportEntry) -> str:
 
 def _value(entry: ReportEntry, figures: Figures) -> str:
     if entry.ratio is not None:
-        return f"{entry.ratio:.3f}"
+        return percent(entry.ratio)
     return "" if entry.value is None else figures.with_unit(entry.metric, entry.value.mean)
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as people say it: ``90.0 %``."""
+    return f"{100 * round(ratio, 3):.1f} %"  # the digits of tables
+
+
+def _cost(entry: ReportEntry) -> str:
+    if not entry.cost:
+        return ""
+    return f"{entry.cost}, on {fold(entry.hosts)}" if entry.hosts else entry.cost
+
+
+def one_line(report: Report, entries: Sequence[ReportEntry]) -> str:
+    """Return the report as a line to paste: what is wrong, the worst configuration, its cause."""
+    top = headline(entries, report.against).sentence
+    parts = [f"{report.cluster_name}, {report.made:%Y-%m-%d}: {top}"]
+    worst = next((entry for entry in entries if entry.word == FAIL and entry.ratio), None)
+    if worst is not None and worst.ratio is not None:
+        facts = [f"{percent(worst.ratio)} of {report.against.figure}", _cost(worst)]
+        facts += [cause.text for cause in worst.causes[:1]]
+        parts.append(f"Worst: {worst.title}: {'; '.join(filter(None, facts))}.")
+    return " ".join(parts)
 
 
 def _anchor(report: Report, entry: ReportEntry, explained: Sequence[ReportEntry]) -> str:
@@ -303,12 +330,10 @@ def _details(entries: Sequence[ReportEntry], counts: Counter[str], against: Agai
     details = []
     if len(ratios) > 1:
         mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-        span = f"from {min(ratios):.3f} to {max(ratios):.3f}"
-        details.append(
-            f"On average a configuration reaches {mean:.3f} of {against.figure}, {span}."
-        )
+        span = f"{percent(min(ratios))} to {percent(max(ratios))}"
+        details.append(f"On average {percent(mean)} of {against.figure} ({span}).")
     elif ratios:
-        details.append(f"It reaches {ratios[0]:.3f} of {against.figure}.")
+        details.append(f"It reaches {percent(ratios[0])} of {against.figure}.")
     undecided = sum(entry.word == INCONCLUSIVE for entry in entries)
     if undecided:
         verb = "needs" if undecided == 1 else "need"

@@ -15,6 +15,8 @@ from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
 from llmb.measure.causes import FailureGroup, group_failures
 from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.show.report.entries import entries_of
+from llmb.show.report.glance import one_line
 from llmb.show.report.value import ORDER, Report, Run, count, word_of
 from llmb.show.results_table import legend, table_of
 
@@ -138,6 +140,8 @@ def to_markdown(report: Report) -> str:
         as_markdown(compared_with(report)),
     ]
     parts += [_summary(results), missing(report)]
+    if results:
+        parts.append(as_markdown(one_line(report, entries_of(report.runs))))
     parts += ["\n".join(f"- {as_markdown(str(result.reason))}" for result in report.unreadable)]
     parts += [
         "\n".join(f"- {as_markdown(line)}" for line in remarkable(results)),

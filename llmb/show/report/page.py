@@ -10,7 +10,14 @@ from llmb.core.node_lists import fold
 from llmb.show.report.conditions import conditions_of, day
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
-from llmb.show.report.glance import Figures, glance, headline, instead, metric_of_steps
+from llmb.show.report.glance import (
+    Figures,
+    glance,
+    headline,
+    instead,
+    metric_of_steps,
+    one_line,
+)
 from llmb.show.report.markdown import missing, scaling_note
 from llmb.show.report.rendering import Markup, Truncated, WithPicture, first, kind_of, render
 from llmb.show.report.svg import scaling, steps
@@ -138,6 +145,7 @@ def values(report: Report) -> dict[str, Any]:
     return {
         "title": report.title,
         "headline": top,
+        "one_line": one_line(report, entries),
         "missing": missing(report),
         "unreadable": report.unreadable,
         "tally": Markup(

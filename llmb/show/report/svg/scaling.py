@@ -4,6 +4,7 @@
 from llmb.contract.metrics import heading, shown
 from llmb.judge.scaling import percent
 from llmb.show.report.entries import Family
+from llmb.show.report.rendering import kind_of
 from llmb.show.report.svg.draw import (
     Axis,
     around,
@@ -17,6 +18,7 @@ from llmb.show.report.svg.draw import (
     shape,
     spaced,
 )
+from llmb.show.report.value import NEEDS_ATTENTION
 
 WIDTH, HEIGHT = 460.0, 250.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 446.0, 16.0, 206.0
@@ -96,16 +98,22 @@ def _measured(family: Family, across: Axis, up: Axis) -> list[str]:
         )
         parts += [dot("repeat", across.at(scale), up.at(value), 2) for value in values]
     for (x, y), point in zip(places, family.points, strict=True):
-        description = f"{point.configuration.scale} GPUs: {_in_words(family, point.value)}"
+        scale = point.configuration.scale
+        word = family.words.get(scale, "")
+        is_marked = word in NEEDS_ATTENTION
+        description = f"{scale} GPUs: {_in_words(family, point.value)}"
         parts.append(
             dot(
-                "measured",
+                f"measured {kind_of(word)} marked" if is_marked else "measured",
                 x,
                 y,
                 4.5,
-                f"{description}, {percent(point.relative)} % of the smallest scale",
+                f"{description}, {percent(point.relative)} % of the smallest scale"
+                + (f", {word}" if is_marked else ""),
             )
         )
+        if is_marked:
+            parts.append(label(word, x, y - 10, anchor="middle"))
     return parts
 
 
@@ -120,10 +128,15 @@ def _in_words(family: Family, value: float) -> str:
     )
 
 
+def _marked(family: Family, scale: int) -> str:
+    word = family.words.get(scale, "")
+    return f", {word}" if word in NEEDS_ATTENTION else ""
+
+
 def _description(family: Family) -> str:
     measured = ", ".join(
         f"{point.configuration.scale} GPUs {_figure(family, point.value)}"
-        f" ({percent(point.relative)} %)"
+        f" ({percent(point.relative)} %{_marked(family, point.configuration.scale)})"
         for point in family.points
     )
     published = ", ".join(

@@ -12,12 +12,16 @@ import pytest
 
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
+from llmb.core.node_lists import fold
 from llmb.judge.explain import Subject, explain
 from llmb.judge.value import BAD
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
-from llmb.show.report.glance import Figures, GlanceItem, glance, headline
+from llmb.show.report.glance import Figures, GlanceItem, glance, headline, one_line
+from llmb.show.report.markdown import to_markdown
+from llmb.show.report.page import to_html
+from llmb.show.report.svg.scaling import scaling_picture
 from llmb.show.report.value import MEANINGS, ORDER, Report
 
 Wording = Callable[..., None]
@@ -123,7 +127,7 @@ def test_the_list_at_the_top_has_each_configuration_with_its_cause(
     assert {item.word for item in items if not item.is_bad} == {"Running", "PASS", "NO_REFERENCE"}
     assert items[0].lines[0].anchor == "why-1"
     (clocked,) = (item for item in items if "1395 MHz" in item.why)
-    assert (clocked.word, [line.value for line in clocked.lines]) == ("FAIL", ["0.888"])
+    assert (clocked.word, [line.value for line in clocked.lines]) == ("FAIL", ["88.8 %"])
     # two configurations, one cause
     (memory,) = (item for item in items if "out of memory" in item.why)
     assert (memory.word, memory.total, {line.anchor for line in memory.lines}) == (
@@ -354,3 +358,46 @@ def test_cancelled_runs_are_counted_and_do_not_head_the_page(
     wording("report", "\n".join([found.sentence, *found.details]))
     assert found.tally == (("Failed", 1), ("Cancelled", 5))
     assert [item.word for item in items_of(report)] == ["Failed", "Cancelled"]
+
+
+def test_a_slow_configuration_has_its_cost_and_its_nodes(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.66, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(4.95, "nemotron4_340b", "bf16", 512, clock=1395)
+    report = gather(empty_night)
+    slow, good = entries_of(report.runs)
+    assert slow.ratio is not None
+    assert slow.missing_gpus == round(512 * (1 - slow.ratio)) > 0
+    assert (good.missing_gpus, good.cost) == (0, "")
+    (line,) = items_of(report)[0].lines
+    nodes = fold(slow.hosts)
+    assert nodes
+    assert line.cost == f"costs {slow.missing_gpus} of 512 GPUs, on {nodes}"
+    text = one_line(report, [slow, good])
+    assert "\n" not in text
+    for part in ("aurora", "1 of 2 compared", slow.title, line.value, line.cost, "1395 MHz"):
+        assert part in text
+    assert text in to_markdown(report)
+
+
+def test_points_of_the_scaling_chart_that_do_not_pass_are_marked(
+    empty_night: Night, gather: Gather
+) -> None:
+    empty_night.measured(2.66, "nemotron4_15b", "bf16", 16)
+    empty_night.measured(3.3, "nemotron4_15b", "bf16", 64)
+    report = gather(empty_night)
+    (family,) = families_of(report)
+    assert family.words == {16: "PASS", 64: "FAIL"}
+    picture = scaling_picture("one", family)
+    assert picture.count("marked") == picture.count(">FAIL<") == 1
+    assert "measured fail marked" in picture
+
+
+def test_conditions_and_formulas_are_behind_details(empty_night: Night, gather: Gather) -> None:
+    empty_night.measured(2.66, "nemotron4_15b", "bf16", 16)
+    page = to_html(gather(empty_night))
+    for name in ("conditions", "words"):
+        section = page.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+        assert "<details>" in section.partition("<h2")[0]
+        assert section.rstrip().endswith("</details>")

@@ -56,12 +56,10 @@ def _text(examination: examine.Examination) -> str:
         if examination.install
         else "no install directory here"
     )
-    lines = [heading, tables.render(columns, rows, "table").rstrip("\n")]
-    lines += [
-        f"{finding.check}: {finding.found}\n  fix: {finding.fix}"
-        for finding in examination.findings
-        if finding.fix is not None
-    ]
+    lines = []
+    for finding in examination.findings:
+        if finding.fix is not None:
+            lines += [f"{finding.check}: {finding.found}", f"  fix: {finding.fix}"]
     if examination.cluster_type is not None or examination.lacking:
         lacking: dict[tuple[str, ...], list[str]] = {}
         for finding in examination.lacking:
@@ -74,4 +72,6 @@ def _text(examination: examine.Examination) -> str:
                 else f"cluster type{'s' * (len(types) > 1)} {' and '.join(types)}"
             )
             lines.append(f"For {name}: {', '.join(dict.fromkeys(checks))}.")
-    return "\n".join(lines)
+    width = tables.output_width()
+    wrapped = (console.wrap_line(line, width, len("  ")) for line in lines)
+    return "\n".join([heading, tables.render(columns, rows, "table").rstrip("\n"), *wrapped])

@@ -2,6 +2,7 @@
 """The output of a dry run: each job with all its numbers and its script, and the totals."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -111,7 +112,10 @@ def _scripts(context: CliContext, items: Sequence[Prepared]) -> Iterator[str | N
 
 
 def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> None:
-    """Print a row for each job. A table is followed by what jobs have in common."""
+    """Print a row for each job; people get one for all repeats of a job.
+
+    A table is followed by what jobs have in common.
+    """
     jobs = [item.job for item in items]
     common_env = _common_env(jobs)
     swept = _swept(jobs) if fmt != "csv" else []
@@ -133,6 +137,8 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
         framework = " ".join(filter(None, (_framework(item), job.release))) or None
         own = {"framework": framework, **columns, "changed": changed}
         rows.append({**job_data(job, fields), **own})
+    if fmt != "csv":
+        rows = _repeats_as_one(rows)
     print_runs(_columns(fmt, rows, swept), rows, fmt, name="workload", below="changed")
     if shared:
         say(f"changed in every job: {' '.join(shared)}")
@@ -149,6 +155,20 @@ def _framework(item: Prepared) -> str | None:
     """Return the framework of a job. None if it trains no model, or in llmb's torch program."""
     is_torch = item.launch is not None and item.launch.program.module == torch_pretrain.PROGRAM
     return None if item.job.training is None or is_torch else item.job.framework
+
+
+def _repeats_as_one(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for rows that differ in ``repeat`` alone, which becomes ``1-3``."""
+    merged: list[dict[str, Any]] = []
+    for row in rows:
+        last = merged[-1] if merged else {}
+        is_next = row["repeat"] == last.get("last", 0) + 1
+        marks = dict.fromkeys(("repeat", "first", "last"))
+        if is_next and {**last, **marks} == {**row, **marks}:
+            last |= {"last": row["repeat"], "repeat": f"{last['first']}-{row['repeat']}"}
+        else:
+            merged.append({**row, "first": row["repeat"], "last": row["repeat"]})
+    return merged
 
 
 def _print_scripts(context: CliContext, items: Sequence[Prepared]) -> None:
@@ -331,8 +351,24 @@ def _missing(context: CliContext, items: Sequence[Prepared]) -> Iterator[str]:
                 f" ({error.hint})" if error.hint else ""
             )
     faults = faults_seen(launches, context.cluster, config)
+    hints: dict[str, list[str]] = {}
     for fault in (*faults, *checks.secrets_at(context.cluster, launches, os.environ)):
-        yield f"a submission would fail: {fault}" + (f" ({fault.hint})" if fault.hint else "")
+        hints.setdefault(str(fault), []).append(fault.hint or "")
+    for fault_text, of_fault in hints.items():
+        hint = "; ".join(_add_once([*filter(None, dict.fromkeys(of_fault))]))
+        yield f"a submission would fail: {fault_text}" + (f" ({hint})" if hint else "")
+
+
+_ADD = re.compile(r"(llmb-install add) (\S+)(.*)")
+
+
+def _add_once(hints: Sequence[str]) -> list[str]:
+    """Return ``hints`` with one command for all workloads to install the same way."""
+    matches = [match for hint in hints if (match := _ADD.fullmatch(hint))]
+    if len(matches) < len(hints) or len({match[3] for match in matches}) != 1:
+        return [*hints]
+    names = " ".join(match[2] for match in matches)
+    return [f"{matches[0][1]} {names}{matches[0][3]}"]
 
 
 def _totals(context: CliContext, items: Sequence[Prepared]) -> None:

@@ -329,7 +329,7 @@ def test_a_table_for_people_with_totals(
         "single", "-w", "nemotron4", "--scale", 16, "--repeats", 3, "--install", cluster(), "-d"
     )
     assert [line.split()[:7] for line in done.stdout.splitlines()[2:]] == [
-        ["pretrain_nemotron4", "15b", "fp8", "h100", "nemo", "16", repeat] for repeat in "123"
+        ["pretrain_nemotron4", "15b", "fp8", "h100", "nemo", "16", "1-3"]
     ]
     wording("single", done.stderr)
 
@@ -1054,3 +1054,34 @@ def test_gpus_per_node_that_do_not_divide_name_those_that_do(
     )
     assert done.returncode == 2
     wording("single", done.stderr)
+
+
+def test_repeats_are_one_row_for_people_and_all_are_in_csv(
+    cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
+    """A profiled run is none of the repeats."""
+    joblist = tmp_path / "jobs.yaml"
+    joblist.write_text(
+        "pretrain_nemotron4_15b: {dtypes: bf16, scales: [16, 64], repeats: 3, add_profile: true}"
+    )
+    words = ("submit", joblist, "--dry-run", "--install", cluster("slurm", "h100"))
+    lines = [line.split() for line in llmb_here(*words).stdout.splitlines()]
+    place = lines[0].index("Repeat")
+    rows = [line for line in lines if line[0] == "pretrain_nemotron4"]
+    scales_and_repeats = [tuple(row[place - 1 : place + 1]) for row in rows]
+    assert scales_and_repeats == [("16", "1-3"), ("16", "1"), ("64", "1-3"), ("64", "1")]
+    done = llmb_here(*words, "--format", "csv")
+    repeats = [row["repeat"] for row in csv.DictReader(io.StringIO(done.stdout))]
+    assert repeats == ["1", "2", "3", "1"] * 2
+
+
+def test_what_several_workloads_lack_is_one_note(cluster: Cluster, llmb_here: Command) -> None:
+    install = cluster("slurm", "h100", slurm={"container": "pyxis"})
+    done = llmb_here(
+        *("submit", "-w", "nemotron4_15b,llama3.1_8b", "--scale", "16", "-d"),
+        *("--install", install),
+    )
+    notes = [line for line in done.stderr.splitlines() if "a submission would fail" in line]
+    (note,) = (note for note in notes if ".sqsh" in note)
+    command = note.partition("(llmb-install add ")[2]
+    assert {*command.split()[:2]} == {"pretrain_nemotron4", "pretrain_llama3.1"}

@@ -19,8 +19,17 @@ class Replacement:
     value: bool = False
     omit: str = ""
     note: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
     argument: str = "{}"
     more: str = ""
+
+    def value_here(self, value: str) -> str:
+        """Return an option's value in our words: ``--micro_batch_size=2`` is ``mbs=2``."""
+        if not self.names:
+            return value
+        words = value.strip().lstrip("-").replace("=", " ", 1).split(maxsplit=1)
+        return "=".join([self.names.get(words[0], words[0]), *words[1:]]) if words else value
+
     options: Mapping[str, "Replacement"] = field(default_factory=dict)
 
 
@@ -66,9 +75,7 @@ def hint_for(
     at, name = _command(table, arguments)
     row = table.commands.get(name)
     options = {**table.options, **(row.options if row is not None else {})}
-    options = {
-        option: option_row for option, option_row in options.items() if option not in existing
-    }
+    options = _without(options, existing)
     if word not in options and (row is None or word not in name.split()):
         return None
     notes: dict[str, None] = dict.fromkeys([row.note] if row is not None else [])
@@ -77,13 +84,21 @@ def hint_for(
     else:
         before, after = arguments[:at], arguments[at + len(name.split()) :]
         words = [
-            *_translated(before, options, "{}", notes),
+            *_translated(before, _without(options, _OF_GROUP.get(program, ())), "{}", notes),
             *row.write.split(),
             *_translated(after, options, row.argument, notes),
             *row.more.split(),
         ]
     remarks = "; ".join(filter(None, notes))
     return f"write: {shlex.join([program, *words])}" + (f"  ({remarks})" if remarks else "")
+
+
+# Options of a program itself, before its commands.
+_OF_GROUP = {"llmb-run": ("-v", "--verbose")}
+
+
+def _without(options: Mapping[str, Replacement], names: Collection[str]) -> dict[str, Replacement]:
+    return {name: row for name, row in options.items() if name not in names}
 
 
 def _command(table: ForeignProgram, arguments: Sequence[str]) -> tuple[int, str]:
@@ -133,4 +148,4 @@ def _translated(
             value = remaining.pop(0) if remaining else "VALUE"
         notes[row.note] = None
         if not (row.omit and value == row.omit):
-            yield from (part.format(value) for part in row.write.split())
+            yield from (part.format(row.value_here(value)) for part in row.write.split())

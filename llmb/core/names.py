@@ -186,6 +186,8 @@ def find_workload_and_size(
         raise _ambiguous(
             name, [key if size is None else f"{key} with size {size}" for key, size in fits]
         )
+    if name in _FOREIGN:
+        raise _workload_unknown(name, sizes, ())
     starts = [key for key in sizes if squashed.startswith(squash_workload(key))]
     if starts:
         key = max(starts, key=len)
@@ -225,6 +227,16 @@ def with_list_command(fix: str, key: str) -> str:
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
+# Names of NVIDIA's recipes for what is no workload, or another one, here.
+_FOREIGN = {
+    "microbenchmark_nccl": "write: -w microbench_all_reduce  (llmb-run docs microbench)",
+    "microbenchmark_cpu_overhead": "write: -w microbench_launch  (llmb-run docs microbench)",
+    "_system_info": "write: llmb-run nodes check  (llmb-run docs nodes)",
+    "_llmb_collector": "omit it: llmb samples the GPUs during each run (llmb-run docs telemetry)",
+    "pretraining_nemotron": "write: -w pretrain_nemotron4",
+}
+
+
 def _workload_unknown(name: str, keys: Collection[str], names: Collection[str]) -> UsageError:
     """Return the error for a name that no workload has.
 
@@ -237,6 +249,7 @@ def _workload_unknown(name: str, keys: Collection[str], names: Collection[str]) 
     hint = f"did you mean '{close}'?" if close else "llmb-run list shows the workloads"
     if len(begun) > 1:
         hint = f"did you mean {' or '.join(map(repr, begun))}?"
+    hint = _FOREIGN.get(name, hint)
     return UsageError(
         f"no workload is called '{name}'", hint=hint, code="workload-unknown", value=name
     )

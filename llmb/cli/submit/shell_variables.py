@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables of NVIDIA's launch scripts in the shell, as the settings of one configuration."""
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract.switches import PARAMS
+from llmb.core.names import listed
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
 
 Options = TypeVar("Options", bound=SubmitOptions)
@@ -113,6 +115,35 @@ def read_slurm_params(context: CliContext, environ: Mapping[str, str]) -> None:
     except InputFaults as error:
         faults = [_from_variable(fault, added, text) for fault in error.faults]
         raise InputFaults(faults, hint=error.hint, code=error.code) from error
+
+
+def name_unread(environ: Mapping[str, str]) -> None:
+    """Print the variables that a list or a discovery does not read."""
+    from llmb.plan.launch_variables import table, unread
+
+    not_launch = [name for name, row in table().items() if not row.sets]
+    if launch := list(unread(environ, (SLURM_PARAMS, *not_launch))):
+        say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(launch)}")
+    if others := list(unread(environ, table().keys() - not_launch)):
+        say(f"note: not used: {', '.join(others)}")
+
+
+def name_unpassed(context: CliContext, env: Iterable[str], environ: Mapping[str, str]) -> None:
+    """Print which NCCL variables of the shell no job gets, with the option that passes one.
+
+    ``env``: the pairs of ``--env``, which a job gets.
+    """
+    given = {pair.partition("=")[0] for pair in env}
+    names = sorted(name for name in environ if name.startswith("NCCL_") and name not in given)
+    if not names:
+        return
+    passed = context.config.pass_environment
+    if names := [name for name in names if name not in passed]:
+        example = shlex.quote(f"{names[0]}={environ[names[0]]}")
+        say(
+            f"note: jobs do not get {listed(names, 8)} of this shell; --env {example} sets it, and"
+            " pass_environment in cluster_config.yaml passes it to every job"
+        )
 
 
 def _from_variable(fault: Fault, added: Collection[str], text: str) -> Fault:

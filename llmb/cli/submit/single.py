@@ -58,6 +58,7 @@ def command(context: CliContext, options: SingleOptions) -> int:
     MODEL_SIZE, ...). Options override them, and llmb prints the variables that it uses.
     """
     shell.read_slurm_params(context, os.environ)
+    shell.name_unpassed(context, options.env, os.environ)
     return run(context, options)
 
 

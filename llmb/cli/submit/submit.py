@@ -9,13 +9,12 @@ from typing import Annotated
 import click
 
 from llmb.cli import options as common
-from llmb.cli.context import CliContext, say
+from llmb.cli.context import CliContext
 from llmb.cli.submit import shell_variables as shell, single, submit_all
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.cli.submit.single import SingleOptions
 from llmb.cli.submit.submit_all import ListOptions
 from llmb.errors import UsageError
-from llmb.plan import launch_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +54,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
     from llmb.plan.select import Selection
 
     shell.read_slurm_params(context, os.environ)
+    shell.name_unpassed(context, options.env, os.environ)
     joblist = submit_all.joblist_of(options)
     if joblist is None and _is_direct(context, options):
         return single.run(context, _single(options))
@@ -68,8 +68,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
             key="--size",
             value=options.size,
         )
-    if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
-        say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(unread)}")
+    shell.name_unread(os.environ)
     chosen = {
         field.name: getattr(options, field.name)
         for field in fields(Selection)

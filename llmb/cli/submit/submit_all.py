@@ -13,7 +13,6 @@ from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.errors import InputFaults, UsageError
-from llmb.plan import launch_variables
 
 if TYPE_CHECKING:
     from llmb.plan.select import Selection
@@ -93,8 +92,8 @@ def _submit(context: CliContext, options: ListOptions) -> int:
     from llmb.plan.select import Selection
 
     shell.read_slurm_params(context, os.environ)
-    if unread := list(launch_variables.unread(os.environ, (shell.SLURM_PARAMS,))):
-        say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(unread)}")
+    shell.name_unpassed(context, options.env, os.environ)
+    shell.name_unread(os.environ)
     option_names = {field.name for field in fields(options)}
     names = [field.name for field in fields(Selection) if field.name in option_names]
     return run(context, options, Selection(**{name: getattr(options, name) for name in names}))
@@ -121,8 +120,12 @@ def run(context: CliContext, options: ListOptions, selection: "Selection") -> in
     if joblist is not None:
         return _run_list(context, joblist, options, selection)
     if not selection.names_scales:
+        from llmb.plan.select import split_name
+
         hint = "--scale A,B, --max-scale N or --min-scale selects"
         if options.workloads:
+            for name in options.workloads:
+                split_name(name, context.workloads)  # a name that no workload has comes first
             raise UsageError(
                 f"no scale is given for {', '.join(options.workloads)}",
                 hint=f"{hint} its scales",

@@ -191,7 +191,7 @@ def test_interrupted_in_a_terminal(
     tmp_path: Path,
 ) -> None:
     with new_gate() as gate:
-        held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm"}
+        held = {**environ, "PIP_FIND_LINKS": gate.url, "TERM": "xterm", "NO_COLOR": "1"}
         argv = ["--config", str(answers(venv_type="uv"))]
         # The ^C of the terminal may split a character.
         child = pexpect.spawn(

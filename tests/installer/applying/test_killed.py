@@ -272,7 +272,7 @@ def test_the_terminal_vanishes_during_a_question(made: Any, tmp_path: Path) -> N
 
     process = subprocess.Popen(
         [made.command, "--config", str(answers)],
-        env={**made.environ, "TERM": "xterm"},
+        env={**made.environ, "TERM": "xterm", "NO_COLOR": "1"},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

@@ -224,7 +224,11 @@ def test_a_folder_without_write_permission(
 
 def terminal(command: str, environ: dict[str, str], *arguments: str) -> pexpect.spawn[str]:
     return pexpect.spawn(
-        command, list(arguments), env={**environ, "TERM": "xterm"}, encoding="utf-8", timeout=200
+        command,
+        list(arguments),
+        env={**environ, "TERM": "xterm", "NO_COLOR": "1"},
+        encoding="utf-8",
+        timeout=200,
     )
 
 

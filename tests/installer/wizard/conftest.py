@@ -121,6 +121,7 @@ def terminal(tmp_path: Path, home: Path) -> Iterator[Open]:
             "PATH": path,
             "HOME": str(home),
             "TERM": "xterm",
+            "NO_COLOR": "1",  # tests compare words
             "PROMPT_TOOLKIT_NO_CPR": "1",
             **variables,
         }

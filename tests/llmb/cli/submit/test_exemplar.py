@@ -229,10 +229,54 @@ def test_every_variable_of_the_scripts_is_known() -> None:
         " ENABLE_VBOOST RUN_CONF_IMAGE RUN_CONF_MOUNTS RUN_CONF_MAX_STEPS TP PP CP VP MBS"
         " NUM_LAYERS HIDDEN_SIZE FSDP CPU_PER_TASK_PINNING ADDITIONAL_SLURM_PARAMS FP8_RECIPE"
         " NUM_NODES CHECKPOINT_INTERVAL CONFIG_VARIANT OPTIMIZATION_NAME SBATCH_RESERVATION"
-        " SBATCH_QOS SBATCH_ACCOUNT SBATCH_PARTITION"
+        " SBATCH_QOS SBATCH_ACCOUNT SBATCH_PARTITION TP_COMM_OVERLAP ENABLE_PYTORCH_PROFILE"
+        " ENABLE_PCT_BINDING CHECKPOINT_DIR"
     )
     assert set(names.split()) == set(launch_variables.table())
     for variable in launch_variables.table().values():
         assert variable.read in launch_variables.READERS
         assert variable.instead("1", of_list=True) or variable.note
         assert variable.sets or not variable.layer
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("microbenchmark_nccl", "microbench_all_reduce"),
+        ("microbenchmark_cpu_overhead", "microbench_launch"),
+        ("_system_info", "llmb-run nodes check"),
+        ("_llmb_collector", "llmb-run docs telemetry"),
+        ("pretraining_nemotron", "pretrain_nemotron4"),
+    ],
+)
+@pytest.mark.parametrize("command", ["submit -w {} -d", "submit -w {} --scale 8 -d", "list -w {}"])
+def test_their_names_of_other_things_are_answered(
+    command: str, name: str, ours: str, cluster: Cluster, llmb_here: Command
+) -> None:
+    words = command.format(name).split()
+    done = llmb_here(*words, "--install", cluster("slurm", "h100"))
+    assert done.returncode == 2
+    assert f"no workload is called '{name}'" in done.stderr
+    assert ours in done.stderr
+
+
+def test_variables_that_nothing_reads_are_named(
+    cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = cluster("slurm", "h100", pass_environment=["NCCL_IB_HCA"])
+    shell = {"NCCL_ALGO": "Ring", "NCCL_IB_HCA": "mlx5", "NCCL_DEBUG": "INFO", "TP": "2"}
+    for name in ("TP_COMM_OVERLAP", "ENABLE_PYTORCH_PROFILE", "CHECKPOINT_DIR"):
+        shell[name] = "1"
+    for name, text in shell.items():
+        monkeypatch.setenv(name, text)
+    words = ("submit", "-w", "nemotron4_15b", "--scale", "16", "-d", "--install", install)
+    done = llmb_here(*words, "--env", "NCCL_DEBUG=WARN")
+    assert done.returncode == 0
+    (nccl,) = (line for line in done.stderr.splitlines() if "jobs do not get" in line)
+    assert "NCCL_ALGO" in nccl
+    assert "--env NCCL_ALGO=Ring" in nccl
+    assert "NCCL_DEBUG" not in nccl
+    assert "NCCL_IB_HCA" not in nccl
+    (unread,) = (line for line in done.stderr.splitlines() if line.startswith("note: not used"))
+    assert all(name in unread for name in ("TP_COMM_OVERLAP", "CHECKPOINT_DIR", "--profile"))
+    assert "TP (" not in unread

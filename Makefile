@@ -124,7 +124,8 @@ clean:  ## remove what the other targets created
 # With LLMB_RELEASE members are required by version, which the editable installs of the same command satisfy.
 $(STAMP): Makefile hatch_build.py pyproject.toml $(MEMBERS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "error: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12" >&2; exit 1; }
+		{ printf '%s\n' "error: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12" \
+		"hint: without root, uv brings one: uv python install 3.12 && make PYTHON=\"\$$(uv python find 3.12)\"" >&2; exit 1; }
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv .venv; \
 	else $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; fi || \
 		{ echo "error: no .venv; on Debian: apt-get install python3-venv" >&2; exit 1; }

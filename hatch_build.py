@@ -6,11 +6,19 @@ Puts the pages of the documentation into the wheel.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+# pip reads the requirements before it compares the version of Python.
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit(
+        f"llmb needs Python 3.11 or newer, and this is {sys.version.split()[0]}. uv or conda brings"
+        " one without root: uv venv --python 3.12 ~/llmb-venv"
+    )
 
 
 class Members(MetadataHookInterface):

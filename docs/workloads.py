@@ -3,6 +3,7 @@
 date.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from llmb.contract.model import ModelShape
 from llmb.contract.spec import Size, Workload, read_workload
 from llmb.core.tables import Column, render
 from llmb.plan import listing
-from llmb.plan.bridge_rows import FRAMEWORKS, NEMO
+from llmb.plan.bridge_rows import FRAMEWORKS, NEMO, table_of
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import TOLERANCE, disagreements
@@ -23,6 +24,7 @@ from llmb.plan.recompute import TOLERANCE, disagreements
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("workloads.md")
 NAME = "docs/workloads.md"
+README = ROOT / "README.md"
 
 HEAD = """\
 # Workloads
@@ -95,6 +97,47 @@ def page(workloads: Sequence[Workload]) -> str:
     wrong = [one for workload in workloads for one in disagreements(found[workload.key], workload)]
     parts += [CHECKED.format(tolerance=TOLERANCE), _table(listing.CHECKED, listing.checked(wrong))]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+BLOCK = re.compile(r"(<!-- workloads [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def overview(workloads: Sequence[Workload]) -> str:
+    """The table of the README: each workload's sizes with their GPU types and counts."""
+    rows: list[Mapping[str, object]] = []
+    for workload in workloads:
+        bridge = table_of(workload)
+        sizes = [*dict.fromkeys([*workload.sizes, *bridge.sizes])]
+        for name in sizes:
+            own = workload.sizes.get(name)
+            counts: dict[str, set[int]] = {}
+            by_bridge = [row for _, row in bridge.of(name)] if name in bridge.sizes else []
+            for row in [*(own.rows if own is not None else ()), *by_bridge]:
+                for gpu in row.gpu:
+                    counts.setdefault(gpu, set()).update(row.scales.counts)
+            if own is not None and own.model is not None and name not in ("smoke", "tiny"):
+                rows.append({"workload": workload.key, "size": name, "gpus": _in_words(counts)})
+        if not any(row["workload"] == workload.key for row in rows):
+            rows.append({"workload": workload.key, "size": ", ".join(sizes), "gpus": "any"})
+    rows.sort(key=lambda row: row["gpus"] == "any")  # models first
+    columns = [Column(key="workload"), Column(key="size"), Column(key="gpus", heading="GPUs")]
+    return _table(columns, rows)
+
+
+def _in_words(counts: Mapping[str, set[int]]) -> str:
+    """Return ``h100 16 to 2048, b200 16 to 1024``, in the order of GPU types."""
+    known = [name for name in known_types() if name in counts]
+    spans = {name: (min(counts[name]), max(counts[name])) for name in known}
+    return ", ".join(
+        f"{name} {low}" if low == high else f"{name} {low} to {high}"
+        for name, (low, high) in spans.items()
+    )
+
+
+def readme(workloads: Sequence[Workload]) -> str:
+    """The README with its table."""
+    text = README.read_text("utf-8")
+    return BLOCK.sub(lambda block: f"{block[1]}{overview(workloads)}{block[2]}", text)
 
 
 def _peaks() -> str:
@@ -271,14 +314,20 @@ def main(arguments: Sequence[str]) -> int:
     workloads = [
         read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))
     ]
-    text = page(workloads)
+    texts = {PAGE: page(workloads), README: readme(workloads)}
     if "--check" not in arguments:
-        PAGE.write_text(text, "utf-8")
+        for path, text in texts.items():
+            path.write_text(text, "utf-8")
         return 0
-    if not PAGE.exists() or PAGE.read_text("utf-8") != text:
-        print(f"{NAME} is out of date; run: python docs/workloads.py")
+    stale = [
+        path.name
+        for path, text in texts.items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+    if stale:
+        print(f"{', '.join(stale)}: out of date; run: python docs/workloads.py")
         return 1
-    print(f"{NAME} is up to date")
+    print(f"{NAME} and README.md are up to date")
     return 0
 
 

@@ -4,6 +4,9 @@ their wheels.
 """
 
 import importlib
+import os
+import runpy
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -148,3 +151,30 @@ def test_without_the_distribution_the_import_names_it(monkeypatch: pytest.Monkey
     with pytest.raises(ModuleNotFoundError, match=r"pip install llmb-testing$") as missing:
         importlib.import_module("llmb.testing")
     assert missing.value.name == "llmb_testing"
+
+
+def test_make_names_the_way_to_a_newer_python(tmp_path: Path) -> None:
+    """As on Ubuntu 22.04 or RHEL 8: the python3 in PATH is older."""
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")  # of the question for its version
+    (tmp_path / "python3").chmod(0o755)
+    for name in ("Makefile", "hatch_build.py", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    for project in ROOT.glob("*/pyproject.toml"), ROOT.glob("plugins/*/pyproject.toml"):
+        for path in project:
+            copy = tmp_path / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: python3 is not Python 3.11 or newer")
+    assert 'uv python install 3.12 && make PYTHON="$(uv python find 3.12)"' in done.stderr
+
+
+def test_pip_names_the_way_to_a_newer_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18))
+    with pytest.raises(SystemExit, match=r"uv venv --python 3\.12"):
+        runpy.run_path(str(ROOT / "hatch_build.py"))

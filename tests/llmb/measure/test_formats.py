@@ -72,7 +72,7 @@ def test_a_bar_that_is_drawn_again_and_again(tmp_path: Path) -> None:
     assert [(step.iteration, step.step_time) for step in samples.steps] == [
         (n, n + 1.5) for n in range(5)
     ]
-    assert progress(tmp_path / "log-x.out")[0] == (4, 99)
+    assert (progress(tmp_path / "log-x.out")[0] or ())[:2] == (4, 99)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_lines_of_megatron(tmp_path: Path) -> None:
         128,
         "Megatron",
     )
-    assert progress(tmp_path / "log-x.out")[0] == (49, 49)
+    assert (progress(tmp_path / "log-x.out")[0] or ())[:2] == (49, 49)
 
 
 def test_the_sample_line_of_megatron_bridge(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ _COLOURS = {
 }
 _LABELS = {"error": _BAD, "warning": _DOUBTFUL, "hint": _GOING, "note": _GOING}
 _LABEL = re.compile(rf"^({'|'.join(_LABELS)}):(?= )", re.MULTILINE)
-# A word in capitals is a verdict or state wherever it stands. "Failed" and the like are words of
+# A word in capitals is a verdict or state wherever it is. "Failed" and the like are words of
 # sentences too, and coloured only if they fill a cell of a table.
 _CAPITALS = "|".join(word for word in _COLOURS if word.isupper())
 _OTHERS = "|".join(word for word in _COLOURS if not word.isupper())

@@ -18,6 +18,7 @@ from llmb_testing.slurm import SlurmKit
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).resolve().parents[3]
 ENTER, UP, CTRL_C, SPACE = "\r", "\x1b[A", "\x03", " "
 Open = Callable[..., Any]
 
@@ -263,3 +264,25 @@ def test_from_an_empty_folder_to_an_installation(
     assert leaving.ends() == 0
     config = yaml.safe_load((install / "cluster_config.yaml").read_text())
     assert "microbench" not in config["workloads"]["installed"]
+
+
+def test_the_tutorial_is_typed_line_by_line(
+    terminal: Open, environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The tutorial's commands for the wizard, in a shell of their own, up to a list of workloads."""
+    page = (ROOT / "docs/tutorial-first-night.md").read_text("utf-8")
+    section = page.partition("## Install the workloads")[2].partition("## Start with one GPU")[0]
+    block = section.partition("```console\n")[2].partition("```")[0]
+    lines = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert lines[-1] == "llmb-install"
+    (tmp_path / "shared").mkdir()
+    pip = {name: value for name, value in environ.items() if name.startswith("PIP_")}
+    shell = terminal("/bin/bash", "--norc", "--noediting", PS1="READY: ", **pip)
+    for line in lines:
+        shell.reads("READY: ", line.replace("/shared/", f"{tmp_path}/shared/"), "\n")
+    shell.chooses(TYPE, "local").reads(FOLDER, ENTER).chooses(VENVS, "uv:").reads(WORKLOADS, ENTER)
+    shell.reads(REVIEW, ENTER).reads("To fetch:").reads(CONFIRM, ENTER).reads("Installed in")
+    shell.reads("READY: ", "llmb-run list\n").reads("microbench")
+    shell.reads("READY: ", "exit\n")
+    assert shell.ends() == 0
+    assert (tmp_path / "shared/llmb/cluster_config.yaml").is_file()

@@ -141,6 +141,12 @@ COMMANDS = [
         ],
     ),
     _Command(
+        "uninstall",
+        short_help="Remove all that was built.",
+        help="Remove all that llmb-install built; runs and configuration are kept.",
+        params=[_INSTALLED, _YES, _DRY_RUN],
+    ),
+    _Command(
         "import",
         short_help="Import an exemplar-performance install.",
         help=_IMPORT,

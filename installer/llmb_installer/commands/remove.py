@@ -127,7 +127,7 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
         confirm()
     with locks.hold(folder / record.FOLDER, record.LOCK):
         install_record = record.load(folder)
-        _delete(
+        delete_steps(
             [key for key in status.unused if key in install_record.steps], install_record, folder
         )
     console.echo(f"Removed: {', '.join(status.unused)}")
@@ -164,7 +164,9 @@ def remove(intent: Intent, answers: Answers, workloads: Collection[str]) -> Remo
         if change.changed:
             config.write_config(install, change)
         record.save_answers(install, to_yaml(answers))
-        install_record = _delete(removal.steps, replace(install_record, config=own_part), install)
+        install_record = delete_steps(
+            removal.steps, replace(install_record, config=own_part), install
+        )
         removed = set(workloads)
         steps = {
             key: replace(
@@ -189,7 +191,7 @@ def _find_written_part(
     )
 
 
-def _delete(
+def delete_steps(
     keys: Collection[str], install_record: record.InstallRecord, install: Path
 ) -> record.InstallRecord:
     """Delete the results of the steps ``keys``, record each, and return the record.

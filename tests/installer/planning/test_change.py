@@ -16,7 +16,10 @@ import yaml
 
 from llmb.contract.needs import HubAsset, Repo, Task, Venv
 from llmb.core import locks
+from llmb.errors import LlmbError
+from llmb.run import store
 from llmb_installer import record
+from llmb_installer.commands import uninstall
 from llmb_installer.steps import programs
 from llmb_testing.hub import SmallHub
 
@@ -414,3 +417,35 @@ def test_faults_are_reported_before_anything_starts(site: Any, hub: SmallHub) ->
     assert "error: asset team/none@main:" in done.stderr
     assert "error: repo repo-main:" in done.stderr
     assert not site.install.exists()
+
+
+def test_uninstall_removes_what_was_built_and_keeps_the_runs(both: Any) -> None:
+    runs = both.install / "workloads" / "pretrain_b" / "experiments" / "x"
+    runs.mkdir(parents=True)
+    words = ("--install", both.install)
+    shown = both.run("uninstall", "--dry-run", *words)
+    assert shown.returncode == 0, shown.stderr
+    assert "  venv small" in shown.stdout
+    assert f"rm -r {both.install}" in shown.stdout
+    assert (both.install / "venvs" / "small").exists()
+    assert both.run("uninstall", *words).returncode == 2, "without a terminal it needs --yes"
+    done = both.run("uninstall", "--yes", *words)
+    assert done.returncode == 0, done.stderr
+    assert [*(both.install / "venvs").glob("[!.]*")] == []
+    assert not [*(both.install / ".llmb" / "programs").glob("*")]
+    assert runs.is_dir()
+    config = yaml.safe_load((both.install / "cluster_config.yaml").read_text())
+    assert config["workloads"]["installed"] == []
+    again = both.run("uninstall", "--yes", *words)
+    assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_uninstall_is_refused_while_a_run_has_not_ended(
+    both: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "all_runs", lambda config: ([object()], []))
+    monkeypatch.setattr(store, "seen_state", lambda run: None)
+    with pytest.raises(LlmbError) as caught:
+        uninstall.run(both.install, yes=True, dry_run=False)
+    assert caught.value.code == "runs-open"
+    assert (both.install / "venvs" / "small").exists()

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmb-install uninstall: removes all that llmb-install built, and says what stays."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from llmb.core import console, locks
+from llmb.errors import LlmbError
+from llmb.kit import programs
+from llmb.run import store
+from llmb_installer import record
+from llmb_installer.applying.install import confirm
+from llmb_installer.commands.remove import delete_steps, remove
+from llmb_installer.planning.plan import load_offered, read_recorded_answers, resolve_intent
+
+
+def run(install: Path | None, yes: bool, dry_run: bool) -> None:
+    folder = record.find_folder(install)
+    config = record.load_layered_config(folder)
+    runs, _ = store.all_runs(config)
+    states = [store.seen_state(run) for run in runs]
+    if open_runs := sum(state is None or not state.is_end for state in states):
+        option = record.format_option(folder)
+        raise LlmbError(
+            f"{open_runs} of {len(runs)} runs have not ended, as far as is known, and need what"
+            " would be removed",
+            hint=f"llmb-run jobs wait{option}, or llmb-run jobs cancel --all{option}",
+            code="runs-open",
+        )
+    install_record = record.load(folder)
+    built = [key for step in install_record.steps.values() for key in step.workloads]
+    workloads = tuple(dict.fromkeys([*(config.workloads.installed or ()), *built]))
+    _show(folder, install_record, len(runs))
+    if dry_run:
+        return
+    if not yes:
+        confirm()
+    if workloads:
+        offered = load_offered(folder)
+        answers = replace(read_recorded_answers(folder, offered), workloads=())
+        remaining, _ = resolve_intent(answers, offered, before=install_record.config)
+        remove(remaining, answers, workloads)
+    with locks.hold(folder / record.FOLDER, record.LOCK):
+        rest = record.load(folder)
+        delete_steps([*rest.steps], rest, folder)
+        # `remove` keeps them for queued runs, and now there are none.
+        shutil.rmtree(programs.path(folder, "any").parent, ignore_errors=True)
+    console.echo(f"Removed: {', '.join(install_record.steps) or 'nothing was built'}")
+
+
+def _show(folder: Path, install_record: record.InstallRecord, runs: int) -> None:
+    console.echo(f"To remove from {folder}:")
+    for key in install_record.steps:
+        console.echo(f"  {key}")
+    console.echo("What stays:")
+    console.echo(f"  the records, logs and results of {runs} runs, in {folder}/workloads")
+    console.echo("  cluster_config.yaml, and the answers and logs in .llmb")
+    console.echo("  secrets in ~/.config/llmb/secrets, and the caches of uv and pip")
+    console.echo("  llmb itself: pip uninstall llmb llmb-installer")
+    console.echo(f"To delete the runs too: rm -r {folder}")

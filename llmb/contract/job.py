@@ -99,6 +99,7 @@ class Job:
             "num_layers": self.num_layers,
             "changes": trained.changes,
             "nccl_trace": bool(switches.nccl_trace),
+            "stragglers": switches.stragglers or None,
             "saves": bool(switches.save_checkpoint),
             "loads": switches.load_checkpoint is not None,
         }

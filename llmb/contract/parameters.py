@@ -32,6 +32,7 @@ _RESERVED |= {
     "profile",
     "nsys",
     "nccltrace",
+    "stragglers",
     "repeats",
     "env",
     "params",
@@ -39,7 +40,7 @@ _RESERVED |= {
 # A word of an experiment's name that is a setting of llmb.
 _SETTING = re.compile(
     r"(?:gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers|steps)\d+|[tpcv]pnone|bridge\d[\d.]*"
-    r"|nsys|profiled?|nccltrace|load|hub|fp8current",
+    r"|nsys|profiled?|nccltrace|stragglers|load|hub|fp8current",
     re.IGNORECASE,
 )
 

@@ -14,6 +14,8 @@ CHOICES = {"tokenizer": ("null", "hub"), "fp8": ("delayed", "current")}
 #: The value of a setting of the framework, which ``is_dotted`` names.
 SettingValue: TypeAlias = bool | int | float | str | None
 PROFILE_RANKS = "0-7"
+#: Seconds between two reports of a straggler detector, so that a run of 50 steps has some.
+REPORT_INTERVAL = 20.0
 PROFILE_DETAILS = ("profile_start", "profile_stop", "profile_ranks", "gpu_metrics")
 
 
@@ -139,6 +141,8 @@ class Switches:
     gpu_metrics: bool | None = None
     #: NCCL logs each collective.
     nccl_trace: bool | None = field(default=None, metadata=OF_REPEATS)
+    #: The training program measures each rank and prints the slow ones.
+    stragglers: bool | None = field(default=None, metadata=OF_REPEATS)
     #: After the last step.
     save_checkpoint: bool | None = None
     #: The absolute folder that contains ``weights``. The run has one step.

@@ -26,6 +26,7 @@ _DOES = {
     "saves": "saves checkpoints",
     "loads": "loads a checkpoint",
     "nccl_trace": "traces NCCL",
+    "stragglers": "detects stragglers",
     "profile": "is profiled",
     "vboost": "raises vboost",
 }

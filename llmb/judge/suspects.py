@@ -177,7 +177,9 @@ def _several_nodes(run: Result) -> bool:
 def _causes(pool: Sequence[Result], peers: _Peers | None) -> list[VerdictCause]:
     """Find the causes of a pool's verdict between its nodes, between runs, and in single nodes."""
     verdict = pool[0].verdict.word
-    causes = [*_on_nodes(pool), *_stragglers(pool)] if verdict in _SLOW else []
+    causes = [*_on_nodes(pool)] if verdict in _SLOW else []
+    if verdict in _SLOW or verdict == INVALID:  # a run with a detector is always INVALID
+        causes += _stragglers(pool)
     if peers is None:
         return causes
     explained = {cause.condition for cause in causes}

@@ -27,6 +27,7 @@ ALL_DTYPES = ("bf16", "fp8", "fp16", "fp32", "mxfp8", "nvfp4", "fp8_cs", "fp8_mx
 _NUMBERED = re.compile(r"(?<![a-z])(gpus|tp|pp|cp|vp|ep|etp|mbs|gbs|layers)(\d{1,9})")
 _PROFILED = re.compile(r"(?:^|_)(?:nsys|profile)(?:_|$)")
 _TRACED = re.compile(r"(?:^|_)nccltrace(?:_|$)")
+_STRAGGLERS = re.compile(r"(?:^|_)stragglers(?:_|$)")
 _LOADS = re.compile(r"(?:^|_)load(?:_|$)")
 _BRIDGE = re.compile(r"(?:^|_)bridge(\d[\d.]*)(?:_|$)")
 _CURRENT = re.compile(r"(?:^|_)fp8current(?:_|$)")
@@ -71,6 +72,7 @@ def of_name(name: str, workloads: Mapping[str, Workload], dtypes: re.Pattern[str
         num_layers=numbers.get("layers") or None,
         profile=bool(_PROFILED.search(tail)),
         nccl_trace=bool(_TRACED.search(tail)) or None,
+        stragglers=bool(_STRAGGLERS.search(tail)) or None,
         loads=bool(_LOADS.search(tail)),
         fp8="current" if _CURRENT.search(tail) else None,
         framework=BRIDGE if (bridge := _BRIDGE.search(tail)) else "",

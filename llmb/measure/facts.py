@@ -35,6 +35,7 @@ class VerdictCause:
 SOCKET = "Socket"
 PROFILED = "profiled: a profiler costs time"
 TRACED = "ran with an NCCL trace, which costs time"
+DETECTED = "ran with a straggler detector, which costs time"
 ON_CPU = "the log says that it ran on a CPU"
 LOSS_NAN = "the loss is not a number"
 GRADIENT_NAN = "the gradient norm is not a number"

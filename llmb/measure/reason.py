@@ -291,6 +291,7 @@ _SETTINGS = {
     "saves": "saves a checkpoint",
     "loads": "loads a checkpoint",
     "nccl_trace": "NCCL trace",
+    "stragglers": "straggler detector",
     "image": "{}",
     "vboost": "vboost",
     "gpus_per_node": "{} GPUs per node",

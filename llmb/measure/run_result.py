@@ -134,6 +134,8 @@ def metrics_of(
     ]
     if settings.nccl_trace:
         invalid.append(facts.TRACED)
+    if settings.stragglers:
+        invalid.append(facts.DETECTED)
     metrics = _with_throughput(
         Metrics(
             window=used,

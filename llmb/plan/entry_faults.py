@@ -23,6 +23,7 @@ _OF_TRAINING = {
     "fp8": "it sets how training in fp8 scales",
     "save_checkpoint": "there is no model to save",
     "load_checkpoint": "there is no model to load",
+    "stragglers": "the detectors are those of NeMo and Megatron-Bridge",
     **dict.fromkeys(sw.PROFILE_DETAILS, "llmb profiles only training"),
 }
 

@@ -71,6 +71,7 @@ def mode_of(
         f"fp8{settings.fp8}": settings.fp8 == "current",
         "hub": settings.tokenizer == "hub",
         "nccltrace": traced,
+        "stragglers": bool(settings.stragglers),
         "load": loads,
         profiler: profile,
     }
@@ -96,6 +97,14 @@ def _check_combination(settings: Settings) -> None:
         message = "a profile and an NCCL trace slow each other down"
         raise _refused(
             "profile-and-trace", "profile nccl_trace", message, "submit one run for each"
+        )
+    if settings.stragglers and settings.profile:
+        message = "a profiler and a straggler detector both need the GPUs' CUPTI"
+        raise _refused(
+            "profile-and-stragglers",
+            "profile stragglers",
+            message,
+            "submit one run for each",
         )
     if loads and settings.profile:
         message = "a run that loads a checkpoint has one step, too few for a profile"

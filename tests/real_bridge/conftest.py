@@ -20,6 +20,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.gpus import known_types
 from llmb.contract.job import Job, Training
 from llmb.contract.spec import Workload
+from llmb.contract.switches import Switches
 from llmb.plan.bridge_rows import BridgeRow, BridgeSize, read_bridge, releases
 from llmb.plugins.loader import load_plugins
 
@@ -152,6 +153,30 @@ def cases() -> Mapping[str, Case]:
                         recipe=recipe(job, size, row, known, gpu),
                     )
     return found
+
+
+@pytest.fixture
+def switched() -> Callable[..., dict[str, Any]]:
+    """Returns the recipe of the first row of the smallest size in a release with switches."""
+
+    def make(version: str, **switches: Any) -> dict[str, Any]:
+        workload, name, size = next(
+            found for found in bridge_sizes() if found[2].cut and found[2].model == "llama3_8b"
+        )
+        release = next(release for release in size.rows if releases()[release].bridge == version)
+        row = size.rows[release][0]
+        gpu, dtype, scale = row.gpu[0], row.dtype[0], row.scales.counts[0]
+        job = job_of(
+            *(workload, name, row),
+            gpu=gpu,
+            dtype=dtype,
+            scale=scale,
+            release=release,
+            switches=Switches(**switches),
+        )
+        return recipe(job, size, row, releases()[release], gpu)
+
+    return make
 
 
 def with_batch(case: Case, gbs: int) -> Case:

@@ -127,6 +127,23 @@ def test_print(version: str, smoke: dict[str, Any], run_bridge: Run, tmp_path: P
     assert shown["configuration"]["model"]["hidden_size"] == 4096
 
 
+def test_the_library_takes_the_straggler_detector(
+    version: str,
+    smoke: dict[str, Any],
+    switched: Callable[..., dict[str, Any]],
+    run_bridge: Run,
+    tmp_path: Path,
+) -> None:
+    recipe = {**switched(version, stragglers=True), "hub": smoke["hub"]}
+    ranks = {"RANK": "0", "WORLD_SIZE": str(recipe["nodes"] * recipe["gpus_per_node"])}
+    done = start(run_bridge, version, tmp_path, recipe, LOCAL_RANK="0", **ranks)
+    assert done.returncode == 0, done.stdout[-4000:]  # it is validated before the training
+    written = json.loads((tmp_path / "configuration.json").read_text(encoding="utf-8"))
+    detector = written["configuration"]["nvrx_straggler"]
+    assert (detector["enabled"], detector["report_time_interval"]) == (True, 20.0)
+    assert (detector["stop_if_detected"], detector["num_gpu_perf_scores_to_print"]) == (False, 5)
+
+
 def test_the_small_sizes_are_valid(version: str, by_version: Any, build: Any) -> None:
     """The library accepts every row of size smoke, which has the layers that workload.yaml says."""
     cases = {

@@ -185,6 +185,7 @@ def _job(
         training=training,
         switches=Switches(
             nccl_trace=description.nccl_trace,
+            stragglers=description.stragglers,
             save_checkpoint=description.saves or None,
             fp8="current" if description.fp8 == "current" else None,
         ),

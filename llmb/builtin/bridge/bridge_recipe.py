@@ -11,7 +11,7 @@ from typing import Any
 from llmb.builtin.bridge import environment
 from llmb.builtin.wrappers import profiled_ranks
 from llmb.contract.job import Job, Training
-from llmb.contract.switches import PROFILE_RANKS, Switches
+from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL, Switches
 from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release
 
 Values = dict[str, Any]
@@ -119,6 +119,9 @@ def _run(job: Job) -> Values:
         settings |= {"checkpoint.save": CHECKPOINTS, "checkpoint.save_interval": job.max_steps}
     if job.profile:
         settings["profiling"] = _call("config:ProfilingConfig", _profile(job.switches, job.scale))
+    if job.switches.stragglers:
+        detector = {"enabled": True, "report_time_interval": REPORT_INTERVAL}
+        settings["nvrx_straggler"] = _call("config:NVRxStragglerDetectionConfig", detector)
     return settings
 
 

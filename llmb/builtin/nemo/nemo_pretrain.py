@@ -15,7 +15,7 @@ from llmb.contract.model import ModelShape, shared_width
 from llmb.contract.nemo_recipe import NemoRecipe
 from llmb.contract.rows import Row
 from llmb.contract.spec import Size, Workload
-from llmb.contract.switches import PROFILE_RANKS
+from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL
 from llmb.errors import UsageError
 from llmb.plan.configure import find_row
 
@@ -201,6 +201,7 @@ def recipe_of(
         "checkpoint": {"save_at_step": job.max_steps} if switches.save_checkpoint else None,
         "load_checkpoint": switches.load_checkpoint,
         "overrides": nemo.settings(),
+        **({"stragglers": {"report_interval": REPORT_INTERVAL}} if switches.stragglers else {}),
         "model_flops": model_flops(training.model),
     }
 

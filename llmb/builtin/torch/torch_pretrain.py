@@ -139,6 +139,11 @@ def _check_switches(job: Job, site: Site) -> None:
         ("load_checkpoint", "it cannot load checkpoints", switches.load_checkpoint is not None),
         ("nccl_trace", "it does not use NCCL on CPUs", bool(switches.nccl_trace) and cpu),
         (
+            "stragglers",
+            "it has no straggler detector",
+            bool(switches.stragglers),
+        ),
+        (
             "gpu_metrics",
             "its profiler, torch's, samples no GPU metrics",
             bool(switches.gpu_metrics),

@@ -90,6 +90,7 @@ class SubmitOptions:
     ]
     gpu_metrics: Annotated[bool, OptionField("Sample GPU metrics in the profile.")]
     nccl_trace: Annotated[bool, OptionField("Log NCCL calls (5 steps, 15 minutes).")]
+    stragglers: Annotated[bool, OptionField("Let the training program print slow ranks.")]
     save_checkpoint: Annotated[bool, OptionField("Save a checkpoint after the last step.")]
     load_checkpoint: Annotated[
         str | None, OptionField("Load the checkpoint in DIR, then run one step.", metavar="DIR")
@@ -145,7 +146,7 @@ class SubmitCommand(common.GroupedCommand):
         ),
         "Profiling": (
             *("profile", "profile_start", "profile_stop", "profile_ranks", "gpu_metrics"),
-            *("nccl_trace", "telemetry"),
+            *("nccl_trace", "stragglers", "telemetry"),
         ),
         "Scheduler": (
             *("partition", "account", "time_limit", "qos", "reservation", "nodelist", "exclude"),

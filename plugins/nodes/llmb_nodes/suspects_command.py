@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 )
 @click.pass_obj
 def suspects(context: api.CommandContext, /, fmt: str) -> int:
-    """Show the nodes that `--exclude @suspects` avoids, with the evidence.
+    """Show the nodes to avoid, with the evidence.
 
-    They are nodes that their newest check found SLOW or a FAULT, and nodes that slow runs of the
-    newest 30 days have and fast runs do not. llmb drains no node.
+    `--exclude @suspects` avoids them. They are nodes that their newest check found SLOW or a FAULT,
+    and nodes that slow runs of the newest 30 days have and fast runs do not. llmb drains no node.
     """
     from llmb import api
     from llmb_nodes import past_runs

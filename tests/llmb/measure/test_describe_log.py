@@ -17,7 +17,7 @@ from llmb.contract.samples import CheckpointEvent, Environment, Samples, Step
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.measure.describe_log import complete, describe_log, missing, model_of
-from llmb.measure.facts import LOSS_NAN, TRACED
+from llmb.measure.facts import DETECTED, LOSS_NAN, TRACED
 from llmb.measure.find_logs import find_logs, last_attempts
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
@@ -158,6 +158,8 @@ def test_profiles_and_traces(workloads: Workloads) -> None:
     assert configuration is not None
     assert configuration.profile
     assert describe(workloads, f"log-{name}_nccltrace_7_0.out").nccl_trace
+    assert describe(workloads, f"log-{name}_stragglers_7_0.out").stragglers
+    assert profiled.stragglers is None
 
 
 def test_a_folder_of_another_run_says_nothing(workloads: Workloads) -> None:
@@ -319,6 +321,13 @@ def test_what_keeps_a_log_from_counting(
         steps(gbs=8, time="1.5"),
     )
     assert traced.metrics.invalid == (TRACED,)
+    detected = result(
+        tmp_path,
+        workloads,
+        "log-pretrain_nemotron4_15b_bf16_64_stragglers.out",
+        steps(gbs=8, time="1.5"),
+    )
+    assert detected.metrics.invalid == (DETECTED,)
     numeric = result(tmp_path, workloads, "log-x.out", steps(gbs=8, time="1.5", loss="nan"))
     assert (numeric.status, numeric.metrics.invalid) == ("Success", (LOSS_NAN,))
 

@@ -201,7 +201,8 @@ def test_json_has_each_slow_rank_and_csv_none(tmp_path: Path) -> None:
         (17, "gpu-003"),
         (9, "gpu-001"),
     ]
-    assert not [column.key for column in csv_columns([result]) if "straggler" in column.key]
+    keys = [column.key for column in csv_columns([result]) if "straggler" in column.key]
+    assert keys == ["stragglers"]  # the switch of the configuration
 
 
 def test_a_warning_is_a_cause_of_a_slow_run(tmp_path: Path) -> None:
@@ -220,8 +221,28 @@ def test_a_warning_is_a_cause_of_a_slow_run(tmp_path: Path) -> None:
         "rank 76 on h100-001-253-012: GPU relative performance 0.62 (NVRx warned of it); 0.9 (n=1)"
         " is below 0.95"
     )
+    invalid = replace(result, verdict=Verdict(word="INVALID", reason="ran with a detector"))
+    assert with_causes([invalid])[0].verdict.causes == judged.verdict.causes
     passed = replace(result, verdict=Verdict(word="PASS", reason="1.0"))
     assert with_causes([passed])[0].verdict.causes == ()
+
+
+def test_a_run_with_a_straggler_detector_is_no_measurement_and_names_the_slow_node(
+    install: Any, run: Any
+) -> None:
+    log = STEPS + NVRX.format(affected="[76]")
+    install.switched("a1", log, stragglers=True)
+    install.switched("b2", log)
+    detected, plain = json.loads(run("results", "--format", "json").stdout)["results"]
+    assert (detected["configuration"]["stragglers"], plain["configuration"]["stragglers"]) == (
+        True,
+        None,
+    )
+    assert detected["verdict"] == "INVALID"
+    assert facts.DETECTED in detected["verdict_reason"]
+    assert [cause["nodes"] for cause in detected["causes"]] == [["h100-001-253-012"]]
+    assert plain["invalid"] == []
+    assert (detected["repeats"], plain["repeats"]) == (None, 1)
 
 
 def test_explain_shows_the_slow_ranks(install: Any, run: Any) -> None:

@@ -237,6 +237,8 @@ def test_a_loaded_checkpoint_is_followed_by_one_step(workloads: Workloads) -> No
         ({"fp8": "delayed"}, ""),
         ({"tokenizer": "null"}, ""),
         ({"save_checkpoint": True, "load_checkpoint": "/c"}, "_load"),
+        ({"stragglers": True}, "_stragglers"),
+        ({"stragglers": False}, ""),
     ],
 )
 def test_what_changes_the_run_is_in_its_name(
@@ -307,6 +309,7 @@ def test_what_changes_the_run_is_in_its_name(
             "checkpoint-untested",
         ),
         ({"switches": Switches(gpus_per_node=3)}, "nodes-not-full"),
+        ({"profile": True, "switches": Switches(stragglers=True)}, "profile-and-stragglers"),
     ],
 )
 def test_a_contradiction_is_refused_with_its_fix(

@@ -62,7 +62,8 @@ def test_other_training_is_another_job(change: dict[str, int], items: Items) -> 
 
 
 @pytest.mark.parametrize(
-    "given", [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}]
+    "given",
+    [{"save_checkpoint": True}, {"tokenizer": "hub"}, {"nccl_trace": True}, {"stragglers": True}],
 )
 def test_other_switches_are_another_job(given: dict[str, Any], items: Items) -> None:
     job = items(1)[0].job

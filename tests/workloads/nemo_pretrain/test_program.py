@@ -3,6 +3,7 @@
 time.
 """
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ import pytest
 import llmb_workloads
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.library import plain
-from llmb_workloads.nemo_pretrain.build import assign, find, override
+from llmb_workloads.nemo_pretrain.build import assign, find, override, straggler_callback
+from llmb_workloads.nemo_pretrain.recipe import NemoStragglers
 
 Make = Callable[..., dict[str, Any]]
 USAGE = "usage: python -m llmb_workloads.nemo_pretrain RECIPE.json [--print]\n"
@@ -119,6 +122,44 @@ def test_a_name_that_a_module_lacks_gets_the_nearest_one() -> None:
     assert find("json", "loads") is json.loads
     with pytest.raises(RefusedError, match=r"'lodas'.*'loads'"):
         find("json", "lodas")
+
+
+class Detector:
+    """In the place of NVRx's StragglerDetectionCallback, with its arguments of 0.4."""
+
+    def __init__(
+        self,
+        report_time_interval: float,
+        calc_relative_gpu_perf: bool,
+        calc_individual_gpu_perf: bool,
+        num_gpu_perf_scores_to_print: int,
+        gpu_relative_perf_threshold: float,
+        gpu_individual_perf_threshold: float,
+        stop_if_detected: bool,
+        enable_ptl_logging: bool,
+        profiling_interval: int = 1,
+        logger_name: str | None = "nemo_logger.StragglerDetectionCallback",
+    ) -> None:
+        raise NotImplementedError
+
+
+def test_the_straggler_detector_has_every_argument_and_never_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = {
+        "nvidia_resiliency_ext": SimpleNamespace(),
+        "nvidia_resiliency_ext.ptl_resiliency": SimpleNamespace(
+            StragglerDetectionCallback=Detector
+        ),
+        "nemo_run": SimpleNamespace(Config=Config),
+    }
+    for name, module in parts.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    callback = straggler_callback(NemoStragglers(report_interval=20.0))
+    values = {name: value for name, value in vars(callback).items() if not name.startswith("__")}
+    inspect.signature(Detector).bind(**values)
+    assert callback.__fn_or_cls__ is Detector
+    assert (values["report_time_interval"], values["stop_if_detected"]) == (20.0, False)
 
 
 class Colour(Enum):

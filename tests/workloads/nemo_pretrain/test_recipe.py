@@ -55,7 +55,12 @@ def test_a_recipe_of_an_earlier_release_has_neither_experts_nor_overrides(
 
 
 def test_a_recipe_keeps_every_value(nemo_recipe: Make) -> None:
-    raw = nemo_recipe(profile=PROFILE, checkpoint={"save_at_step": 50}, load_checkpoint="/a/b")
+    raw = nemo_recipe(
+        profile=PROFILE,
+        checkpoint={"save_at_step": 50},
+        load_checkpoint="/a/b",
+        stragglers={"report_interval": 20.0},
+    )
     kept = dataclasses.asdict(parse_recipe(raw))
     assert kept.pop("profile") == {**PROFILE, "ranks": (0, 1, 511)}
     assert kept == {key: value for key, value in raw.items() if key != "profile"}

@@ -17,6 +17,7 @@ from llmb_workloads.nemo_pretrain.recipe import (
     NemoParallelism,
     NemoProfile,
     NemoRunRecipe,
+    NemoStragglers,
     NullTokenizer,
     Precision,
 )
@@ -175,6 +176,8 @@ def set_callbacks(partial: Any, recipe: NemoRunRecipe) -> None:
     callbacks.append(_config(find("llmb_workloads.nemo_pretrain.gradients", "GradientNorm")))
     if recipe.profile is not None:
         callbacks.append(_nsys(recipe.profile))
+    if recipe.stragglers is not None:
+        callbacks.append(straggler_callback(recipe.stragglers))
     if recipe.checkpoint is not None:
         callbacks.append(_checkpoint(recipe.checkpoint))
     assign(partial.trainer, callbacks=callbacks, enable_checkpointing=recipe.checkpoint is not None)
@@ -219,6 +222,23 @@ def _nsys(profile: NemoProfile) -> Any:
     kind = find("nemo.lightning.pytorch.callbacks.nsys", "NsysCallback")
     return _config(
         kind, start_step=profile.start_step, end_step=profile.stop_step, ranks=list(profile.ranks)
+    )
+
+
+def straggler_callback(stragglers: NemoStragglers) -> Any:
+    """Return NVRx's callback, which prints slow ranks."""
+    # NeMo's thresholds and numbers of ranks. It would end the run at the first slow rank, and
+    # write to the loggers, of which there are none.
+    return _config(
+        find("nvidia_resiliency_ext.ptl_resiliency", "StragglerDetectionCallback"),
+        report_time_interval=stragglers.report_interval,
+        calc_relative_gpu_perf=True,
+        calc_individual_gpu_perf=True,
+        num_gpu_perf_scores_to_print=5,
+        gpu_relative_perf_threshold=0.7,
+        gpu_individual_perf_threshold=0.7,
+        stop_if_detected=False,
+        enable_ptl_logging=False,
     )
 
 

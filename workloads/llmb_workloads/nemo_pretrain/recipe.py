@@ -142,6 +142,13 @@ class NemoProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NemoStragglers:
+    """NVRx prints the speed of each rank every `report_interval` seconds."""
+
+    report_interval: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NemoCheckpoint:
     """Save once, after `save_at_step` steps, in nemo_experiments/default/checkpoints/."""
 
@@ -177,6 +184,8 @@ class NemoRunRecipe:
     checkpoint: NemoCheckpoint | None
     load_checkpoint: str | None
     model_flops: float | None
+    #: Null without a straggler detector.
+    stragglers: NemoStragglers | None = None
     #: Further settings, by their paths in the configuration.
     overrides: dict[str, Any] = field(default_factory=dict)
 

@@ -204,6 +204,17 @@ def test_the_program_reads_the_recipe(recipe: Recipe, release: str) -> None:
     assert read.release == release
 
 
+@pytest.mark.parametrize("release", ["26.08", "26.02.01"])
+def test_a_straggler_detector_is_a_block_of_the_configuration(recipe: Recipe, release: str) -> None:
+    asked = (NEMOTRON, "56b", "h100", "fp8_cs", 64, release)
+    detector = parse_recipe(recipe(*asked, switches=Switches(stragglers=True)))
+    assert detector.set["nvrx_straggler"] == {
+        "call": "megatron.bridge.training.config:NVRxStragglerDetectionConfig",
+        "with": {"enabled": True, "report_time_interval": 20.0},
+    }
+    assert "nvrx_straggler" not in parse_recipe(recipe(*asked)).set
+
+
 def test_a_profile_wraps_the_rank(launched: Launched) -> None:
     switches = Switches(profile_start=45, profile_stop=50)
     found = launched(NEMOTRON, "56b", "h100", "fp8_cs", 64, profile=True, switches=switches)

@@ -273,6 +273,7 @@ def test_a_profile_is_a_second_wrapper(one: One) -> None:
         (Switches(nccl_trace=True), {}, "nccl_trace"),
         (Switches(gpu_metrics=True), {"profile": True}, "gpu_metrics"),
         (Switches(profile_ranks="0"), {"profile": True}, "profile_ranks"),
+        (Switches(stragglers=True), {}, "stragglers"),
     ],
 )
 def test_switches_without_effect_in_the_torch_program(

@@ -243,6 +243,7 @@ def test_what_follows_from_size_dtype_and_overrides(
             {"checkpoint": None, "load_checkpoint": "/c/default--x", "max_steps": 1},
         ),
         ({"nccl_trace": True}, {}, {"max_steps": 5, "profile": None}),
+        ({"stragglers": True}, {}, {"stragglers": {"report_interval": 20.0}, "max_steps": 50}),
         (
             {"profile_ranks": "0,8-9"},
             {"profile": True},

@@ -107,6 +107,7 @@ def test_an_older_image_is_not_written_to(jobs: Jobs, cluster: Cluster) -> None:
         ("-p", "--nccl-trace"),
         ("--scale", 512, "--load-checkpoint", "/c"),
         ("--strong-scaling",),
+        ("-p", "--stragglers"),
     ],
 )
 def test_an_invalid_switch_ends_2(

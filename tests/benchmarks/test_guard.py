@@ -11,8 +11,8 @@ import yaml
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 LIMITS = yaml.safe_load((BENCHMARKS / "limits.yaml").read_text(encoding="utf-8"))
-#: These have files of counts instead of limits. growth prints a table for people.
-COUNTERS = {"calls", "growth", "instructions", "modules"}
+#: These have files of counts instead of limits. growth and suspects print a table for people.
+COUNTERS = {"calls", "growth", "instructions", "modules", "suspects"}
 PARTS = {"guard", "measuring", "piece"}
 
 Guard = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -81,6 +81,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/hooks.py --check
 	$(BIN)/python docs/reliability.py --check
 	$(BIN)/python docs/power.py --check
+	$(BIN)/python docs/diagnosis.py --check
 	$(BIN)/python docs/gpu.py --check
 	$(BIN)/python docs/corpus.py --check
 

@@ -36,7 +36,7 @@ def llmb_settings() -> type:
 
 @hookimpl
 def llmb_workload() -> "api.Workload":
-    """The check as a job, which nobody submits but ``llmb-run nodes check``."""
+    """The check and the diagnosis as a job, which nobody submits but ``llmb-run nodes``."""
     from llmb import api
 
     return api.read_workload(_HERE / "workload.yaml")
@@ -64,6 +64,7 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
     import json
 
     from llmb import api
+    from llmb_nodes.diagnosis import SIZE, program_words
     from llmb_nodes.history import TABLE
     from llmb_nodes.table import table_for
 
@@ -72,13 +73,16 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
     in_image = site.runs.pulls_images or (site.runs.runs_in == "image-file" and site.container)
     venv = None if in_image else site.venvs.get(_VENV, site.venv)
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == "cpu" else {}
+    module, words = "llmb_nodes.program", ["--quick"] if job.model_size == "quick" else []
+    if job.model_size == SIZE:
+        module, words = "llmb_nodes.program.diagnose", program_words(job.parameters)
     return api.Launch(
         name=job.experiment_name,
         nodes=job.nodes,
         ranks_per_node=job.gpus_per_node,
         time_limit=job.time_limit,
-        program=api.Program(module="llmb_nodes.program"),
-        args=(f"--table={TABLE}", *(("--quick",) if job.model_size == "quick" else ())),
+        program=api.Program(module=module),
+        args=(f"--table={TABLE}", *words),
         image=job.image if in_image else None,
         venv=str(venv) if venv is not None else None,
         environment={**hidden, **job.env},
@@ -105,8 +109,10 @@ def _staged() -> "list[api.StagedFile]":
 def llmb_commands() -> "list[click.Command]":
     """``llmb-run nodes``."""
     from llmb_nodes.commands import nodes
+    from llmb_nodes.diagnose_command import diagnose
     from llmb_nodes.suspects_command import suspects
 
+    nodes.add_command(diagnose)
     nodes.add_command(suspects)
     return [nodes]
 

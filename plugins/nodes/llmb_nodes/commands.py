@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FAILED = 3  # the exit code of a FAULT
 
-_format = click.option(
+format_option = click.option(
     "--format",
     "fmt",
     type=click.Choice(["table", "json", "csv", "md"]),
@@ -39,7 +39,8 @@ _PASSED = {
 }
 
 
-def _passed(command: Callable[..., Any]) -> Callable[..., Any]:
+def passed_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that are passed to ``submit``."""
     for name, (metavar, text) in reversed(_PASSED.items()):
         command = click.option(f"--{name}", metavar=metavar, help=text)(command)
     return command
@@ -55,8 +56,8 @@ def nodes() -> None:
 @click.option("--nodes", "count", type=click.IntRange(min=1), help="Check any N nodes.")
 @click.option("--quick", is_flag=True, help="Half a second for each measure instead of 5.")
 @click.option("--dry-run", "-d", is_flag=True, help="Show the job and submit nothing.")
-@_passed
-@_format
+@passed_options
+@format_option
 @click.pass_obj
 def check(
     context: api.CommandContext,
@@ -74,8 +75,10 @@ def check(
     Nothing goes between the nodes. A node that is far below its peers is measured again before it
     is called SLOW. The exit code is 3 if a node is a FAULT.
     """
-    number = _number_of_nodes(context, nodelist, count)
-    code, text = context.call(_words(context, number, nodelist, passed, quick, dry_run, fmt))
+    number = number_of_nodes(context, nodelist, count)
+    size = "quick" if quick else "check"
+    words = submit_words(context, size, number, nodelist, passed)
+    code, text = context.call([*words, *how_words(dry_run, fmt)])
     if dry_run:
         click.echo(text, nl=False)
         return code
@@ -86,7 +89,7 @@ def check(
     return _show_check(context, run_id, fmt)
 
 
-def _number_of_nodes(context: api.CommandContext, nodelist: str | None, count: int | None) -> int:
+def number_of_nodes(context: api.CommandContext, nodelist: str | None, count: int | None) -> int:
     """Return how many nodes to check. Raises UsageError if that is open."""
     from llmb import api
 
@@ -110,30 +113,35 @@ def _number_of_nodes(context: api.CommandContext, nodelist: str | None, count: i
     )
 
 
-def _words(
+def per_node(context: api.CommandContext, passed: Mapping[str, str | None]) -> int:
+    """Return the GPUs of each node that take part."""
+    given = passed["gpus_per_node"]
+    if given is not None:
+        return int(given)
+    return context.config.gpu(passed["gpu_type"] or context.config.gpu_type).gpus_per_node
+
+
+def submit_words(
     context: api.CommandContext,
+    size: str,
     number: int,
     nodelist: str | None,
     passed: Mapping[str, str | None],
-    quick: bool,
-    dry_run: bool,
-    fmt: str,
 ) -> list[str]:
-    """Return the words of `llmb-run submit` for a check."""
+    """Return the words of `llmb-run submit` for a check or a diagnosis of ``number`` nodes."""
     from llmb_nodes.history import WORKLOAD
 
-    config = context.config
-    gpu_type = passed["gpu_type"] or config.gpu_type
-    given = passed["gpus_per_node"]
-    per_node = int(given) if given is not None else config.gpu(gpu_type).gpus_per_node
-    size = "quick" if quick else "check"
-    words = ["submit", "-w", WORKLOAD, "-s", size, "--scale", str(number * per_node)]
-    words += ["--no-telemetry", "--format", fmt if dry_run else "json"]
+    scale = number * per_node(context, passed)
+    words = ["submit", "-w", WORKLOAD, "-s", size, "--scale", str(scale), "--no-telemetry"]
     words += ["--nodelist", nodelist] if nodelist is not None else []
-    words += ["--dry-run"] if dry_run else []
     for name, value in passed.items():
         words += [f"--{name.replace('_', '-')}", value] if value is not None else []
     return words
+
+
+def how_words(dry_run: bool, fmt: str) -> list[str]:
+    """Return the words for a preview in the user's format, or for a submission read by llmb."""
+    return ["--dry-run", "--format", fmt] if dry_run else ["--format", "json"]
 
 
 def _show_check(context: api.CommandContext, run_id: str, fmt: str) -> int:
@@ -242,7 +250,7 @@ def _print_nodes(reports: Sequence[NodeReport], fmt: str) -> None:
 
 @nodes.command("show")
 @click.argument("names", metavar="[NODE]...", nargs=-1)
-@_format
+@format_option
 @click.pass_obj
 def show(context: api.CommandContext, names: tuple[str, ...], fmt: str) -> int:
     """Show the newest check of each node, or every check of NODE."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llmb import api
 
 WORKLOAD = "node_check"
+SIZES = ("check", "quick")  # of the workload that are checks
 TABLE = "checks.json"  # the table of a check, staged in its run's folder
 _STATE = "state.json"
 
@@ -39,8 +40,8 @@ class Check:
 
 
 def is_check(run: api.RunRecord) -> bool:
-    """Return True if a run is a check of nodes."""
-    return run.job.workload == WORKLOAD
+    """Return True if a run is a check of nodes, and no diagnosis."""
+    return run.job.workload == WORKLOAD and run.job.model_size in SIZES
 
 
 def checks_of(runs: Iterable[api.RunRecord]) -> list[Check]:

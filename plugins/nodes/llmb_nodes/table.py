@@ -16,7 +16,8 @@ _FACT = {"ask", "source", "rule", "severity", "fix", "types"}
 _MEASURE = {"unit", "minimum", "spread", "command", "types"}
 #: The measures that the program has itself. Others are commands of a site that print a number.
 MEASURES = ("matrix_product", "memory", "host_to_device", "device_to_host", "all_reduce", "disk")
-_TOP = {"facts", "measures", "hang_seconds", "patience"}
+_COLLECTIVE = {"seconds", "limit", "command"}
+_TOP = {"facts", "measures", "collective", "hang_seconds", "patience"}
 
 Table = dict[str, Any]
 
@@ -51,6 +52,10 @@ def read(path: Path) -> Table:
     if not isinstance(data, dict):
         raise _fault(path, "", "is no mapping", "write facts: and measures:")
     _check_keys(path, "", data, _TOP)
+    collective = data.setdefault("collective", {})
+    if not isinstance(collective, dict):
+        raise _fault(path, "collective", "is no mapping", f"its keys are {', '.join(_COLLECTIVE)}")
+    _check_keys(path, "collective", collective, _COLLECTIVE)
     for section, keys in (("facts", _FACT), ("measures", _MEASURE)):
         rows = data.setdefault(section, {})
         if not isinstance(rows, dict):
@@ -79,6 +84,7 @@ def merged(table: Table, site: Table) -> Table:
             else:
                 rows[name] = {**rows.get(name, {}), **row}
         sections[section] = rows
+    sections["collective"] = {**table["collective"], **site["collective"]}
     return {**table, **site, **sections}
 
 

@@ -30,6 +30,8 @@ class Shape:
     max_job_count: int | None = None
     #: Seconds that Slurm's programs wait for each other.
     message_timeout: int = 30
+    #: Lines of topology.conf, without any no topology.
+    topology: tuple[str, ...] = ()
     #: Lines of slurm.conf.
     partitions: tuple[str, ...] = (
         "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
@@ -115,6 +117,7 @@ def slurm_conf(shape: Shape, location: Location, *, first_job: int) -> str:
         "JobAcctGatherType=jobacct_gather/none",
         "GresTypes=gpu",
         *([f"MaxJobCount={shape.max_job_count}"] if shape.max_job_count is not None else []),
+        *(["TopologyPlugin=topology/tree"] if shape.topology else []),
         *([f"PrivateData={','.join(shape.private)}"] if shape.private else []),
         *_accounting(shape, location),
         (

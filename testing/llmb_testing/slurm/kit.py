@@ -202,6 +202,7 @@ class SlurmKit:
             ("slurm.conf", slurm_conf(self.shape, self.location, first_job=self._first_job)),
             ("gres.conf", gres_conf(self.shape, self.location)),
             ("plugstack.conf", ""),
+            ("topology.conf", "".join(f"{line}\n" for line in self.shape.topology)),
             ("cgroup.conf", "CgroupPlugin=cgroup/v1\n"),
         ):
             files.write_text(etc / name, text)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Diagnoses as runs: their settings, what they will take, and their findings in words. Pure but for
+reading the folder of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llmb_nodes import words
+from llmb_nodes.history import WORKLOAD
+from llmb_nodes.program import diagnose, strategy
+from llmb_nodes.program.strategy import Diagnosis, Finding, GroupTest, Outcome, Plan
+
+if TYPE_CHECKING:
+    from llmb import api
+
+SIZE = "diagnose"  # of the workload
+FEWEST = 4  # nodes: a suspect needs others that are known to be good
+PATHS = {
+    "all": (strategy.NVLINK,),
+    "network": (strategy.NETWORK,),
+    "both": (strategy.NVLINK, strategy.NETWORK),
+}
+START_SECONDS = 15  # of a round: processes, the group, the files
+
+
+def program_words(parameters: Mapping[str, str]) -> list[str]:
+    """Return the words of the program for the parameters of a job."""
+    expected = parameters.get("expect", "none")
+    return [
+        f"--seconds={parameters.get('seconds', '5')}",
+        f"--paths={','.join(PATHS[parameters.get('path', 'all')])}",
+        *([f"--expected={expected}"] if expected != "none" else []),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a diagnosis takes, if tests need no repeats and nothing hangs."""
+
+    nodes: int
+    gpus: int
+    group: int
+    #: Rounds if all nodes are healthy, and at most with one fault.
+    healthy: int
+    one_fault: int
+    #: Seconds of a round.
+    seconds: float
+
+    def minutes(self, rounds: int) -> float:
+        """Return the duration of this many rounds."""
+        return rounds * self.seconds / 60
+
+    def gpu_hours(self, rounds: int) -> float:
+        """Return the GPU hours of this many rounds. All nodes are held to the end."""
+        return self.gpus * self.minutes(rounds) / 60
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the object of ``--dry-run --format json``."""
+        cases = {"healthy": self.healthy, "one_fault": self.one_fault}
+        return {
+            "nodes": self.nodes,
+            "gpus": self.gpus,
+            "group": self.group,
+            **{
+                name: {
+                    "rounds": rounds,
+                    "minutes": round(self.minutes(rounds), 1),
+                    "gpu_hours": round(self.gpu_hours(rounds), 2),
+                }
+                for name, rounds in cases.items()
+            },
+        }
+
+
+def estimate(nodes: int, gpus_per_node: int, paths: Sequence[str], seconds: float) -> Estimate:
+    """Simulate a diagnosis of this many nodes, without a topology."""
+    from llmb_nodes.simulation import most_rounds, simulate
+
+    plan = Plan(tuple(f"n{number}" for number in range(nodes)), paths=tuple(paths))
+    return Estimate(
+        nodes=nodes,
+        gpus=nodes * gpus_per_node,
+        group=plan.size,
+        healthy=len(simulate(plan).rounds),
+        one_fault=most_rounds(plan),
+        seconds=seconds + START_SECONDS,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A diagnosis that was read from its run."""
+
+    plan: Plan
+    rounds: Sequence[Sequence[tuple[GroupTest, Outcome]]]
+    #: None if the job ended before the search.
+    diagnosis: Diagnosis | None
+
+
+def is_diagnosis(run: api.RunRecord) -> bool:
+    """Return True if a run is a diagnosis of nodes."""
+    return run.job.workload == WORKLOAD and run.job.model_size == SIZE
+
+
+def read(run: api.RunRecord) -> Report | None:
+    """Return the diagnosis of a run, None if it wrote none."""
+    answer = diagnose.read(run.work)
+    if answer is None:
+        return None
+    plan, rounds = answer
+    end = strategy.next_round(plan, rounds)
+    return Report(plan=plan, rounds=rounds, diagnosis=end if isinstance(end, Diagnosis) else None)
+
+
+def word_of(finding: Finding) -> str:
+    """Return FAULT for what fails or is below the expected value, SLOW for what is below peers."""
+    if not finding.confirmed:
+        return words.OK
+    if finding.problem or finding.kind == strategy.EVERYWHERE:
+        return words.FAULT
+    return words.SLOW
+
+
+def reason_of(finding: Finding, plan: Plan) -> str:
+    """Return the finding in a sentence for a person who must call an administrator."""
+    text = f"{_subject(finding, plan)}: {_evidence(finding)}"
+    if finding.path == strategy.NETWORK:
+        text += ", over the network alone"
+    if not finding.confirmed:
+        text += "; healthy when it was tested again, so nobody is blamed"
+    return text
+
+
+def _subject(finding: Finding, plan: Plan) -> str:
+    from llmb import api
+
+    names = api.fold_nodes(finding.nodes)
+    if finding.kind == strategy.NODE:
+        return "every group with this node" if finding.confirmed else "a group with this node"
+    if finding.kind == strategy.PAIR:
+        return "these two together, and neither with others"
+    if finding.kind == strategy.SWITCH:
+        switch = next((plan.switches[n] for n in finding.nodes if n in plan.switches), "")
+        where = f"switch group {switch}" if switch else names
+        return f"groups of {where} with any other nodes"
+    if finding.kind == strategy.LINK:
+        half = len(finding.nodes) // 2
+        first, second = finding.nodes[:half], finding.nodes[half:]
+        return f"{api.fold_nodes(first)} with {api.fold_nodes(second)}, and neither with others"
+    if finding.kind == strategy.EVERYWHERE:
+        return "every group"
+    return "this group, but no part of it"
+
+
+def _evidence(finding: Finding) -> str:
+    if finding.problem:
+        return finding.problem
+    if finding.value is None:
+        return "no value"
+    value = f"{words.number(finding.value)} GB/s"
+    if finding.usual is None:
+        return value
+    usual = words.number(finding.usual)
+    share = 100 * (finding.value / finding.usual - 1)
+    other = "expected" if finding.kind == strategy.EVERYWHERE else "usual"
+    return f"{value}; {usual} is {other} ({share:+.0f} %)"
+
+
+def notes_of(report: Report) -> list[str]:
+    """Return what is worth knowing beside the findings."""
+    from llmb import api
+
+    notes = []
+    if report.diagnosis is None:
+        notes.append("the job ended before the search: the findings are not complete")
+        return notes
+    found = report.diagnosis
+    for path, value in found.usual.items():
+        across = found.across.get(path)
+        beside = f", {words.number(across)} across switch groups" if across else ""
+        where = " over the network alone" if path == strategy.NETWORK else ""
+        notes.append(f"healthy groups reach {words.number(value)} GB/s{where}{beside}")
+    share = min(found.pairs.values(), default=0.0)
+    notes.append(f"{100 * share:.0f} % of all pairs of nodes met in a group")
+    if report.plan.expected is None and not any(one.confirmed for one in found.findings):
+        notes.append("whether all nodes are slow is only known with --expect GB/s")
+    if found.unjudged:
+        names = api.fold_nodes(found.unjudged)
+        notes.append(f"not judged, since no equal groups were there to compare with: {names}")
+    return notes
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """Return the object of ``--format json``, as docs/nodes.md describes it."""
+    found = report.diagnosis
+    return {
+        "nodes": [*report.plan.nodes],
+        "complete": found is not None,
+        "findings": [
+            {
+                "kind": one.kind,
+                "nodes": [*one.nodes],
+                "word": word_of(one),
+                "confirmed": one.confirmed,
+                "path": one.path,
+                "value": one.value,
+                "usual": one.usual,
+                "problem": one.problem or None,
+                "reason": reason_of(one, report.plan),
+            }
+            for one in (found.findings if found is not None else ())
+        ],
+        "usual": dict(found.usual) if found is not None else {},
+        "across": dict(found.across) if found is not None else {},
+        "pairs": dict(found.pairs) if found is not None else {},
+        "unjudged": [*found.unjudged] if found is not None else [],
+        "notes": notes_of(report),
+        "rounds": [
+            [
+                {
+                    "stage": test.stage,
+                    "path": test.path,
+                    "nodes": [*test.nodes],
+                    "value": outcome.value,
+                    "problem": outcome.problem or None,
+                }
+                for test, outcome in done
+            ]
+            for done in report.rounds
+        ],
+    }
+
+
+def suspects_in(report: Report) -> list[str]:
+    """Return the nodes that later jobs should avoid: of a bad pair, one is enough."""
+    findings = report.diagnosis.findings if report.diagnosis is not None else ()
+    kinds = (strategy.NODE, strategy.PAIR, strategy.SWITCH)
+    suspects: dict[str, None] = {}
+    for one in findings:
+        if one.confirmed and one.kind in kinds:
+            suspects.update(
+                dict.fromkeys(one.nodes[:1] if one.kind == strategy.PAIR else one.nodes)
+            )
+    return [*suspects]

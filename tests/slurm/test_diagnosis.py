@@ -166,3 +166,44 @@ def test_a_fault_of_the_network_alone_and_of_all_nodes(plant: Callable[..., Plan
         ("everywhere", "network", "FAULT"),
     ]
     assert answer["findings"][1]["nodes"] == ["n3"]
+
+
+def test_a_dry_run_shows_rounds_and_gpu_hours_and_submits_nothing(
+    plant: Callable[..., Planted],
+) -> None:
+    site = plant().site
+    words = ("nodes", "diagnose", "--nodelist", "n[1-16]", "--dry-run")
+    done = site.llmb(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    estimate = json.loads(done.stdout)
+    assert (estimate["nodes"], estimate["gpus"], estimate["group"]) == (16, 16, 4)
+    assert (estimate["healthy"]["rounds"], estimate["healthy"]["minutes"]) == (2, 0.7)
+    assert estimate["one_fault"]["rounds"] == 8
+    # 16 GPUs for 8 rounds of 20 s
+    assert estimate["one_fault"]["gpu_hours"] == pytest.approx(16 * 8 * 20 / 3600, abs=0.01)
+    done = site.llmb(*words)
+    assert "one fault, at most" in done.stdout, done.stderr
+    assert "--nodelist 'n[1-16]'" in done.stdout
+    assert "00:21:00" in done.stdout  # with repeats and hangs
+    assert site.kit.run("squeue", "--noheader") == ""
+    assert json.loads(site.llmb("jobs", "--format", "json").stdout) == []
+
+
+def test_the_nodes_of_a_run_and_a_table_for_people(plant: Callable[..., Planted]) -> None:
+    planted = plant("n3 0.5")
+    check = planted.site.llmb("submit", "-w", "node_check", "-s", "quick", "--scale", "1")
+    assert check.returncode == 0, check.stderr
+    planted.site.comes_to_rest()
+    (run,) = json.loads(planted.site.llmb("jobs", "--format", "json").stdout)
+    few = planted.site.llmb("nodes", "diagnose", run["id"])
+    assert few.returncode == 2
+    assert "too few" in few.stderr
+    both = planted.site.llmb("nodes", "diagnose", run["id"], "--nodelist", "n[1-4]")
+    assert both.returncode == 2
+    done = planted.site.llmb("nodes", "diagnose", "--nodelist", "n[1-6]", "--quick")
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("n3")]
+    assert "node" in row
+    assert "SLOW" in row
+    assert "--exclude n3" in done.stderr
+    assert "of all pairs of nodes met" in done.stderr

@@ -78,6 +78,9 @@ def diagnose(
     words = submit_words(context, diagnosis.SIZE, number, nodelist, passed)
     words += ["--set", f"seconds={seconds}", "--set", f"path={path}"]
     words += ["--set", f"expect={expect:g}"] if expect is not None else []
+    if passed["time_limit"] is None:
+        limit = diagnosis.time_limit(number, diagnosis.PATHS[path], float(seconds))
+        words += ["--time-limit", limit]
     if dry_run:
         estimate = diagnosis.estimate(
             number, per_node(context, passed), diagnosis.PATHS[path], float(seconds)

@@ -5,6 +5,7 @@ reading the folder of a run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ PATHS = {
     "both": (strategy.NVLINK, strategy.NETWORK),
 }
 START_SECONDS = 15  # of a round: processes, the group, the files
+_HANG_SECONDS = 60  # of a round with a group that hangs
+_MARGIN = 300  # seconds of a job beside its rounds
 
 
 def program_words(parameters: Mapping[str, str]) -> list[str]:
@@ -89,6 +92,15 @@ def estimate(nodes: int, gpus_per_node: int, paths: Sequence[str], seconds: floa
         one_fault=most_rounds(plan),
         seconds=seconds + START_SECONDS,
     )
+
+
+def time_limit(nodes: int, paths: Sequence[str], seconds: float) -> str:
+    """Return the time limit of a job, HH:MM:SS: for one fault, with all repeats and hangs."""
+    size = Plan(tuple(map(str, range(nodes)))).size
+    rounds = len(paths) * (4 + 2 * math.ceil(math.log2(size)))
+    each = strategy.REPEATS * (seconds + START_SECONDS) + _HANG_SECONDS
+    minutes = math.ceil((rounds * each + _MARGIN) / 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ def test_the_nodes_of_a_run_and_a_table_for_people(plant: Callable[..., Planted]
     assert both.returncode == 2
     done = planted.site.llmb("nodes", "diagnose", "--nodelist", "n[1-6]", "--quick")
     assert done.returncode == 0, done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("n3")]
+    (row,) = [line for line in done.stdout.splitlines() if line.split()[:1] == ["n3"]]
     assert "node" in row
     assert "SLOW" in row
     assert "--exclude n3" in done.stderr

@@ -64,7 +64,7 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
         each
         for row in rows
         if (run := by_id.get(str(row["run"]))) is not None
-        and not history.is_check(run)
+        and run.job.workload != history.WORKLOAD
         and (each := _measured(run, row)) is not None
     ]
     newest = max((each.time for each in ended), default=0.0)

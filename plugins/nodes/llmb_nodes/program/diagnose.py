@@ -250,7 +250,7 @@ class Agent:
         os.environ["LLMB_PATH"] = group["path"]
         os.environ["LLMB_GROUP_RANK"] = str(task.rank)
         os.environ["LLMB_GROUP_WORLD"] = str(task.world)
-        answer = facts.number_of(self.settings.command)
+        answer = facts.number_of(self.settings.command, self.settings.limit)
         if "value" not in answer:
             raise RuntimeError(answer["fault"])
         write_text(files.done(task.rank), "")

@@ -120,7 +120,7 @@ def _of_files(pattern: str) -> Outcome:
     return {"value": values[0] if len(values) == 1 else ", ".join(values)}
 
 
-def _of_command(text: str) -> Outcome:
+def _of_command(text: str, seconds: float = COMMAND_SECONDS) -> Outcome:
     """Return what a command prints, as a number if it is one."""
     try:
         done = subprocess.run(
@@ -128,11 +128,11 @@ def _of_command(text: str) -> Outcome:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"absent": f"'{text}' did not end within {COMMAND_SECONDS} s"}
+        return {"absent": f"'{text}' did not end within {seconds:g} s"}
     printed = done.stdout.strip()
     if done.returncode != 0 or not printed:
         error = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]
@@ -143,9 +143,9 @@ def _of_command(text: str) -> Outcome:
         return {"value": printed}
 
 
-def number_of(text: str) -> Outcome:
+def number_of(text: str, seconds: float = COMMAND_SECONDS) -> Outcome:
     """Run a command that measures, and return its number."""
-    outcome = _of_command(text)
+    outcome = _of_command(text, seconds)
     if "value" in outcome and not isinstance(outcome["value"], float):
         return {"fault": f"'{text}' prints no number: {outcome['value'][:80]}"}
     return outcome if "value" in outcome else {"fault": outcome["absent"]}

@@ -42,7 +42,7 @@ class Settings:
     seconds: float
     #: Seconds until a group is given up.
     limit: float
-    #: Seconds until a node that does not start is left out.
+    #: Seconds until the diagnosis begins without the nodes that did not start.
     patience: float
     paths: tuple[str, ...]
     expected: float | None

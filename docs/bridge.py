@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.plan.bridge_rows import BridgeRow, read_bridge, releases
+from llmb.plan.bridge_rows import BridgeRow, releases, table_of
 from llmb.plugins.loader import load_plugins
 
 PAGE = Path(__file__).with_name("megatron-bridge.md")
@@ -31,9 +31,7 @@ HEAD = (
 def lines() -> Iterator[Sequence[str]]:
     """The rows of all sizes but those with llmb's own layouts, the newest release first."""
     found = load_plugins(builtin_plugins()).workloads().values()
-    for table in (
-        read_bridge(workload.bridge) for workload in found if workload.bridge is not None
-    ):
+    for table in (table_of(workload) for workload in found if workload.bridge is not None):
         for size in (name for name, one in table.sizes.items() if not one.cut):
             rows = list(table.of(size))
             for release in releases():

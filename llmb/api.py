@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from llmb.contract.schema import ClusterConfig as ClusterConfig
     from llmb.contract.spec import (
+        BridgeModel as BridgeModel,
         Checkpoint as Checkpoint,
         SampleLog as SampleLog,
         Size as Size,

@@ -17,9 +17,10 @@ from llmb.errors import UsageError
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
 
 WORKLOAD, PROGRAM, METRIC, CLUSTER, COMMAND = "workload", "program", "metric", "cluster", "command"
-YAML = "yaml"
-KINDS = (WORKLOAD, YAML, PROGRAM, METRIC, CLUSTER, COMMAND)
-WITH_WORKLOAD = (WORKLOAD, YAML, PROGRAM, METRIC)
+YAML, BRIDGE = "yaml", "bridge"
+KINDS = (WORKLOAD, BRIDGE, YAML, PROGRAM, METRIC, CLUSTER, COMMAND)
+WITH_WORKLOAD = (WORKLOAD, BRIDGE, YAML, PROGRAM, METRIC)
+FILES = (YAML, BRIDGE)  # no distribution
 # characters of a name: with more before and after, it is part of names of files, keys and packages
 LONGEST = 60
 # llmb's distributions without a plugin; their modules have the same names.
@@ -52,7 +53,7 @@ class Names:
         """The key of its workload, or the name of its cluster type."""
         if self.kind == CLUSTER:
             return self.plain.replace(".", "-")
-        return f"pretrain_{self.plain}" if self.kind == WORKLOAD else self.plain
+        return f"pretrain_{self.plain}" if self.kind in (WORKLOAD, BRIDGE) else self.plain
 
 
 def plain_name(name: str) -> str:
@@ -116,7 +117,7 @@ def scaffold(plain: str, kind: str = WORKLOAD) -> dict[str, str]:
         **_bounds(),
     }
     root = resources.files("llmb.check") / "templates"
-    parts = (kind,) if kind == YAML else ("common", kind)
+    parts = (kind,) if kind in FILES else ("common", kind)
     texts = {path: text for part in parts for path, text in _texts(root / part)}
     written = {
         path.replace("MODULE", names.module).replace("ENTRY", names.entry): Template(

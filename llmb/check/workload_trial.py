@@ -18,7 +18,7 @@ from llmb.contract.settings import Settings
 from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
-from llmb.plan.bridge_rows import NEMO
+from llmb.plan.bridge_rows import BRIDGE, NEMO, table_of, with_bridge
 from llmb.plan.configure import configure
 from llmb.plan.limits import ClusterLimits
 from llmb.plugins.loaded import Plugins
@@ -92,12 +92,55 @@ def faults_of(
         tried = [(job, replace(_site(job), plugins=own_settings)) for job in jobs[:1]]
         jobs_and_faults += _hook_faults(workload, tried, plugins, source)
         jobs_and_faults += faults_of_wrappers(workload, tried, plugins, sections)
+    if workload.bridge is not None:
+        jobs_and_faults += _bridge_faults(workload, plugins, key)
     return list(dict.fromkeys(item for item in jobs_and_faults if isinstance(item, Fault)))
+
+
+def _bridge_faults(
+    workload: api.Workload, plugins: Plugins, key: Callable[..., _Key]
+) -> Iterator[Fault]:
+    """Yield the faults of the rows of Megatron-Bridge: numbers, GPU types, and the launch."""
+    try:
+        table = table_of(workload)
+    except LlmbError as error:
+        at = key("bridge")
+        yield at.fault(error.message, error.hint, code=error.code, value=error.value)
+        return
+    is_inline = isinstance(workload.bridge, api.BridgeModel)
+    for name, bridge_size in table.sizes.items():
+        for release, rows in bridge_size.rows.items():
+            trained = with_bridge(workload, release)
+            for number, row in enumerate(rows):
+                at = key("sizes", name, "rows", number) if is_inline else key("bridge")
+                yield from _unknown_types(row, at, plugins.gpu_types)
+                yield from _faults_of_bridge_row(trained, name, row, release, plugins, at)
+
+
+def _faults_of_bridge_row(
+    workload: api.Workload, size: str, row: api.Row, release: str, plugins: Plugins, key: _Key
+) -> Iterator[Fault]:
+    jobs = {}
+    for item in _jobs(workload, size, row, key, plugins.gpu_types, release):
+        if isinstance(item, Fault):
+            yield item
+        else:
+            jobs[item.gpu_type, item.dtype] = item
+    for job in jobs.values():
+        try:
+            plugins.launch(workload, job, _site(job))
+        except PluginError:  # reported with the plugin's hooks
+            continue
+        except LlmbError as error:
+            yield key.fault(error.message, error.hint, code=error.code, value=error.value)
 
 
 def _wrong_default(workload: api.Workload, key: _Key) -> Iterator[Fault]:
     size, dtype = workload.default_size, workload.default_dtype
-    dtypes = list(dict.fromkeys(dtype for row in workload.sizes[size].rows for dtype in row.dtype))
+    rows = workload.sizes[size].rows
+    if not rows and workload.bridge is not None:  # faults of its table are reported there
+        return
+    dtypes = list(dict.fromkeys(dtype for row in rows for dtype in row.dtype))
     if dtype not in dtypes:
         message = f"the default size {size} has no row for '{dtype}'"
         yield key.fault(message, suggest(dtype, dtypes), code="dtype-unknown", value=dtype)
@@ -125,9 +168,17 @@ def jobs_of(workload: api.Workload, size: str, types: GpuTypes) -> Iterator[api.
 
 
 def _jobs(
-    workload: api.Workload, size: str, row: api.Row, key: _Key, types: GpuTypes
+    workload: api.Workload,
+    size: str,
+    row: api.Row,
+    key: _Key,
+    types: GpuTypes,
+    release: str | None = None,
 ) -> Iterator[api.Job | Fault]:
-    """The job of each GPU type, dtype and scale of a row, or its fault."""
+    """The job of each GPU type, dtype and scale of a row, or its fault.
+
+    ``release``: of Megatron-Bridge, None for NeMo.
+    """
     row_types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(row_types, row.dtype, row.scales.counts):
         if gpu not in types:
@@ -144,7 +195,8 @@ def _jobs(
             model_size=size,
             dtype=dtype,
             scale=scale,
-            framework=NEMO,
+            framework=NEMO if release is None else BRIDGE,
+            release=release,
             strong_scaling=row.strong_scaling,
         )
         try:

@@ -324,6 +324,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
 
     \b
     workload   a model that NeMo trains, as a table
+    bridge     a model that Megatron-Bridge trains, in YAML alone
     yaml       a benchmark with a program, in YAML alone
     program    a benchmark with its own program
     metric     an existing program, and how to read its log
@@ -335,7 +336,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     names = scaffold.Names(plain=plain, kind=kind)
     key = names.key
     _check_free(context, name, key, kind)
-    if kind != scaffold.YAML:
+    if kind not in scaffold.FILES:
         scaffold.check_new(names)
     if folder.exists():
         raise UsageError(
@@ -349,7 +350,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     for path in texts:
         console.echo(f"{folder / path}")
     path_text = folder if folder.is_absolute() else f"./{folder}"
-    if kind == scaffold.YAML:
+    if kind in scaffold.FILES:
         say(f"check it:                 llmb-run plugins check {path_text}/benchmark.yaml")
         say(f"add it to an install:     mv {path_text} INSTALL/benchmarks/")
     else:
@@ -357,7 +358,8 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
         say("check it:                 llmb-run plugins check")
     if kind in scaffold.WITH_WORKLOAD:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
-        say(f"preview a job:            llmb-run submit -w {plain}{size} --scale 1 -d")
+        gpus = 8 if kind == scaffold.BRIDGE else 1
+        say(f"preview a job:            llmb-run submit -w {plain}{size} --scale {gpus} -d")
         say(f"install what jobs need:   llmb-install add {plain} --yes")
     elif kind == scaffold.CLUSTER:
         say(

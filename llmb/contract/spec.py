@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workload and its sizes, as workload.yaml describes them."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from llmb.contract.command import Command
 from llmb.contract.failures import Failure
@@ -151,6 +152,43 @@ class Size:
         return sorted({count for row in rows for count in row.scales.counts})
 
 
+_FUNCTION_WORDS = ("gpu", "gpus", "dtype", "size")
+_FUNCTION = re.compile(
+    r"(?:[\w.]|\{WORDS\})+:(?:\w|\{WORDS\})+".replace("WORDS", f"(?:{'|'.join(_FUNCTION_WORDS)})")
+)
+
+
+def check_function(text: str) -> None:
+    """Raise KeyFaultError unless ``text`` is ``module:name`` with known placeholders."""
+    if not _FUNCTION.fullmatch(text):
+        hint = "write module:name; it may contain {gpu}, {gpus}, {dtype} and {size}"
+        raise KeyFaultError(
+            f"'{text}' names no function", hint=hint, code="function-invalid", value=text
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeModel:
+    """Megatron-Bridge trains the sizes of a workload, by the rows in its workload.yaml."""
+
+    #: The function that returns the whole configuration, ``module:name``. It may contain ``{gpu}``,
+    #: ``{gpus}``, ``{dtype}`` and ``{size}`` of the job, the last two without ``_`` or ``-``.
+    #: Layout, batch and sequence length are those of the row.
+    function: Annotated[str, check_function]
+    #: The image release. None for the newest.
+    release: str | None = None
+    #: The repository whose files the function reads, None if it needs none.
+    hub: str | None = None
+    #: The files of ``hub``.
+    files: tuple[str, ...] = ("config.json",)
+    #: The repository asks for a token.
+    gated: bool = False
+    #: The rows by size, which NeMo does not train. They are keys of the sizes.
+    rows: dict[str, tuple[Row, ...]] = field(
+        default_factory=dict, hash=False, metadata=typed.INTERNAL
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A benchmark. Either all of its sizes have a model or none."""
@@ -174,8 +212,9 @@ class Workload:
     #: The file of its published figures (llmb.plan.published), in YAML relative to the workload's
     #: file.
     published: Path | None = None
-    #: The file of its rows for Megatron-Bridge (llmb.plan.bridge_rows), likewise, None without any.
-    bridge: Path | None = None
+    #: The function with which Megatron-Bridge trains its sizes, or the file of rows for it
+    #: (llmb.plan.bridge_rows), likewise. None if it does not train them.
+    bridge: BridgeModel | Path | None = None
     #: What it measures, the headline first. A workload that trains a model also has the metrics of
     #: training, whose headline is the step time.
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
@@ -226,6 +265,21 @@ class Workload:
         if not self.default_dtype and self.default_size in self.sizes:
             rows = self.sizes[self.default_size].rows
             object.__setattr__(self, "default_dtype", rows[0].dtype[0] if rows else "bf16")
+        if isinstance(self.bridge, BridgeModel) and not self.bridge.rows:
+            self._give_rows(self.bridge)
+
+    def _give_rows(self, bridge: BridgeModel) -> None:
+        """Make the rows of the sizes those of Megatron-Bridge. Raises KeyFaultError."""
+        for name, size in self.sizes.items():
+            if not size.rows:
+                hint = "write {gpu: h100, dtype: bf16, scales: 8, mbs: 1, gbs: 16N}"
+                raise KeyFaultError(
+                    "has no row", "sizes", name, "rows", hint=hint, code="rows-missing"
+                )
+        rows = {name: size.rows for name, size in self.sizes.items()}
+        sizes = {name: replace(size, rows=()) for name, size in self.sizes.items()}
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "bridge", replace(bridge, rows=rows))
 
     def _check_hooks(self) -> None:
         """Raise KeyFaultError for a launch or a format of logs that can never be right."""
@@ -357,10 +411,11 @@ def read_workload(path: str | Path) -> Workload:
             [Fault(place=place, message=message, code="key-unknown", key="file", value="file")]
         )
     published, bridge = (
-        None if file is None else path.parent / file
+        path.parent / file if isinstance(file, Path) else file
         for file in (workload.published, workload.bridge)
     )
-    return replace(workload, file=path, published=published, bridge=bridge)
+    values: dict[str, Any] = {"published": published, "bridge": bridge}
+    return replace(workload, file=path, **values)
 
 
 def _complete_launch(document: yamlfile.Document, folder: Path) -> None:

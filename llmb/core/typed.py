@@ -290,6 +290,9 @@ class _Reader:
         if not self.is_own and {float, str} <= set(members) and scalars.has_exponent(value):
             return self.convert(float, value, path)
         fitting = [hint for hint in members if hint in scalars.KINDS and type(value) is hint]
+        if isinstance(value, dict):
+            classes = [hint for hint in members if isinstance(hint, type)]
+            fitting += [hint for hint in classes if dataclasses.is_dataclass(hint)]
         return self.convert(fitting[0] if fitting else members[-1], value, path)
 
     def literal(self, words: tuple[Any, ...], value: Any, path: KeyPath) -> Any:

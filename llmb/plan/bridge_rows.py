@@ -6,16 +6,16 @@ They are in bridge.yaml.
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from llmb.contract.rows import BatchRule, Row, check_unambiguous
-from llmb.contract.spec import Size, Workload
+from llmb.contract.spec import BridgeModel, Size, Workload, check_function
 from llmb.contract.switches import parse_image
 from llmb.core import names, typed, yamlfile
-from llmb.errors import KeyFaultError
+from llmb.errors import KeyFaultError, UsageError
 
 NEMO, BRIDGE = "nemo", "bridge"
 # nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
@@ -129,18 +129,6 @@ class BridgeRow(Row):
         )
 
 
-_FUNCTION = re.compile(r"(?:[\w.]|\{(?:gpu|gpus|dtype)\})+:(?:\w|\{(?:gpu|gpus|dtype)\})+")
-
-
-def _check_function(text: str) -> None:
-    """Raise KeyFaultError unless ``text`` is ``module:name`` with known placeholders."""
-    if not _FUNCTION.fullmatch(text):
-        hint = "write module:name; it may contain {gpu}, {gpus} and {dtype}"
-        raise KeyFaultError(
-            f"'{text}' names no function", hint=hint, code="function-invalid", value=text
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFiles:
     """Files of a repository of the model hub that the library reads."""
@@ -168,7 +156,7 @@ class BridgeSize:
     #: ``{gpu}``, ``{gpus}`` and ``{dtype}`` of the row, the last without underscore. The row
     #: repeats its layout for the plan, and only what a job changes is set. None: llmb knows the
     #: function by ``model``.
-    function: Annotated[str, _check_function] | None = None
+    function: Annotated[str, check_function] | None = None
     #: The repository whose files the library reads while it builds the model or its tokenizer,
     #: None if it needs none.
     hub: str | None = None
@@ -185,6 +173,9 @@ class BridgeSize:
     #: NVIDIA's function has the optimizer Adam, for which its script asks for another precision of
     #: the states with bf16.
     adam: bool = True
+    #: Every job sets the layout, batch and sequence length of its row, which may be others than
+    #: those of ``function``.
+    sets_layout: bool = False
     #: The model has the layers of the size, not those of NVIDIA's function.
     cut: bool = False
     #: Its tokens, None for those of the size.
@@ -217,7 +208,12 @@ class BridgeSize:
         """Return NVIDIA's function for ``scale`` GPUs of type ``gpu``, None without a template."""
         if self.function is None:
             return None
-        values = {"gpu": gpu, "gpus": row.count(scale), "dtype": dtype.replace("_", "")}
+        values = {
+            "gpu": gpu,
+            "gpus": row.count(scale),
+            "dtype": dtype.replace("_", ""),
+            "size": re.sub(r"[-.]", "_", self.model),
+        }
         return self.function.format(**values)
 
     def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
@@ -250,8 +246,39 @@ def read_bridge(path: Path) -> BridgeTable:
 
 
 def table_of(workload: Workload) -> BridgeTable:
-    """Return a workload's rows for Megatron-Bridge, none without a file. Raises InputFaults."""
+    """Return a workload's rows for Megatron-Bridge, none without any. Raises UsageError."""
+    if isinstance(workload.bridge, BridgeModel):
+        return _table_in(workload.key, workload.bridge)
     return read_bridge(workload.bridge) if workload.bridge is not None else BridgeTable(sizes={})
+
+
+def _table_in(workload: str, bridge: BridgeModel) -> BridgeTable:
+    release = bridge.release or next(iter(releases()))
+    if release not in releases():
+        raise UsageError(
+            f"{workload}: no release '{release}' with Megatron-Bridge",
+            hint=names.suggest(release, list(releases())),
+            code="release-unknown",
+            key="bridge.release",
+            value=release,
+        )
+    sizes = {
+        name: BridgeSize(
+            model=name,
+            function=bridge.function,
+            sets_layout=True,
+            hub=bridge.hub,
+            files=bridge.files,
+            gated=bridge.gated,
+            rows={release: tuple(map(_bridge_row, rows))},
+        )
+        for name, rows in bridge.rows.items()
+    }
+    return BridgeTable(sizes=sizes)
+
+
+def _bridge_row(row: Row) -> BridgeRow:
+    return BridgeRow(**{field.name: getattr(row, field.name) for field in fields(Row)})
 
 
 def bridge_sizes(workload: Workload, gpu: str) -> list[str]:

@@ -21,7 +21,7 @@ from llmb.contract.gpus import known_types
 from llmb.contract.job import Job, Training
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize, read_bridge, releases
+from llmb.plan.bridge_rows import BridgeRow, BridgeSize, releases, table_of
 from llmb.plugins.loader import load_plugins
 
 # `make test-bridge` sets it: an interpreter for each release, the oldest first.
@@ -67,11 +67,7 @@ def record(version: str) -> Record:
 def bridge_sizes() -> list[tuple[Workload, str, BridgeSize]]:
     """Every size that has rows."""
     found = load_plugins(builtin_plugins()).workloads().values()
-    tables = [
-        (workload, read_bridge(workload.bridge))
-        for workload in found
-        if workload.bridge is not None
-    ]
+    tables = [(workload, table_of(workload)) for workload in found if workload.bridge is not None]
     return [
         (workload, name, size) for workload, table in tables for name, size in table.sizes.items()
     ]
@@ -191,6 +187,12 @@ def with_batch(case: Case, gbs: int) -> Case:
         row=case.row,
         recipe={**case.recipe, "set": values},
     )
+
+
+@pytest.fixture(scope="session")
+def planned_job() -> Callable[..., Job]:
+    """The job of a row as llmb plans it."""
+    return job_of
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,12 @@ from typing import Any
 from llmb.builtin import wrappers
 from llmb.builtin.bridge import bridge_needs, environment
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.functions import check_function
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program, Site, StagedFile
 from llmb.contract.spec import Workload
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release, read_bridge, releases
+from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release, releases, table_of
 
 RECIPE = "recipe.json"
 
@@ -19,6 +20,9 @@ RECIPE = "recipe.json"
 def launch(workload: Workload, job: Job, site: Site) -> Launch:
     """Launch ``job`` in the image of its release or in its environment. Raises UsageError."""
     size, row, release = _rows(workload, job, site)
+    function = size.function_of(row, job.scale, site.gpu_type, job.dtype)
+    if function is not None and size.sets_layout:
+        check_function(function, release.bridge, f"{job.workload} {job.model_size}")
     config = bridge_needs.config_of(size, site)
     values = recipe(job, size, row, release, site.gpu_type)
     values["hub"] = dict(config.hub)
@@ -61,8 +65,7 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
 
 
 def _rows(workload: Workload, job: Job, site: Site) -> tuple[BridgeSize, BridgeRow, Release]:
-    table = read_bridge(workload.bridge) if workload.bridge is not None else None
-    size = table.sizes.get(job.model_size) if table is not None else None
+    size = table_of(workload).sizes.get(job.model_size)
     row = (
         size.row(job.release or "", site.gpu_type, job.dtype, job.scale)
         if size is not None

@@ -12,6 +12,8 @@ from llmb.builtin.bridge import environment
 from llmb.builtin.wrappers import profiled_ranks
 from llmb.contract.job import Job, Training
 from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL, Switches
+from llmb.core.names import suggest
+from llmb.errors import UsageError
 from llmb.plan.bridge_rows import BridgeRow, BridgeSize, Release
 
 Values = dict[str, Any]
@@ -57,7 +59,8 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
     is_old = release.bridge.startswith("0.3.")
     function = size.function_of(row, job.scale, gpu, job.dtype)
     if function is not None:
-        values, variables = _changes(size, row, job), {}
+        values = _own(size, job, is_old=is_old) if size.sets_layout else _changes(size, row, job)
+        variables: dict[str, str] = {}
     else:
         values = (
             _old(size, row, training, gpu, job.dtype)
@@ -193,6 +196,30 @@ def _changes(size: BridgeSize, row: BridgeRow, job: Job) -> Values:
     if training.gbs != row.gbs.batch(count):
         settings["train.global_batch_size"] = training.gbs
     return settings | _new(size, row, training, job.dtype)
+
+
+def _own(size: BridgeSize, job: Job, *, is_old: bool) -> Values:
+    """Return the row's layout, batch and samples, whatever the function has."""
+    training = job.trained
+    settings = _layout(training) | {"model.seq_length": training.seq_length}
+    if training.model.moe is not None:
+        settings |= {
+            "model.expert_model_parallel_size": training.ep,
+            "model.expert_tensor_parallel_size": training.etp,
+        }
+    if "{dtype}" not in str(size.function):
+        plugin = _PLUGINS.get(job.dtype)
+        if plugin is None:
+            raise UsageError(
+                f"{job.experiment_name}: Megatron-Bridge does not train with '{job.dtype}'",
+                hint=suggest(job.dtype, list(_PLUGINS)),
+                code="dtype-unknown",
+                key="dtype",
+                value=job.dtype,
+            )
+        settings["mixed_precision"] = _call(f"mixed_precision:{plugin}", {})
+    loader = {} if is_old else {"pin_memory": True, "persistent_workers": True}
+    return settings | _dataset(training, loader)
 
 
 _PARALLEL = {

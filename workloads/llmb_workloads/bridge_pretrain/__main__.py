@@ -74,7 +74,8 @@ def begin_with_variables(recipe: BridgeRecipe) -> None:
     if os.environ.get(STARTED_WITH) == recipe.base:
         return
     with contextlib.redirect_stdout(sys.stderr):
-        variables = BRIDGE.find(*recipe.base.split(":"))().env_vars
+        config = BRIDGE.find(*recipe.base.split(":"))()
+    variables = getattr(config, "env_vars", None) or {}  # 0.3 has none
     for name, value in variables.items():
         os.environ.setdefault(name, str(value))
     os.environ[STARTED_WITH] = recipe.base

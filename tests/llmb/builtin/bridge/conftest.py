@@ -13,7 +13,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.job import Job, Training
 from llmb.contract.launch import Launch, Site
 from llmb.contract.spec import Workload
-from llmb.plan.bridge_rows import read_bridge, releases
+from llmb.plan.bridge_rows import releases, table_of
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
 
@@ -60,7 +60,7 @@ def launched(workloads: dict[str, Workload], site: Callable[..., Site]) -> Launc
     ) -> Launch:
         own, installed = workloads[workload], fields.pop("installed", {})
         assert own.bridge is not None
-        row = read_bridge(own.bridge).sizes[size].row(release, gpu, dtype, scale)
+        row = table_of(own).sizes[size].row(release, gpu, dtype, scale)
         model, place = own.sizes[size].model, site(gpu, **installed)
         layout = (
             (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(scale))

@@ -25,7 +25,7 @@ def ours(row: dict[str, Any]) -> tuple[Any, dict[str, str]]:
     read = recipe.parse_recipe(row["recipe"])
     recipe.check_libraries(read)
     config = build(read)
-    function = config.env_vars if read.function_environment else {}
+    function = getattr(config, "env_vars", {}) if read.function_environment else {}
     return config, {name: str(value) for name, value in function.items()} | read.environment
 
 

@@ -62,5 +62,5 @@ def test_a_model_of_workload_yaml_is_built_with_its_row(
         "model.context_parallel_size": "2",
         "model.seq_length": "4096",
         "train.global_batch_size": "64",
-        "mixed_precision.fp8": "None" if dtype == "bf16" else "hybrid",
+        "mixed_precision.fp8": "None" if dtype == "bf16" else "'hybrid'",
     }.items() <= leaves.items()

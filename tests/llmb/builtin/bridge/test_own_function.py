@@ -11,7 +11,6 @@ import pytest
 from llmb.builtin import frameworks
 from llmb.builtin.bridge.functions import check_function, recorded
 from llmb.builtin.plugins import builtin_plugins
-from llmb.contract.job import JobRequest
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import BridgeModel, Workload, read_workload
@@ -21,6 +20,7 @@ from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
+from llmb_testing.entries import job_entry
 
 FUNCTION = "megatron.bridge.recipes.llama:llama32_1b_pretrain_config"
 PERFORMANCE = (
@@ -53,7 +53,7 @@ def planned(workload: Workload, scale: int = 8, **wanted: Any) -> Plan:
         sections={"slurm": SlurmConfig()},
         kind=all_types()["slurm"],
     )
-    request = JobRequest(workload=workload.key, size="1b", scales=(scale,), **wanted)
+    request = job_entry(workload=workload.key, size="1b", scales=(scale,), **wanted)
     return make_plan([request], {workload.key: workload}, config)
 
 

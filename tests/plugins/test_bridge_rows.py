@@ -10,7 +10,7 @@ settings.
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
-from llmb.plan.bridge_rows import read_bridge, releases
+from llmb.plan.bridge_rows import releases, table_of
 from llmb.plugins.loader import load_plugins
 
 # Release, size, GPU type, GPUs, dtype: tp, pp, cp, vp, micro batch, global batch.
@@ -41,7 +41,7 @@ PUBLISHED = {
     ("26.08", "56b", "h100", 64, "fp8_cs"): (8, 1, 1, None, 1, 3 * 64),
 }
 TABLES = {
-    key: read_bridge(workload.bridge)
+    key: table_of(workload)
     for key, workload in load_plugins(builtin_plugins()).workloads().items()
     if workload.bridge is not None
 }

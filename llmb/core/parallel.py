@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 _MOST_FORKS = 8  # a login node belongs to all its users
+# With fewer processors, what forks save is lost again when their files are read.
+_LEAST_PROCESSORS = 4
 _LISTEN = 0.2  # seconds until Python notices a signal that the kernel delivered to another thread
 
 
@@ -92,11 +94,14 @@ def processors() -> int:
 def try_in_forks(work: Callable[[T], object], tasks: Sequence[T]) -> None:
     """Call ``work`` on each task in forks of this process, for the files that it writes.
 
-    Answers, output and exceptions of the forks are lost, and with one processor, or other threads,
+    Answers, output and exceptions of the forks are lost, and with few processors, or other threads,
     there are no forks. So the caller uses what it finds in files.
     """
-    count = min(processors(), _MOST_FORKS, len(tasks))
-    if count < 2 or threading.active_count() > 1:  # a fork copies the locks of other threads
+    available = processors()
+    count = min(available, _MOST_FORKS, len(tasks))
+    if (
+        available < _LEAST_PROCESSORS or count < 2 or threading.active_count() > 1
+    ):  # a fork copies the locks of other threads
         return
     forks: list[int] = []
     try:

@@ -16,8 +16,8 @@ from llmb.core.parallel import try_in_forks
 
 
 @pytest.fixture(autouse=True)
-def three_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "processors", lambda: 3)
+def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "processors", lambda: 4)
     locks.rest()  # which another test may have left
 
 
@@ -29,7 +29,7 @@ def test_each_task_is_done_once_by_several_processes(tmp_path: Path) -> None:
     try_in_forks(work, range(20))
     texts = [(tmp_path / str(number)).read_text() for number in range(20)]
     assert [len(text.splitlines()) for text in texts] == [1] * 20
-    assert len(set(texts)) == 3
+    assert len(set(texts)) == 4
     assert f"{os.getpid()}\n" not in texts
 
 
@@ -55,7 +55,13 @@ def test_a_killed_fork_costs_its_own_tasks(tmp_path: Path) -> None:
         (tmp_path / str(number)).touch()
 
     try_in_forks(work, range(6))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "4", "5"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "3", "5"]
+
+
+def test_no_forks_with_few_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "processors", lambda: 3)
+    try_in_forks(lambda number: (tmp_path / str(number)).touch(), range(6))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_forks_beside_other_threads(tmp_path: Path) -> None:
@@ -74,7 +80,7 @@ INTERRUPTED = """
 import sys, time
 from pathlib import Path
 from llmb.core import locks, parallel
-parallel.processors = lambda: 2
+parallel.processors = lambda: 4
 
 def work(folder):
     try:

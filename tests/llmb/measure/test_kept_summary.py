@@ -302,7 +302,7 @@ def test_a_summary_of_thousands_is_read_without_the_careful_reader(
 def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of two runs are worth forks."""
     monkeypatch.setattr(cli_results, "_WORTH_FORKS", 2)
-    monkeypatch.setattr(parallel, "processors", lambda: 2)
+    monkeypatch.setattr(parallel, "processors", lambda: 4)
 
 
 @pytest.mark.usefixtures("in_forks")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+import llmb_accept
 import llmb_nodes
 from llmb import errors
 from llmb.builtin.plugins import builtin_plugins
@@ -103,7 +104,13 @@ def described(command: click.Command, name: str, parent: click.Context | None = 
 def programs() -> tuple[Described, ...]:
     """Both programs, with llmb's own commands alone: no plugin of this machine adds any."""
     own = load_plugins(
-        [("commands", commands), *builtin_plugins(), ("nodes", llmb_nodes)], entries=()
+        [
+            ("commands", commands),
+            *builtin_plugins(),
+            ("nodes", llmb_nodes),
+            ("accept", llmb_accept),
+        ],
+        entries=(),
     )
     return described(app.build(own), "llmb-run"), described(installer, "llmb-install")
 

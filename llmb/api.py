@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         expand_nodes as expand_nodes,
         fold_nodes as fold_nodes,
         render_table as render_table,
+        write_file as write_file,
     )
     from llmb.kit.node_script import (
         job_by_files as job_by_files,

@@ -21,6 +21,7 @@ from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = [
+    "accept",
     "deepseek",
     "gpt_oss",
     "kimi",

@@ -43,6 +43,13 @@ from llmb.show.archive.redact import Redaction, anonymous, redaction
     is_flag=True,
     help="Also replace users, hosts, addresses and folders.",
 )
+@click.option(
+    "--include",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Add a file or folder of the install directory.",
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @choice_options
 @options.read_option
@@ -52,6 +59,7 @@ def command(
     runs: tuple[str, ...],
     output: Path | None,
     is_anonymous: bool,
+    include: tuple[Path, ...],
     force: bool,
     choice: Choice,
 ) -> int:
@@ -85,7 +93,7 @@ def command(
             value=str(path),
         )
     records = [record for record, *_ in measured]
-    contents = [*choose(config, records)]
+    contents = [*choose(config, records, [path.absolute() for path in include])]
     redacted = _redaction(
         config, records, [result for *_, result in measured], contents, is_anonymous
     )

@@ -289,6 +289,19 @@ class CliContext:
         """The runs of this install directory that ``names`` name, each once (default: all)."""
         return select_runs(self.read_runs()[0], names)
 
+    def sealed_archive(self, path: Path) -> CliContext:
+        """The context of an archive. Raises LlmbError if a byte of it was changed."""
+        from llmb.show.archive.tar_file import check_seal
+
+        if not check_seal(path):
+            raise LlmbError(
+                f"{path} was changed, or is no archive of this release: it has no seal",
+                hint="ask for it again",
+                code="archive-unsealed",
+                value=str(path),
+            )
+        return self.of_archive(path)
+
     def call(self, words: Sequence[str]) -> tuple[int, str]:
         """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
 

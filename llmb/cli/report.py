@@ -154,6 +154,7 @@ def _sections(
 def _on_page(sections: Sequence[ReportSection], page: str | None) -> list[ReportSection]:
     """The sections of one page, None for the report itself. Raises UsageError."""
     chosen = [section for section in sections if section.page == (page or "")]
+    chosen.sort(key=lambda section: not section.first)
     if page is not None and not chosen:
         pages = list(dict.fromkeys(section.page for section in sections if section.page))
         raise UsageError(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmb.contract.record import RunRecord
     from llmb.contract.schema import ClusterConfig
     from llmb.contract.spec import Workload
@@ -25,6 +27,13 @@ class CommandContext(Protocol):
 
     def runs(self, names: tuple[str, ...] = ()) -> list[RunRecord]:
         """The runs of the install directory that ``names`` name (default: all)."""
+
+    def sealed_archive(self, path: Path) -> CommandContext:
+        """The runs and the configuration of an archive of ``llmb-run archive``.
+
+        ``config.llmb_install`` is the folder that it is unpacked into, which commands take as
+        ``--install``. Raises LlmbError if a byte of the archive was changed.
+        """
 
     def call(self, words: Sequence[str]) -> tuple[int, str]:
         """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.

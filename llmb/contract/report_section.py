@@ -22,6 +22,8 @@ class ReportSection:
     rows: tuple[tuple[Cell, ...], ...] = ()
     #: The page that it is on: of the report itself, or of ``llmb-run report --page NAME``.
     page: str = ""
+    #: Whether it comes before everything else on its page, as a certificate does.
+    first: bool = False
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -86,7 +86,8 @@ class Size:
     pipeline_layout: bool = False
     #: Only the scales of the rows are possible.
     exact_scales: bool = False
-    #: Every scale is possible, not only those of the rows: the program does not depend on it.
+    #: Every scale from the least of the rows on is possible, not only those of the rows: the
+    #: program does not depend on it.
     any_scale: bool = False
     #: A job uses all GPUs of its nodes.
     whole_nodes: bool = True

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For commands of plugins: lists of nodes as Slurm writes them, and tables as llmb prints them."""
+"""For commands of plugins: lists of nodes as Slurm has them, tables as llmb prints them, files."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from llmb.core import node_lists, tables
+from llmb.core import files, node_lists, tables
 from llmb.core.tables import Column, Row
 
 
@@ -20,3 +21,12 @@ def fold_nodes(names: Iterable[str]) -> str:
 def render_table(columns: Sequence[Column], rows: Sequence[Row], fmt: str = "table") -> str:
     """Return rows as a ``table`` in the terminal's width, or as ``json``, ``csv`` or ``md``."""
     return tables.render(columns, rows, fmt)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file of the install directory, whose folder may not exist yet.
+
+    It is complete or unchanged, also if the machine crashes. Raises LlmbError.
+    """
+    files.make_folder(path.parent)
+    files.write_text(path, text)

@@ -67,7 +67,7 @@ def row_for(
         faults.append(
             Fault(message=message, hint=hint, code="no-strong-scaling", key="strong_scaling")
         )
-    elif not size.any_scale and settings.scale not in (
+    elif not (size.any_scale and settings.scale >= min(counts)) and settings.scale not in (
         *counts,
         *rules.checkpoint_scales(settings, size, limits.rows),
     ):

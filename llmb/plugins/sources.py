@@ -30,6 +30,7 @@ _MODULE = "llmb_file_"  # begins the modules of files
 OWN_DISTRIBUTIONS = frozenset(
     [
         "llmb",
+        "llmb-accept",
         "llmb-deepseek",
         "llmb-gpt-oss",
         "llmb-kimi",

@@ -313,3 +313,12 @@ def test_storage_warms_up_once_and_other_cases_five_times() -> None:
         counts = timing.warm_up(ranks, case)
         assert (len(done) - 1) // timing.MOST + 1 == turns
         assert counts == [timing.MOST if repeats else 1]
+
+
+def test_a_case_runs_on_any_number_of_nodes_and_a_collective_on_two_ranks_or_more(
+    microbench: Workload,
+) -> None:
+    assert job_of(microbench, "all_reduce", 24).scale == 24
+    assert job_of(microbench, "gemm", 3).scale == 3
+    with pytest.raises(AssertionError, match="no scale 1"):
+        job_of(microbench, "all_reduce", 1)

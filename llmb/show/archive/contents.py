@@ -15,7 +15,9 @@ from typing import BinaryIO, NamedTuple
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.core.scan import open_log
+from llmb.errors import UsageError
 from llmb.plan.locate import CONFIG_FILE
+from llmb.run.store import runs_root
 
 MANIFEST = "llmb-archive.json"
 SCHEMA_VERSION = 1
@@ -89,14 +91,36 @@ class Content(NamedTuple):
     modified: float
 
 
-def choose(config: ClusterConfig, runs: Iterable[RunRecord]) -> Iterator[SourceFile]:
-    """The files of the install directory and of these runs, sorted within each folder."""
+def choose(
+    config: ClusterConfig, runs: Iterable[RunRecord], more: Iterable[Path] = ()
+) -> Iterator[SourceFile]:
+    """The files of the install directory and of these runs, sorted within each folder.
+
+    ``more``: further files and folders. Raises UsageError for one that is in neither the install
+    directory nor the folder of its runs.
+    """
     for relative in _INSTALL:
         yield from _below(config.llmb_install / relative, relative)
+    for path in more:
+        yield from _below(path, _name_of(path, config))
     for run in runs:
         workload, experiments, experiment = run.directory.parts[-4:-1]
         name = f"workloads/{workload}/{experiments}/{experiment}/{run.directory.name}"
         yield from _below(run.directory, name, (run.log, run.batch_log))
+
+
+def _name_of(path: Path, config: ClusterConfig) -> str:
+    """Return the path of a file in the archive, whose runs are always below ``workloads``."""
+    for folder, name in ((runs_root(config), "workloads/"), (config.llmb_install, "")):
+        if path.is_relative_to(folder) and ".." not in path.parts:
+            return f"{name}{path.relative_to(folder)}"
+    raise UsageError(
+        f"{path} does not belong to the install directory",
+        hint=f"--include takes files and folders below {config.llmb_install}",
+        code="include-outside",
+        key="--include",
+        value=str(path),
+    )
 
 
 def _below(path: Path, name: str, logs: Collection[Path] = ()) -> Iterator[SourceFile]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, cast
 
 import llmb
 from llmb.core import files, typed
@@ -48,6 +48,7 @@ def unpacked(path: Path) -> Path:
 
     It is unpacked once: 10,000 runs are 30,000 files, which take half a minute.
     """
+    check_seal(path)
     cache = files.expand(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "llmb" / "archives"
     folder = cache / checksum(path)
     if not folder.is_dir():
@@ -80,11 +81,43 @@ def checksum(path: Path) -> str:
         with files.open_regular(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except FileNotFoundError as error:
-        raise UsageError(
-            f"{path} does not exist", code="path-missing", key="ARCHIVE", value=str(path)
-        ) from error
+        raise _missing(path) from error
     except OSError as error:
         raise _damaged(path, str(error)) from error
+
+
+def _missing(path: Path) -> UsageError:
+    return UsageError(f"{path} does not exist", code="path-missing", key="ARCHIVE", value=str(path))
+
+
+# The seal is the SHA-256 of all bytes before it, in a frame that readers of Zstandard skip
+# (RFC 8878, 3.1.2). Zstandard's own checksum covers no headers, and has 32 bits.
+_SEAL_HEAD = (0x184D2A5E).to_bytes(4, "little") + (32).to_bytes(4, "little")
+_SEAL_SIZE = len(_SEAL_HEAD) + 32  # bytes
+
+
+def check_seal(path: Path) -> bool:
+    """Return True if the archive ends with the seal of its content, False if it has none.
+
+    Raises LlmbError if a byte before the seal has changed, UsageError if there is no such file.
+    """
+    try:
+        with files.open_regular(path) as stream:
+            left = max(os.fstat(stream.fileno()).st_size - _SEAL_SIZE, 0)
+            digest = hashlib.sha256()
+            while left and (piece := stream.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+            seal = stream.read()
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except OSError as error:
+        raise _damaged(path, str(error)) from error
+    if not seal.startswith(_SEAL_HEAD):
+        return False
+    if seal[len(_SEAL_HEAD) :] != digest.digest():
+        raise _damaged(path, "it is not what was archived")
+    return True
 
 
 def unpack(path: Path, folder: Path) -> ArchiveManifest:
@@ -224,32 +257,53 @@ def write(
     archived: dict[str, ArchivedFile] = {}
     omitted: dict[str, OmittedFile] = {}
     secrets = 0
-    with (
-        files.output(path) as raw,
-        zstandard.ZstdCompressor(level=_LEVEL).stream_writer(raw, closefd=False) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        for source in chosen:
-            name, content = redaction.in_path(source.name), content_of(source.path)
-            if isinstance(content, OmittedFile):
-                omitted[name] = content
-                continue
-            text, secret_count = redaction.apply(content.text)
-            secrets += secret_count
-            data = bytes_of(name, text)
-            archived[name] = ArchivedFile(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-            _add(tar, name, data, content.modified)
-        manifest = ArchiveManifest(
-            llmb_version=llmb.__version__,
-            created=created.isoformat(timespec="seconds"),
-            runs=runs,
-            secrets=secrets,
-            is_anonymous=bool(redaction.names),
-            files=archived,
-            omitted=omitted,
-        )
-        _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode(), created.timestamp())
+    with files.output(path) as raw:
+        sealed = _Sealed(raw)
+        with (
+            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(
+                cast("IO[bytes]", sealed), closefd=False
+            ) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for source in chosen:
+                name, content = redaction.in_path(source.name), content_of(source.path)
+                if isinstance(content, OmittedFile):
+                    omitted[name] = content
+                    continue
+                text, secret_count = redaction.apply(content.text)
+                secrets += secret_count
+                data = bytes_of(name, text)
+                total = hashlib.sha256(data).hexdigest()
+                archived[name] = ArchivedFile(bytes=len(data), sha256=total)
+                _add(tar, name, data, content.modified)
+            manifest = ArchiveManifest(
+                llmb_version=llmb.__version__,
+                created=created.isoformat(timespec="seconds"),
+                runs=runs,
+                secrets=secrets,
+                is_anonymous=bool(redaction.names),
+                files=archived,
+                omitted=omitted,
+            )
+            text = json.dumps(asdict(manifest), indent=1)
+            _add(tar, MANIFEST, text.encode(), created.timestamp())
+        raw.write(_SEAL_HEAD + sealed.digest.digest())
     return manifest
+
+
+class _Sealed(io.RawIOBase):
+    """Writes to a stream, and computes the SHA-256 of what it wrote."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return self._stream.write(data)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes, mtime: float) -> None:

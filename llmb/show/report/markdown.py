@@ -137,6 +137,7 @@ def to_markdown(report: Report) -> str:
     parts = [
         f"# {as_markdown(report.title)}",
         as_markdown(_made(report)),
+        *(_section(section) for section in report.sections if section.first),
         as_markdown(compared_with(report)),
     ]
     parts += [_summary(results), missing(report)]
@@ -156,7 +157,7 @@ def to_markdown(report: Report) -> str:
     parts += ["## Conditions", _conditions(results)]
     if any(run.hosts for run in report.runs):
         parts += ["## Nodes", _nodes(report.runs)]
-    parts += [_section(section) for section in report.sections]
+    parts += [_section(section) for section in report.sections if not section.first]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 

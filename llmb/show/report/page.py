@@ -148,6 +148,7 @@ def values(report: Report) -> dict[str, Any]:
         "one_line": one_line(report, entries),
         "missing": missing(report),
         "unreadable": report.unreadable,
+        "first_sections": sum(section.first for section in report.sections),
         "tally": Markup(
             shares("tally", [(word, kind_of(word), number) for word, number in top.tally])
         )

@@ -250,13 +250,18 @@ def _print_nodes(reports: Sequence[NodeReport], fmt: str) -> None:
 
 @nodes.command("show")
 @click.argument("names", metavar="[NODE]...", nargs=-1)
+@click.option("--check", "check_run", metavar="RUN", help="Show this check as `check` does.")
 @format_option
 @click.pass_obj
-def show(context: api.CommandContext, names: tuple[str, ...], fmt: str) -> int:
+def show(
+    context: api.CommandContext, names: tuple[str, ...], check_run: str | None, fmt: str
+) -> int:
     """Show the newest check of each node, or every check of NODE."""
     from llmb import api
     from llmb_nodes import history
 
+    if check_run is not None:
+        return _show_check(context, check_run, fmt)
     checks = history.checks_of(context.runs())
     wanted = {name for word in names for name in api.expand_nodes(word)}
     if names:

@@ -40,6 +40,7 @@ def llmb_report(results):
     return [
         ReportSection(title="Licences <b>", text="One.\\n\\nTwo | three.", columns=("run", "status", "ratio"), rows=rows),
         ReportSection(title="Racks", text="All racks.", page="racks"),
+        ReportSection(title="Seal", text="Sealed.", first=True),
     ]
 
 @hookimpl
@@ -134,10 +135,14 @@ def test_a_section_is_in_both_forms_of_the_report(
     assert re.search(r"\| a1 +\| Failed +\|", text)
     assert "Two | three." in text
     assert "Racks" not in text
+    assert text.index("## Seal") < text.index("## Results") < text.index("## Licences")
     on_install("report", "-o", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert "Licences &lt;b&gt;</h2>" in page
     assert "<td>a1</td>" in page
+    places = [page.index(text) for text in ("Seal</h2>", 'id="results"', "&gt;</h2>")]
+    assert places == sorted(places)
+    assert re.findall(r'<a href="#section-(\d)">(\w+)', page) == [("1", "Seal"), ("2", "Licences")]
 
 
 @pytest.mark.parametrize("name", ["racks.md", "racks.html"])

@@ -23,14 +23,18 @@ import pytest
 import zstandard
 from hypothesis import given, strategies as st
 
+from llmb.builtin.plugins import builtin_plugins
+from llmb.cli.context import CliContext
 from llmb.contract.state import JobState
 from llmb.core.node_lists import expand
 from llmb.core.secret_texts import SECRET
 from llmb.errors import LlmbError
+from llmb.plugins.loader import load_plugins
 from llmb.show.archive.names import sites_of
 from llmb.show.archive.redact import anonymous, redaction
-from llmb.show.archive.tar_file import unpack
+from llmb.show.archive.tar_file import check_seal, unpack
 
+NO_PLUGINS = load_plugins(builtin_plugins(), entries=())
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -694,6 +698,44 @@ def test_a_truncated_archive_and_a_changed_file(archive: Path, tmp_path: Path) -
         with pytest.raises(LlmbError) as raised:
             unpack(archive, folder)
         assert raised.value.code == "archive-damaged"
+
+
+def test_any_changed_byte_breaks_the_seal(archive: Path) -> None:
+    whole = archive.read_bytes()
+    assert check_seal(archive)
+    for place in [*range(0, len(whole), 97), *range(len(whole) - 40, len(whole))]:
+        archive.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        with pytest.raises(LlmbError) as raised:
+            CliContext(NO_PLUGINS).sealed_archive(archive)
+        in_head = len(whole) - 40 <= place < len(whole) - 32  # then it is no seal any more
+        assert raised.value.code == ("archive-unsealed" if in_head else "archive-damaged")
+
+
+def test_an_archive_without_a_seal_is_read_and_is_no_evidence(
+    archive: Path, llmb_here: Run
+) -> None:
+    archive.write_bytes(archive.read_bytes()[:-40])
+    assert llmb_here("results", archive).returncode == 3
+    assert not check_seal(archive)
+    with pytest.raises(LlmbError) as raised:
+        CliContext(NO_PLUGINS).sealed_archive(archive)
+    assert raised.value.code == "archive-unsealed"
+
+
+def test_files_of_the_install_directory_are_included_on_request(
+    install: Any, run: Run, tmp_path: Path
+) -> None:
+    install.measured("good1", 2.70)
+    notes = install.folder / "workloads" / "notes"
+    notes.mkdir()
+    (notes / "site.txt").write_text("row 4\n")
+    path, outside = tmp_path / "night.tar.zst", tmp_path / "outside.txt"
+    assert run("archive", "--include", notes, "-o", path).returncode == 0
+    assert members(path)["workloads/notes/site.txt"] == b"row 4\n"
+    outside.touch()
+    done = run("archive", "--include", outside, "-o", tmp_path / "other.tar.zst")
+    assert done.returncode == 2
+    assert not (tmp_path / "other.tar.zst").exists()
 
 
 def test_an_existing_file_is_kept(archive: Path, run: Run, llmb_here: Run, tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An acceptance on disk: its plan and its nodes, written once before its first run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmb import api
+from llmb_accept.plan import Plan, read_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: In the folder of the runs, where everybody who submits can write.
+FOLDER = ".acceptances"
+_FILE, _CERTIFICATE = "acceptance.json", "certificate.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What was to be accepted. Everything else follows from its runs."""
+
+    name: str
+    #: The text of the plan, which a later change of its file does not alter.
+    plan_text: str
+    plan_file: str
+    cluster: str
+    gpu_type: str
+    gpus_per_node: int
+    nodes: tuple[str, ...]
+    #: Jobs are sent to nodes by name. False on a single machine.
+    names_nodes: bool
+    by: str | None = None
+    #: ISO 8601.
+    created: str
+    #: Options of ``llmb-run submit`` for all jobs.
+    options: tuple[str, ...] = ()
+    #: Why a phase or a row (``PHASE.ROW``) cannot run here.
+    cannot_run: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan. Raises UsageError."""
+        return read_plan(self.plan_text, self.plan_file)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of all nodes."""
+        return len(self.nodes) * self.gpus_per_node
+
+    def session(self, *parts: str) -> str:
+        """Return the name of the session of a phase, a row and a round."""
+        return ".".join((self.name, *parts))
+
+    def nodelist(self, group: Iterable[str]) -> str:
+        """Return ``--nodelist`` for a group of nodes, empty on a single machine."""
+        return api.fold_nodes(group) if self.names_nodes else ""
+
+
+def root_of(config: api.ClusterConfig) -> Path:
+    """Return the folder of all acceptances of an install directory."""
+    return config.experiments("any").parents[1] / FOLDER
+
+
+def save(root: Path, acceptance: Acceptance) -> None:
+    """Write an acceptance. Raises LlmbError."""
+    _write(root / acceptance.name / _FILE, asdict(acceptance))
+
+
+def save_certificate(root: Path, name: str, certificate: Mapping[str, Any]) -> None:
+    """Write the certificate of an acceptance, which is then complete. Raises LlmbError."""
+    _write(root / name / _CERTIFICATE, certificate)
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    api.write_file(path, json.dumps(data, indent=1) + "\n")
+
+
+def load(root: Path, name: str) -> Acceptance | None:
+    """Return the acceptance of this name, or None. Raises LlmbError if its file is damaged."""
+    path = root / name / _FILE
+    data = _read(path)
+    if data is None:
+        return None
+    try:
+        values = {**data, "nodes": tuple(data["nodes"]), "options": tuple(data["options"])}
+        return Acceptance(**values)
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def load_certificate(root: Path, name: str) -> dict[str, Any] | None:
+    """Return the certificate of an acceptance, or None if it is not complete."""
+    return _read(root / name / _CERTIFICATE)
+
+
+def names(root: Path) -> list[str]:
+    """Return the names of all acceptances, oldest first."""
+    found = [path.parent for path in root.glob(f"*/{_FILE}")]
+    return [folder.name for folder in sorted(found, key=lambda each: _created(each / _FILE))]
+
+
+def _created(path: Path) -> str:
+    return str((_read(path) or {}).get("created", ""))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+    if not isinstance(data, dict):
+        raise _damaged(path, "it is no object")
+    return data
+
+
+def _damaged(path: Path, cause: str) -> api.LlmbError:
+    return api.LlmbError(
+        f"{path} cannot be read: {cause}",
+        hint="move its folder away, and begin again with --name",
+        code="acceptance-damaged",
+        value=str(path),
+    )

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``llmb-run accept``: run a plan, verify an archive, show certificates and plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from llmb import api
+    from llmb_accept.acceptance import Acceptance
+    from llmb_accept.running import Estimate
+
+NOT_ACCEPTED_CODE, DIFFERS = 3, 1
+_format = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format.",
+)
+# Options that are passed to every submission, with their metavar and help.
+_PASSED = {
+    "partition": ("NAME", "Partition of the jobs (Slurm)."),
+    "account": ("NAME", "Account that the jobs are charged to (Slurm)."),
+    "qos": ("NAME", "Quality of service (Slurm)."),
+    "reservation": ("NAME", "Run in this reservation (Slurm)."),
+    "gpu-type": ("TYPE", "GPU type, on a cluster with several."),
+    "image": ("IMAGE", "Another image for all jobs."),
+}
+
+
+def _passed(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, (metavar, text) in reversed(_PASSED.items()):
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    return command
+
+
+class _PlanFirst(click.Group):
+    """``accept PLAN`` is ``accept run PLAN``."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            return super().resolve_command(ctx, ["run", *args])
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_option_of_run = args and args[0].startswith("-") and args[0] not in ("-h", "--help")
+        return super().parse_args(ctx, ["run", *args] if is_option_of_run else args)
+
+
+@click.group("accept", cls=_PlanFirst)
+def accept() -> None:
+    """Accept a cluster by a plan, and verify the certificate.
+
+    `accept PLAN` is short for `accept run PLAN`.
+    """
+
+
+@accept.command("run")
+@click.argument("plan_name", metavar="PLAN")
+@click.option("--nodelist", metavar="NODES", help="Accept these nodes: n[1-64] (Slurm).")
+@click.option("--name", metavar="NAME", help="Name the acceptance (default: the plan's name).")
+@click.option("--by", metavar="WHO", help="Who runs it, for the certificate.")
+@click.option("--dry-run", "-d", is_flag=True, help="Show the jobs and their GPU-hours.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The archive (default: llmb-accept-NAME.tar.zst).",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a report on all runs, .html or .md.",
+)
+@_passed
+@_format
+@click.pass_obj
+def run(
+    context: api.CommandContext,
+    /,
+    plan_name: str,
+    nodelist: str | None,
+    name: str | None,
+    by: str | None,
+    dry_run: bool,
+    output: Path | None,
+    report: Path | None,
+    fmt: str,
+    **passed: str | None,
+) -> int:
+    """Run PLAN, and print the certificate.
+
+    PLAN is a YAML file, or the name of a plan of `accept plans`. Nodes that fail a phase are not in
+    the next one. If you interrupt it, the jobs continue, and the same command continues the plan.
+    The exit code is 0 if the cluster is ACCEPTED, 3 if it is NOT_ACCEPTED.
+    """
+    from llmb_accept import acceptance as store, certificate, running
+
+    root = store.root_of(context.config)
+    wanted = _new(context, plan_name, nodelist, by, passed)
+    current = _continued(root, wanted, name, is_nodelist_given=nodelist is not None)
+    if dry_run:
+        return _show_estimates([*running.estimates(context, current)], fmt)
+    if (finished := store.load_certificate(root, current.name)) is not None:
+        click.echo(f"{current.name} is complete since {finished['date']}", err=True)
+        return _print(finished, None, fmt)
+    path = output or Path(f"llmb-accept-{current.name}.tar.zst")
+    _check_free(path)
+    if store.load(root, current.name) is None:
+        current = _begin(context, root, current)
+    else:
+        click.echo(f"continuing {current.name}, begun {current.created}", err=True)
+    try:
+        assessment, evidence = running.complete(context, current)
+    except KeyboardInterrupt:
+        click.echo(
+            "Stopped. The jobs keep running. Continue:"
+            f" llmb-run accept {plan_name} --name {current.name}",
+            err=True,
+        )
+        raise
+    made = certificate.make(current, assessment, evidence, _now())
+    store.save_certificate(root, current.name, made)
+    if report is not None and made["runs"]:
+        context.call(["report", *made["runs"], "-o", str(report)])
+    return _print(made, _archive(context, root, made, path), fmt)
+
+
+def _new(
+    context: api.CommandContext,
+    plan_name: str,
+    nodelist: str | None,
+    by: str | None,
+    passed: Mapping[str, str | None],
+) -> Acceptance:
+    """Return an acceptance of this plan and these nodes. Raises UsageError."""
+    import platform
+
+    from llmb import api
+    from llmb_accept.acceptance import Acceptance
+    from llmb_accept.plan import find_plan, read_plan
+
+    path = find_plan(plan_name)
+    text = path.read_text(encoding="utf-8")
+    plan = read_plan(text, str(path))
+    config = context.config
+    gpu_type = passed["gpu_type"] or config.gpu_type
+    names_nodes = config.traits.sbatch_options and not config.traits.one_machine
+    if not names_nodes and not config.traits.one_machine:
+        raise api.UsageError(
+            f"jobs on cluster type {config.cluster_type} cannot be sent to nodes by name",
+            hint="an acceptance needs Slurm, or a single machine",
+            code="accept-cluster",
+            key="cluster_type",
+            value=config.cluster_type,
+        )
+    nodes = tuple(api.expand_nodes(nodelist or "")) if names_nodes else (platform.node(),)
+    words = [
+        word
+        for key, value in passed.items()
+        if value is not None
+        for word in (f"--{key.replace('_', '-')}", value)
+    ]
+    return Acceptance(
+        name=plan.name,
+        plan_text=text,
+        plan_file=path.name,
+        cluster=config.cluster_name,
+        gpu_type=gpu_type,
+        gpus_per_node=config.gpu(gpu_type).gpus_per_node,
+        nodes=tuple(dict.fromkeys(nodes)),
+        names_nodes=names_nodes,
+        by=by,
+        created=_now(),
+        options=tuple(words),
+    )
+
+
+def _continued(
+    root: Path, wanted: Acceptance, name: str | None, *, is_nodelist_given: bool
+) -> Acceptance:
+    """Return the acceptance to continue, or ``wanted`` with a name that is free.
+
+    Raises UsageError if the nodes are open, or if the named one is of another plan or nodes.
+    """
+    from dataclasses import replace
+
+    from llmb import api
+    from llmb_accept import acceptance as store
+
+    chosen = name or wanted.name
+    if name is not None:
+        _check_name(name)
+    number = 1
+    while name is None and store.load_certificate(root, chosen) is not None:
+        number += 1
+        chosen = f"{wanted.name}-{number}"
+    begun = store.load(root, chosen)
+    if begun is None:
+        if not wanted.nodes:
+            raise api.UsageError(
+                "which nodes?",
+                hint="--nodelist n[1-64], without nodes that are down",
+                code="nodes-missing",
+                key="--nodelist",
+            )
+        return replace(wanted, name=chosen)
+    is_other = begun.plan_text != wanted.plan_text
+    if is_other or (is_nodelist_given and set(begun.nodes) != set(wanted.nodes)):
+        raise api.UsageError(
+            f"{chosen} was begun {begun.created} with"
+            f" {'another plan' if is_other else f'{api.fold_nodes(begun.nodes)}'}",
+            hint="--name NAME begins another one",
+            code="accept-begun",
+            key="--name",
+            value=chosen,
+        )
+    return begun
+
+
+def _check_name(name: str) -> None:
+    import re
+
+    from llmb import api
+
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name, re.ASCII):
+        raise api.UsageError(
+            f"'{name}' cannot name an acceptance",
+            hint="begin with a letter; use letters, digits, - and _",
+            code="name-invalid",
+            key="--name",
+            value=name,
+        )
+
+
+def _begin(context: api.CommandContext, root: Path, new: Acceptance) -> Acceptance:
+    """Write a new acceptance, with all that cannot run here."""
+    from dataclasses import replace
+
+    from llmb_accept import acceptance as store, running
+
+    rows = [*running.estimates(context, new)]
+    begun = replace(new, cannot_run={row.key: row.problem for row in rows if row.problem})
+    for row in rows:
+        if row.problem:
+            click.echo(
+                f"cannot run, so it will not be accepted: {row.key}: {row.problem}", err=True
+            )
+    hours = sum(row.gpu_hours or 0 for row in rows)
+    click.echo(f"{begun.name}: up to {hours:.1f} GPU-hours on {len(begun.nodes)} nodes", err=True)
+    store.save(root, begun)
+    return begun
+
+
+def _show_estimates(rows: Sequence[Estimate], fmt: str) -> int:
+    from dataclasses import asdict
+
+    from llmb import api
+
+    total = sum(row.gpu_hours or 0 for row in rows)
+    if fmt == "json":
+        click.echo(
+            json.dumps({"rows": [asdict(row) for row in rows], "gpu_hours": total}, indent=1)
+        )
+        return 0
+    columns = [
+        *(api.Column(key=key, whole=True) for key in ("phase", "what")),
+        *(api.Column(key=key, right=True) for key in ("jobs", "gpus")),
+        api.Column(key="gpu_hours", heading="GPU-hours", right=True, show=lambda v: f"{v:.2f}"),
+        api.Column(key="problem", heading="cannot run", optional=True),
+    ]
+    click.echo(api.render_table(columns, [asdict(row) for row in rows]), nl=False)
+    click.echo(f"up to {total:.1f} GPU-hours, if every node passes")
+    return 0
+
+
+def _check_free(path: Path) -> None:
+    from llmb import api
+
+    if path.exists():
+        raise api.UsageError(
+            f"{path} exists",
+            hint="-o names another file",
+            code="archive-exists",
+            key="--output",
+            value=str(path),
+        )
+
+
+def _archive(
+    context: api.CommandContext, root: Path, certificate: Mapping[str, Any], path: Path
+) -> Path | None:
+    """Write the archive of the acceptance. None without any run, which leaves nothing to send."""
+    if not certificate["runs"]:
+        return None
+    folder = root / certificate["name"]
+    context.call(["archive", *certificate["runs"], "--include", str(folder), "-o", str(path)])
+    return path
+
+
+def _print(certificate: Mapping[str, Any], archive: Path | None, fmt: str) -> int:
+    """Print a certificate and its line, and return the exit code."""
+    from llmb_accept import certificate as pages, judge
+
+    sha256 = None if archive is None else _sha256(archive)
+    line = pages.line(certificate, sha256)
+    if fmt == "json":
+        place = None if archive is None else {"path": str(archive), "sha256": sha256}
+        click.echo(json.dumps({**certificate, "archive": place, "line": line}, indent=1))
+    else:
+        click.echo(pages.as_text(certificate))
+        click.echo(line)
+    return 0 if certificate["answer"] == judge.ACCEPTED else NOT_ACCEPTED_CODE
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _now() -> str:
+    from datetime import datetime
+
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+@accept.command("verify")
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option("--sha256", metavar="HEX", help="The checksum in the line of the certificate.")
+@_format
+@click.pass_obj
+def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: str) -> int:
+    """Recompute the answer of ARCHIVE from its runs alone.
+
+    An archive of which a byte was changed is refused. One that was made anew has another checksum:
+    compare it with the line of the certificate, or give it with --sha256. The exit code is that of
+    the answer, or 1 if the certificate in the archive says something else.
+    """
+    from llmb import api
+    from llmb_accept import acceptance as store, certificate, judge, running
+
+    opened = context.sealed_archive(archive)
+    digest = _sha256(archive)
+    if sha256 is not None and sha256.strip().lower() != digest:
+        raise api.LlmbError(
+            f"{archive} has another checksum: {digest}",
+            hint="it is not the archive of that certificate",
+            code="archive-other",
+            value=digest,
+        )
+    root = store.root_of(opened.config)
+    names = store.names(root)
+    if len(names) != 1:
+        raise api.LlmbError(
+            f"{archive} has {len(names) or 'no'} acceptances",
+            hint="llmb-run accept writes an archive of one",
+            code="accept-missing",
+            value=str(archive),
+        )
+    begun = store.load(root, names[0])
+    kept = store.load_certificate(root, names[0])
+    if begun is None or kept is None:
+        raise api.LlmbError(
+            f"{archive}: its acceptance is not complete",
+            hint="the archive of a complete one has a certificate",
+            code="accept-incomplete",
+            value=names[0],
+        )
+    evidence = running.gather(opened, begun, opened.config.llmb_install)
+    assessment = judge.assess(begun, evidence)
+    again = certificate.make(begun, assessment, evidence, kept["date"])
+    changed = certificate.differences(kept, again)
+    code = _print(again, archive, fmt)
+    if changed:
+        click.echo(f"the certificate in the archive differs in {', '.join(changed)}", err=True)
+        return DIFFERS
+    click.echo("verified: the runs in the archive give this answer", err=True)
+    return code
+
+
+@accept.command("show")
+@click.argument("name", required=False)
+@_format
+@click.pass_obj
+def show(context: api.CommandContext, name: str | None, fmt: str) -> int:
+    """Show the certificate of an acceptance.
+
+    NAME is the newest by default. If it is not complete, show how far it is.
+    """
+    from llmb import api
+    from llmb_accept import acceptance as store, certificate, judge, running
+
+    root = store.root_of(context.config)
+    names = store.names(root)
+    begun = store.load(root, name or names[-1]) if name or names else None
+    if begun is None:
+        raise api.UsageError(
+            f"there is no acceptance '{name}'" if name else "nothing was accepted here yet",
+            hint=f"there are {', '.join(names)}" if names else "llmb-run accept PLAN begins one",
+            code="accept-unknown",
+            key="NAME",
+            value=name or "",
+        )
+    kept = store.load_certificate(root, begun.name)
+    if kept is not None:
+        return _print(kept, None, fmt)
+    evidence = running.gather(context, begun)
+    assessment = judge.assess(begun, evidence)
+    click.echo(f"{begun.name} is not complete: llmb-run accept continues it", err=True)
+    return _print(certificate.make(begun, assessment, evidence, begun.created), None, fmt)
+
+
+@accept.command("plans")
+@click.pass_obj
+def plans(_context: api.CommandContext) -> int:
+    """List the plans that are installed."""
+    from llmb import api
+    from llmb_accept.plan import read_plan, shipped
+
+    rows = [
+        {"plan": name, "title": read_plan(path.read_text("utf-8"), str(path)).title}
+        for name, path in shipped().items()
+    ]
+    columns = [api.Column(key="plan", whole=True), api.Column(key="title")]
+    click.echo(api.render_table(columns, rows), nl=False)
+    return 0

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an acceptance by the commands of llmb-run: asks what has run, submits, waits."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from llmb import api
+from llmb_accept.acceptance import Acceptance, root_of
+from llmb_accept.judge import (
+    Assessment,
+    Evidence,
+    Group,
+    Needed,
+    NodeWord,
+    Run,
+    assess,
+    placed,
+    split,
+)
+
+if TYPE_CHECKING:
+    from llmb_accept.plan import Phase, Row
+
+_UNSENT = "NOT_SUBMITTED"  # the state of a run that no scheduler has
+
+
+def gather(
+    context: api.CommandContext, acceptance: Acceptance, install: Path | None = None
+) -> Evidence:
+    """Return what has run. ``install``: the folder of an archive. Raises LlmbError."""
+    prefix = acceptance.session("")
+    records = [
+        run
+        for run in context.runs()
+        if run.session is not None and (run.session.name or "").startswith(prefix)
+    ]
+    if not records:
+        return Evidence()
+    where = ("--install", str(install)) if install is not None else ()
+    ids = [run.id for run in records]
+    _, text = context.call(["results", *ids, "--format", "json", *where])
+    rows = {row["run"]: row for row in json.loads(text)["results"]}
+    runs = tuple(
+        _run(record, rows[record.id])
+        for record in sorted(records, key=lambda each: (each.created, each.id))
+        if rows[record.id]["state"] != _UNSENT
+    )
+    sessions = {
+        acceptance.session(phase.name)
+        for phase in acceptance.plan.phases
+        if phase.check is not None
+    }
+    checks = {
+        run.id: _words(context, run.id, where)
+        for run in runs
+        if run.session in sessions and not run.is_open
+    }
+    return Evidence(runs=runs, checks=checks)
+
+
+def _run(record: api.RunRecord, row: Mapping[str, Any]) -> Run:
+    software = record.software
+    return Run(
+        id=record.id,
+        session=(record.session and record.session.name) or "",
+        nodelist=str(record.launch.slurm_args.get("nodelist") or ""),
+        llmb_version=record.llmb_version,
+        plugin=(software and software.plugin) or "",
+        plugin_version=(software and software.plugin_version) or "",
+        row=row,
+    )
+
+
+def _words(context: api.CommandContext, run: str, where: Sequence[str]) -> dict[str, NodeWord]:
+    """Return the nodes of a check, empty if it has no values."""
+    try:
+        _, text = context.call(["nodes", "show", "--check", run, "--format", "json", *where])
+    except api.LlmbError as error:
+        if error.code != "check-empty":
+            raise
+        return {}
+    except click.UsageError as error:
+        raise api.LlmbError(
+            f"the checks of nodes cannot be read: {error.format_message()}",
+            hint="install the distribution llmb-nodes",
+            code="nodes-missing",
+        ) from error
+    return {
+        node["name"]: NodeWord(word=node["word"], reasons=tuple(node["reasons"]))
+        for node in json.loads(text)["nodes"]
+    }
+
+
+def complete(context: api.CommandContext, acceptance: Acceptance) -> tuple[Assessment, Evidence]:
+    """Submit and wait until nothing of the plan is left to run. Raises LlmbError."""
+    folder = root_of(context.config) / acceptance.name
+    while True:
+        evidence = gather(context, acceptance)
+        assessment = assess(acceptance, evidence)
+        if assessment.is_complete:
+            return assessment, evidence
+        for needed in assessment.needed:
+            _submit(context, acceptance, needed, folder)
+        if assessment.needed:
+            before, assessment = assessment, assess(acceptance, gather(context, acceptance))
+            if assessment.needed == before.needed and not assessment.waiting:
+                raise _not_submitted(assessment.needed[0].session)
+        if assessment.waiting:
+            context.call(["jobs", "wait", *assessment.waiting])
+
+
+def _submit(
+    context: api.CommandContext, acceptance: Acceptance, needed: Needed, folder: Path
+) -> None:
+    click.echo(f"{needed.session}: {_jobs(len(needed.groups))}", err=True)
+    if needed.row is None:
+        try:
+            context.call(_check_words(acceptance, needed.groups[0], needed.check, needed.session))
+        except api.LlmbError as error:
+            if error.code != "check-empty":  # the run is recorded, and its nodes are UNKNOWN
+                raise
+        return
+    path = folder / "lists" / f"{needed.session}.yaml"
+    api.write_file(path, job_list(acceptance, needed.row, needed.groups, needed.gpus))
+    words = ["submit", str(path), "--session", needed.session, "--format", "json"]
+    code, _ = context.call([*words, *acceptance.options])
+    if code != 0:
+        raise _not_submitted(needed.session)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _not_submitted(session: str) -> api.LlmbError:
+    return api.LlmbError(
+        f"the jobs of {session} were not all submitted",
+        hint="correct what llmb-run submit says above; the same command continues",
+        code="accept-not-submitted",
+        value=session,
+    )
+
+
+def _check_words(acceptance: Acceptance, group: Group, kind: str | None, session: str) -> list[str]:
+    words = ["nodes", "check", "--format", "json", "--session", session, *acceptance.options]
+    words += ["--quick"] if kind == "quick" else []
+    words += ["--nodelist", acceptance.nodelist(group)] if acceptance.names_nodes else []
+    return words
+
+
+def job_list(acceptance: Acceptance, row: Row, groups: Sequence[Group], gpus: int) -> str:
+    """Return the job list with one job of ``row`` on each of ``groups``."""
+    section: dict[str, Any] = {**row.task, "scales": [gpus]}
+    if row.dtype is not None:
+        section["dtypes"] = [row.dtype]
+    if acceptance.names_nodes:
+        section["tasks"] = [{"nodelist": acceptance.nodelist(group)} for group in groups]
+    return yaml.safe_dump({row.job: section}, sort_keys=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a row of a plan, or a check, takes if every node passes."""
+
+    phase: str
+    what: str
+    jobs: int
+    gpus: int
+    #: None if it cannot run.
+    gpu_hours: float | None
+    #: Why it cannot run.
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its key in ``Acceptance.cannot_run``."""
+        return self.phase if self.what == "check" else f"{self.phase}.{self.what}"
+
+
+def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[Estimate]:
+    """Return an estimate of each row, by dry runs. Nothing is written or submitted."""
+    for phase in acceptance.plan.phases:
+        if phase.check is not None:
+            yield _of_check(context, acceptance, phase)
+        for row in phase.rows:
+            if not row.gpu_types or acceptance.gpu_type in row.gpu_types:
+                yield _of_row(context, acceptance, phase, row)
+
+
+def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> Estimate:
+    words = _check_words(acceptance, acceptance.nodes, phase.check, acceptance.session(phase.name))
+    hours, problem = _dry_run(context, [*words, "--dry-run"])
+    return Estimate(
+        phase=phase.name,
+        what="check",
+        jobs=1,
+        gpus=acceptance.gpus,
+        gpu_hours=hours,
+        problem=problem,
+    )
+
+
+def _of_row(
+    context: api.CommandContext, acceptance: Acceptance, phase: Phase, row: Row
+) -> Estimate:
+    size = phase.nodes
+    groups: Sequence[Group] = ((acceptance.nodes),)
+    gpus, problem, hours = acceptance.gpus, "", None
+    if size is None:
+        try:
+            group, gpus = placed(row, acceptance.nodes, acceptance.gpus_per_node)
+            groups = (group,)
+        except LookupError as error:
+            problem, gpus = str(error), row.scales[0]
+    elif size > len(acceptance.nodes):
+        problem = f"it needs {size} nodes"
+    else:
+        groups, gpus = split(acceptance.nodes, size), size * acceptance.gpus_per_node
+    if not problem:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"{row.name}.yaml")
+            path.write_text(job_list(acceptance, row, groups[:1], gpus), encoding="utf-8")
+            words = ["submit", str(path), "--dry-run", "--format", "json", *acceptance.options]
+            hours, problem = _dry_run(context, words)
+            # The place in a file that is gone says nothing.
+            problem = re.sub(rf"{re.escape(str(path))}:\d+: ", "", problem)
+    return Estimate(
+        phase=phase.name,
+        what=row.name,
+        jobs=len(groups),
+        gpus=gpus,
+        gpu_hours=None if hours is None else hours * len(groups),
+        problem=problem,
+    )
+
+
+def _dry_run(context: api.CommandContext, words: Sequence[str]) -> tuple[float | None, str]:
+    """Return the GPU-hours of the one job of a dry run, or why it cannot run."""
+    try:
+        code, text = context.call(words)
+    except api.LlmbError as error:
+        return None, error.message
+    except click.ClickException as error:
+        return None, error.format_message()
+    jobs = json.loads(text)["jobs"] if code == 0 else []
+    if len(jobs) != 1:
+        return None, f"it gives {len(jobs)} jobs: a row of a plan is one job"
+    return float(jobs[0]["estimate"]["gpu_hours"]), ""

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans and their judging: what passes, what never does, which node is named, plans as files."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llmb import api
+from llmb_accept import certificate
+from llmb_accept.acceptance import Acceptance
+from llmb_accept.judge import (
+    ACCEPTED,
+    FAILED,
+    NOT_ACCEPTED,
+    NOT_RUN,
+    PASSED,
+    Assessment,
+    Evidence,
+    Group,
+    Needed,
+    NodeWord,
+    Run,
+    assess,
+    peers_limit,
+    placed,
+    split,
+)
+from llmb_accept.plan import Row, find_plan, read_plan, shipped
+
+PLAN = """\
+title: A test
+phases:
+  - {name: health, check: quick}
+  - {name: node, nodes: 1, jobs: [{job: microbench_gemm, dtype: bf16}]}
+  - {name: pairs, nodes: 2, jobs: [{job: microbench_all_reduce}]}
+  - {name: training, attempts: 2, jobs: [{job: pretrain_llama3.1_8b, scale: [8, 16, 32], ratio_above: 0.95}]}
+"""
+NODES = ("n1", "n2", "n3", "n4", "n5")
+
+
+def an_acceptance(plan: str = PLAN, nodes: Group = NODES, **changes: Any) -> Acceptance:
+    values: dict[str, Any] = {
+        "name": "test",
+        "plan_text": plan,
+        "plan_file": "test.yaml",
+        "cluster": "kit",
+        "gpu_type": "h100",
+        "gpus_per_node": 8,
+        "nodes": nodes,
+        "names_nodes": True,
+        "created": "2026-11-26T12:00:00+00:00",
+    }
+    return Acceptance(**(values | changes))
+
+
+def a_row(
+    value: float = 100.0, *, ratio: float | None = None, status: str = "Success", **changes: Any
+) -> dict[str, Any]:
+    """An object of `llmb-run results`, with the keys that judging reads."""
+    metric = {"mean": value, "unit": "GB/s", "better": "higher", "judged": True, "bounds": None}
+    row: dict[str, Any] = {
+        "status": status,
+        "reason": "it broke" if status == "Failed" else None,
+        "invalid": [],
+        "headline": "busbw",
+        "metrics": {"busbw": {**metric, "ratio": ratio}} if status == "Success" else {},
+    }
+    return row | changes
+
+
+#: Says the result of a run, from its phase, its nodes and its round.
+Machine = Callable[[str, Group, int], Mapping[str, Any]]
+
+
+def sound(phase: str, _group: Group, _round: int) -> Mapping[str, Any]:
+    return a_row(ratio=0.97 if phase == "training" else None)
+
+
+def carried_out(
+    acceptance: Acceptance,
+    machine: Machine = sound,
+    words: Mapping[str, str] | None = None,
+) -> tuple[Assessment, Evidence, list[Needed]]:
+    """Run a plan on a machine: whatever is needed is run, until nothing is."""
+    evidence, asked = Evidence(), list[Needed]()
+    for _ in range(20):
+        assessment = assess(acceptance, evidence)
+        if assessment.is_complete:
+            return assessment, evidence, asked
+        for needed in assessment.needed:
+            asked.append(needed)
+            for group in needed.groups:
+                evidence = after(acceptance, evidence, needed, group, machine, words or {})
+    raise AssertionError("the plan never ends")
+
+
+def after(
+    acceptance: Acceptance,
+    evidence: Evidence,
+    needed: Needed,
+    group: Group,
+    machine: Machine,
+    words: Mapping[str, str],
+) -> Evidence:
+    _, phase, *rest = needed.session.split(".")
+    row = machine(phase, group, int(rest[-1])) if rest else a_row()
+    run = Run(
+        id=f"run{len(evidence.runs)}",
+        session=needed.session,
+        nodelist=acceptance.nodelist(group),
+        llmb_version="0.1.0",
+        row=row,
+    )
+    checks = dict(evidence.checks)
+    if needed.check is not None:
+        checks[run.id] = {node: NodeWord(word=words.get(node, "OK")) for node in group}
+    return Evidence(runs=(*evidence.runs, run), checks=checks)
+
+
+def statuses(assessment: Assessment) -> dict[str, str]:
+    return {phase.name: phase.status for phase in assessment.phases}
+
+
+def test_a_sound_cluster_is_accepted_and_each_phase_has_its_jobs() -> None:
+    assessment, _, asked = carried_out(an_acceptance())
+    assert assessment.answer == ACCEPTED
+    assert set(statuses(assessment).values()) == {PASSED}
+    assert [(needed.session, needed.groups, needed.gpus) for needed in asked] == [
+        ("test.health", (NODES,), 40),
+        ("test.node.microbench_gemm-bf16.1", tuple((node,) for node in NODES), 8),
+        # The last pair takes a node of the first, so that each node is in one.
+        ("test.pairs.microbench_all_reduce.1", (("n1", "n2"), ("n3", "n4"), ("n5", "n1")), 16),
+        # The largest scale that fits, on as many nodes as it needs.
+        ("test.training.pretrain_llama3_1_8b.1", (("n1", "n2", "n3", "n4"),), 32),
+    ]
+
+
+def test_a_missing_run_is_never_a_pass() -> None:
+    acceptance = an_acceptance()
+    _, evidence, _ = carried_out(acceptance)
+    assert len(evidence.runs) == 10
+    for missing in evidence.runs:
+        rest = replace(evidence, runs=tuple(run for run in evidence.runs if run is not missing))
+        assessment = assess(acceptance, rest)
+        assert not assessment.is_complete
+        assert assessment.answer == NOT_ACCEPTED
+    assert assess(acceptance, replace(evidence, checks={})).answer == NOT_ACCEPTED
+
+
+def test_a_run_that_somebody_adds_to_a_session_does_not_count() -> None:
+    acceptance = an_acceptance()
+    _, evidence, _ = carried_out(acceptance, lambda *_: a_row(ratio=0.5))
+    better = tuple(replace(run, id=f"{run.id}x", row=a_row(ratio=1.0)) for run in evidence.runs)
+    assessment = assess(acceptance, replace(evidence, runs=(*evidence.runs, *better)))
+    assert assessment.is_complete
+    assert assessment.answer == NOT_ACCEPTED
+
+
+def test_a_run_that_has_not_ended_is_waited_for() -> None:
+    acceptance = an_acceptance()
+    _, evidence, _ = carried_out(acceptance)
+    running = replace(evidence.runs[3], row=a_row(status="Running"))
+    runs = (*evidence.runs[:3], running, *evidence.runs[4:])
+    assessment = assess(acceptance, replace(evidence, runs=runs))
+    assert (assessment.waiting, assessment.needed) == ((running.id,), ())
+    assert assessment.answer == NOT_ACCEPTED
+
+
+@pytest.mark.parametrize("word", ["FAULT", "SLOW", "UNKNOWN"])
+def test_a_node_that_its_check_does_not_call_ok_leaves(word: str) -> None:
+    assessment, _, asked = carried_out(an_acceptance(), words={"n2": word})
+    assert assessment.answer == NOT_ACCEPTED
+    assert assessment.left == {"n2": f"health: {word}"}
+    later = [group for needed in asked[1:] for group in needed.groups]
+    assert later
+    assert all("n2" not in group for group in later)
+
+
+def test_a_bad_node_of_a_pair_is_found_with_another_partner() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        is_bad = phase == "pairs" and "n4" in group
+        return a_row(status="Failed") if is_bad else sound(phase, group, number)
+
+    assessment, _, asked = carried_out(an_acceptance(), machine)
+    assert set(assessment.left) == {"n4"}
+    assert statuses(assessment)["pairs"] == FAILED
+    confirming = next(one for one in asked if one.session == "test.pairs.microbench_all_reduce.2")
+    assert confirming.groups == (("n3", "n1"), ("n4", "n2"))
+
+
+def test_a_slow_node_is_found_by_its_peers_and_one_that_was_slow_once_stays() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        if phase == "node" and group == ("n3",):
+            return a_row(90.0)
+        if phase == "node" and group == ("n5",) and number == 1:
+            return a_row(80.0)
+        return sound(phase, group, number)
+
+    assessment, _, _ = carried_out(an_acceptance(), machine)
+    assert set(assessment.left) == {"n3"}
+    assert "10.0 % below the median of 5 groups" in assessment.left["n3"]
+    (note,) = assessment.phases[1].notes
+    assert note.startswith("n5: ")
+
+
+def test_where_every_pair_fails_nobody_is_good() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        return a_row(status="Failed") if phase == "pairs" else sound(phase, group, number)
+
+    assessment, _, _ = carried_out(an_acceptance(), machine)
+    assert set(assessment.left) == set(NODES)
+    assert statuses(assessment)["training"] == NOT_RUN
+    assert assessment.answer == NOT_ACCEPTED
+
+
+def test_one_passing_attempt_is_enough() -> None:
+    def machine(phase: str, _group: Group, number: int) -> Mapping[str, Any]:
+        return a_row(ratio=(0.90 if number == 1 else 0.96) if phase == "training" else None)
+
+    assessment, _, asked = carried_out(an_acceptance(), machine)
+    assert assessment.answer == ACCEPTED
+    assert [one.session for one in asked][-2:] == [
+        "test.training.pretrain_llama3_1_8b.1",
+        "test.training.pretrain_llama3_1_8b.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (a_row(ratio=0.949), "94.9 %"),
+        (a_row(ratio=0.95), "95.0 % of its reference; more than 95 % is needed"),
+        (a_row(), "NO_REFERENCE"),
+        (a_row(ratio=1.0, invalid=["it was profiled"]), "INVALID: it was profiled"),
+        (a_row(status="Cancelled"), "Cancelled"),
+        (a_row(ratio=1.0, metrics={}), "it measured nothing"),
+    ],
+)
+def test_what_never_passes_where_a_reference_is_required(row: dict[str, Any], text: str) -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        return row if phase == "training" else sound(phase, group, number)
+
+    assessment, _, _ = carried_out(an_acceptance(), machine)
+    assert assessment.answer == NOT_ACCEPTED
+    assert assessment.left == {}  # a job of all nodes blames none
+    (item,) = assessment.phases[-1].items
+    assert item.status == FAILED
+    assert text in item.text
+
+
+def test_a_minimum_and_a_bound_of_the_workload() -> None:
+    plan = PLAN.replace("{job: microbench_all_reduce}", "{job: m, minimum: {busbw: 101}}")
+    assessment, _, _ = carried_out(an_acceptance(plan))
+    assert "busbw 100 GB/s is below 101" in assessment.left["n1"]
+    low = a_row(ratio=0.97)
+    low["metrics"]["busbw"]["bounds"] = {"minimum": 120.0}
+    assessment, _, _ = carried_out(an_acceptance(), lambda *_: low)
+    assert "is below 120" in assessment.left["n1"]
+
+
+def test_what_cannot_run_makes_it_not_accepted_and_is_listed() -> None:
+    cannot_run = {"training.pretrain_llama3_1_8b": "there is no such workload"}
+    assessment, evidence, _ = carried_out(an_acceptance(cannot_run=cannot_run))
+    assert assessment.answer == NOT_ACCEPTED
+    assert statuses(assessment)["training"] == NOT_RUN
+    text = certificate.as_text(
+        certificate.make(an_acceptance(), assessment, evidence, "2026-11-26")
+    )
+    assert text.startswith("NOT_ACCEPTED\n")
+    assert "there is no such workload" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"nodes": ("n1",)}, "it needs 2 nodes, and 1 are left"),
+        ({"gpus_per_node": 1}, "it needs 8 GPUs, and 5 are left"),
+    ],
+)
+def test_a_cluster_that_is_too_small_is_not_accepted(changes: dict[str, Any], text: str) -> None:
+    assessment, _, _ = carried_out(an_acceptance(**changes))
+    assert assessment.answer == NOT_ACCEPTED
+    assert text in [item.text for phase in assessment.phases for item in phase.items]
+
+
+def test_rows_of_other_gpu_types_do_not_count_and_a_phase_without_any_is_not_run() -> None:
+    plan = PLAN.replace("{job: microbench_all_reduce}", "{job: m, gpu_types: [b200]}, {job: n}")
+    _, _, asked = carried_out(an_acceptance(plan))
+    assert [one.session for one in asked if "pairs" in one.session] == ["test.pairs.n.1"]
+    plan = PLAN.replace("{job: microbench_all_reduce}", "{job: m, gpu_types: [b200]}")
+    assessment, _, _ = carried_out(an_acceptance(plan))
+    assert statuses(assessment)["pairs"] == NOT_RUN
+
+
+def test_one_release_throughout() -> None:
+    acceptance = an_acceptance(f"one_release: true\n{PLAN}")
+    assessment, evidence, _ = carried_out(acceptance)
+    assert assessment.answer == ACCEPTED
+    last = replace(evidence.runs[-1], llmb_version="0.2.0")
+    mixed = assess(acceptance, replace(evidence, runs=(*evidence.runs[:-1], last)))
+    assert mixed.answer == NOT_ACCEPTED
+    assert mixed.problems == ("llmb was not one release throughout: 0.1.0, 0.2.0",)
+    anything = assess(an_acceptance(), replace(evidence, runs=(*evidence.runs[:-1], last)))
+    assert anything.answer == ACCEPTED
+
+
+def test_a_changed_outcome_is_seen_against_the_certificate() -> None:
+    acceptance = an_acceptance()
+    assessment, evidence, _ = carried_out(acceptance)
+    kept = certificate.make(acceptance, assessment, evidence, "2026-11-26")
+    kept = json.loads(json.dumps(kept))  # as in the archive
+    again = certificate.make(acceptance, assessment, evidence, "2026-11-26")
+    assert certificate.differences(kept, again) == []
+    bad = replace(evidence.runs[-1], row=a_row(ratio=0.5))
+    worse = replace(evidence, runs=(*evidence.runs[:-1], bad))
+    recomputed = assess(replace(acceptance, plan_text=PLAN.replace("attempts: 2, ", "")), worse)
+    other = certificate.make(acceptance, recomputed, worse, "2026-11-26")
+    assert certificate.differences(kept, other) == ["answer", "phases"]
+
+
+def test_the_line_has_who_and_what() -> None:
+    acceptance = an_acceptance(by="Acme")
+    assessment, evidence, _ = carried_out(acceptance)
+    made = certificate.make(acceptance, assessment, evidence, "2026-11-26T12:00:00+00:00")
+    assert certificate.line(made, "0" * 64) == (
+        "ACCEPTED test: kit, 5 nodes, 40 h100, 2026-11-26, llmb 0.1.0, by Acme,"
+        f" archive sha256 {'0' * 64}"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_groups_have_every_node_and_one_size(size: int) -> None:
+    groups = split(NODES, size)
+    assert {len(set(group)) for group in groups} == {size}
+    assert {node for group in groups for node in group} == set(NODES)
+
+
+def test_a_job_of_all_nodes_has_the_largest_scale_that_fits() -> None:
+    row = Row(name="x", job="x", scales=(4, 16, 64))
+    assert placed(row, ("a", "b", "c"), 8) == (("a", "b"), 16)
+    assert placed(row, ("a",), 8) == (("a",), 4)
+    assert placed(replace(row, scales=()), ("a", "b", "c"), 8) == (("a", "b", "c"), 24)
+    with pytest.raises(LookupError, match="needs 4 GPUs"):
+        placed(row, ("a",), 2)
+
+
+def test_two_groups_are_not_compared_and_even_ones_need_the_spread() -> None:
+    assert peers_limit([100.0, 10.0])(10.0) is None
+    limit = peers_limit([100.0, 100.0, 100.0, 97.0])
+    assert limit(97.0) is None
+    assert limit(96.0) == "4.0 % below the median of 4 groups"
+
+
+# Plans as files
+
+
+def broken() -> Iterator[tuple[str, str]]:
+    yield "title: x\nphases: [{name: a, check: never}]", "phases[0].check"
+    yield "title: x\nphases: [{name: a}]", "phases[0]"
+    yield "title: x\nphases: [{name: a, jobs: []}]", "phases[0].jobs"
+    yield "title: x\nphases: [{name: a, jobs: [{job: m}], nodse: 1}]", "phases[0].nodse"
+    yield "title: x\nphases: [{name: a, jobs: [{dtype: m}]}]", "phases[0].jobs[0].job"
+    yield "title: x\nphases: [{name: a, nodes: 0, jobs: [{job: m}]}]", "phases[0].nodes"
+    yield (
+        "title: x\nphases: [{name: a, nodes: 1, jobs: [{job: m, scale: 8}]}]",
+        "phases[0].jobs[0].scale",
+    )
+    yield (
+        "title: x\nphases: [{name: a, jobs: [{job: m, task: {repeats: 3}}]}]",
+        "phases[0].jobs[0].task.repeats",
+    )
+    yield "title: x\nphases: [{name: a.b, check: quick}]", "phases[0].name"
+    yield "title: x\nphases: [{name: a, check: quick}, {name: a, check: full}]", "phases[1].name"
+    yield "phases: []", "title"
+    yield "title: x\nphases: []", "phases"
+    yield "[", ""
+
+
+@pytest.mark.parametrize(("text", "key"), list(broken()))
+def test_a_fault_of_a_plan_names_its_place(text: str, key: str) -> None:
+    with pytest.raises(api.UsageError) as refused:
+        read_plan(text, "mine.yaml")
+    assert (refused.value.code, refused.value.key) == ("plan-invalid", key)
+    assert refused.value.message.startswith("mine.yaml")
+    assert refused.value.hint
+
+
+def test_every_shipped_plan_is_read_and_has_the_phases_of_an_acceptance() -> None:
+    plans = {
+        name: read_plan(path.read_text("utf-8"), str(path)) for name, path in shipped().items()
+    }
+    assert list(plans) == ["exemplar", "quick", "standard"]
+    names = [phase.name for phase in plans["quick"].phases]
+    assert names == ["health", "node", "pairs", "collective", "training", "sustained"]
+    assert "valid for 12 months" in plans["exemplar"].statement
+    assert plans["exemplar"].one_release
+
+
+def test_the_exemplar_plan_has_the_suite_of_each_gpu_type() -> None:
+    path = find_plan("exemplar")
+    (suite,) = (phase for phase in read_plan(path.read_text("utf-8"), "x").phases if phase.rows)
+    counts = {
+        gpu: sum(gpu in row.gpu_types for row in suite.rows)
+        for gpu in ("gb300", "gb200", "b300", "b200", "h100")
+    }
+    # The tables of Exemplar_validation.md, counted by hand.
+    assert counts == {"gb300": 14, "gb200": 13, "b300": 13, "b200": 12, "h100": 5}
+    assert {(row.scales, row.ratio_above) for row in suite.rows} == {((512,), 0.95)}
+
+
+def test_a_plan_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(api.UsageError, match="installed are exemplar, quick, standard"):
+        find_plan("thorough")
+    with pytest.raises(api.UsageError) as refused:
+        find_plan("./thorough.yaml")
+    assert refused.value.code == "plan-missing"
+
+
+def test_another_distribution_adds_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "acme_plans"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "acme.yaml").write_text(PLAN)
+    info = tmp_path / "acme_plans-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-plans\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmb_accept.plans]\nacme = acme_plans\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert find_plan("acme") == package / "acme.yaml"
+
+
+# The command
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Path:
+    """An install directory of a Slurm cluster that is not here: dry runs need none."""
+    names = ["pretrain_llama3.1", "pretrain_nemotron4", "microbench", "node_check"]
+    config = {
+        "schema_version": 2,
+        "cluster_type": "slurm",
+        "cluster_name": "far",
+        "gpu_type": "h100",
+        "slurm": {"container": "none", "gpu": {"partition": "gpu", "gres": 8}},
+        "workloads": {"installed": names},
+    }
+    (tmp_path / "cluster_config.yaml").write_text(yaml.safe_dump(config))
+    return tmp_path
+
+
+def dry_run(llmb_run: Callable[..., Any], install: Path, plan: str, nodes: str) -> dict[str, Any]:
+    done = llmb_run(
+        *("accept", plan, "--nodelist", nodes, "--dry-run", "--format", "json"),
+        *("--install", install),
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("plan", ["quick", "standard"])
+def test_every_job_of_a_shipped_plan_can_run_on_16_nodes(
+    llmb_run: Callable[..., Any], install: Path, plan: str
+) -> None:
+    answer = dry_run(llmb_run, install, plan, "n[01-16]")
+    assert [row for row in answer["rows"] if row["problem"]] == []
+    assert answer["gpu_hours"] == pytest.approx(sum(row["gpu_hours"] for row in answer["rows"]))
+    assert list(install.iterdir()) == [install / "cluster_config.yaml"]
+
+
+def test_rows_of_the_exemplar_suite_that_cannot_run_here_are_listed(
+    llmb_run: Callable[..., Any], install: Path
+) -> None:
+    rows = dry_run(llmb_run, install, "exemplar", "n[01-64]")["rows"]
+    assert len(rows) == 6  # five of the suite, and the check
+    problems = {row["what"]: row["problem"] for row in rows}
+    assert problems["pretrain_llama3_1_70b-bf16"] == ""
+    rows = dry_run(llmb_run, install, "exemplar", "n[01-63]")["rows"]
+    problems = {row["what"]: row["problem"] for row in rows}
+    assert problems["check"] == ""
+    assert problems["pretrain_llama3_1_70b-bf16"] == "it needs 512 GPUs, and 504 are left"
+
+
+def test_a_workload_that_llmb_lacks_is_listed(
+    llmb_run: Callable[..., Any], install: Path, tmp_path: Path
+) -> None:
+    plan = tmp_path / "mine.yaml"
+    plan.write_text("title: x\nphases: [{name: a, jobs: [{job: pretrain_hal_9000b}]}]")
+    (row,) = dry_run(llmb_run, install, str(plan), "n[01-63]")["rows"]
+    assert "pretrain_hal_9000b" in row["problem"]
+    assert row["gpu_hours"] is None
+
+
+def test_the_nodes_must_be_named(llmb_run: Callable[..., Any], install: Path) -> None:
+    done = llmb_run("accept", "quick", "--install", install)
+    assert done.returncode == 2
+    assert "--nodelist" in done.stderr

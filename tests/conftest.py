@@ -514,7 +514,7 @@ import sys, time, types
 from llmb_workloads import torch_pretrain
 from llmb_workloads.steplog import LoggedStep, end_line, step_line
 
-def train(recipe, place, plan):
+def train(recipe, place, plan, pause):
     for step in range(recipe.max_steps if place.rank == 0 else 0):
         figures = {"loss": 7.0, "seconds": 0.05, "tflops": None, "peak_memory": 1, "memory": 1}
         rest = {"learning_rate": recipe.learning_rate, "global_batch": recipe.global_batch}

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from llmb.contract.metrics import STEP_TIME, Measured
 from llmb.contract.record import Session
-from llmb.contract.settings import COMPARED, Settings
+from llmb.contract.settings import COMPARED, NOTHING, Settings
 from llmb.contract.window import Window
 from llmb.core import files, times, typed, yamlfile
 from llmb.core.names import suggest
@@ -47,6 +47,8 @@ class _Exported:
     def __post_init__(self) -> None:
         if self.window is not None and len(self.window) != 2:
             raise typed.KeyFaultError("must be the first and the last iteration", "window")
+        if self.configuration == NOTHING:
+            raise typed.KeyFaultError("names no setting of the run", "configuration")
 
     def result(self) -> Result:
         values = {key.name: getattr(self, key.name) for key in fields(_Exported)}

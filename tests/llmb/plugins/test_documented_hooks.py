@@ -174,4 +174,4 @@ def test_llmb_log_settings(tmp_path: Path) -> None:
 
 def test_llmb_hint() -> None:
     hook = hook_of("llmb_hint")
-    assert (hook("acme-night"), hook("results")) == ("write: llmb-run submit-all", None)
+    assert (hook("acme-night"), hook("results")) == ("write: llmb-run submit", None)

@@ -111,8 +111,9 @@ def test_runais_variables_are_answers_without_a_terminal(
         "CUSTOM_MOUNT": f"workspace:{tmp_path}:nemo2-workspace-project-hprdj",
     }
     answers = tmp_path / "answers.yaml"
-    given = ("--set", "cluster_type=runai", "--set", "gpu_type=h100")
-    done = run_install(*given, "--dry-run", "--record", answers, **named)
+    given = ("cluster_type=runai", "gpu_type=h100", "workloads=pretrain_nemotron4")
+    words = [word for text in given for word in ("--set", text)]
+    done = run_install(*words, "--dry-run", "--record", answers, **named)
     assert done.returncode == 0, done.stderr
     written = yaml.safe_load(answers.read_text())
     assert written["install"] == f"{tmp_path}/nemo-run/llmb"

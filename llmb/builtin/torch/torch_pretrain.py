@@ -16,6 +16,8 @@ from llmb.errors import UsageError
 
 DTYPES = ("bf16", "fp32")
 ARCHITECTURES = ("llama", "nemotron", "nemotronh")  # as llmb_workloads.models builds them
+# Parts of a model that the program cannot build.
+_UNSUPPORTED = ("moe", "mla", "window", "mtp")
 PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json", "torch_profile"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo uses
 SEED = 1234
@@ -96,9 +98,7 @@ def _check_model(job: Job) -> None:
             code=ARCHITECTURE_UNKNOWN,
             value=architecture,
         )
-    if unsupported := [
-        part for part in ("moe", "mla") if getattr(training.model, part) is not None
-    ]:
+    if unsupported := [part for part in _UNSUPPORTED if getattr(training.model, part) is not None]:
         raise UsageError(
             f"{name}: the torch program trains dense models with query groups, not"
             f" '{unsupported[0]}'",
@@ -169,7 +169,7 @@ def recipe(job: Job) -> dict[str, Any]:
     training = job.trained
     window = {"start_step": job.switches.profile_start, "stop_step": job.switches.profile_stop}
     model = typed.to_data(training.model)
-    for name in ("gated", "moe", "mla"):
+    for name in ("gated", *_UNSUPPORTED):
         del model[name]
     return {
         "program": "torch_pretrain",

@@ -117,7 +117,8 @@ def test_a_dry_run_picks_what_fits_from_published_step_times(
     assert {one["from"] for one in data["budget"]["skipped"]} == {"published"}
     wording("submit-all", done.stderr)
     table = llmb_here(*words, "--budget", f"{both + 0.001:.4f}")
-    assert [line.split()[4] for line in table.stdout.splitlines()[2:]] == ["16", "16", "1"]
+    scale_and_repeats = [line.split()[5:7] for line in table.stdout.splitlines()[2:]]
+    assert scale_and_repeats == [["16", "1-2"], ["1", "1"]]
     assert PUBLISHED_15B[0] in table.stderr
 
 

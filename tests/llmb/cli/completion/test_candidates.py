@@ -236,7 +236,10 @@ def test_nodes_are_asked_once_a_minute(
             [f"venv_type={word}" for word in ("auto", "uv", "venv", "conda")],
         ),
         ("llmb-install doctor --cluster-type lo", ["local"]),
-        ("llmb-install add pretrain_nemotron4 pretrain_n", ["pretrain_nemotronh"]),
+        (
+            "llmb-install add pretrain_nemotron4 pretrain_nemotron",
+            ["pretrain_nemotron3", "pretrain_nemotronh"],
+        ),
         ("llmb-install image --builder s", ["stream"]),
         ("llmb-install completion f", ["fish"]),
     ],

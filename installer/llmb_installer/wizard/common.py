@@ -217,11 +217,15 @@ def _frameworks(view: WizardView) -> list[AnswerOption]:
 
 
 def _only_with_bridge(view: WizardView) -> bool:
-    """Return True if Megatron-Bridge has a size on the GPU type that the other rows do not have."""
+    """Return True if Megatron-Bridge has a size of a workload that NeMo lacks on the GPU type.
+
+    A workload of Megatron-Bridge alone is installed for it whatever the answer is.
+    """
     gpu = view.known_gpu_type
     return any(
         name not in workload.on(gpu)
         for workload in view.workloads.values()
+        if workload.on(gpu)
         for name in bridge_sizes(workload, gpu)
     )
 

@@ -22,6 +22,8 @@ from llmb_testing.slurm import SlurmKit
 pytestmark = pytest.mark.slow
 
 ENTER = "\r"
+# Others need files of a model hub, which no test asks.
+WORKLOADS = "workloads=[microbench, pretrain_llama3.1, pretrain_nemotron4, pretrain_nemotronh]"
 INSTALL = Path(sys.executable).with_name("llmb-install")
 JOB = (
     "single",
@@ -73,14 +75,14 @@ def test_slurm_with_pyxis(
     )
     srun.chmod(0o755)
     path = f"{srun.parent}:{Path(sys.executable).parent}:/usr/bin:/bin:/usr/sbin"
-    user = terminal(INSTALL, "--set", mirror, PATH=path, **slurm.environ)
+    user = terminal(INSTALL, "--set", mirror, "--set", WORKLOADS, PATH=path, **slurm.environ)
     user.reads("Which scheduler?", ENTER).reads("Install folder:", ENTER).reads(
         "Partition for GPU jobs:", ENTER
     )
     user.reads("Account for jobs:", ENTER).reads("in containers (pyxis)?", ENTER).reads(
         "images and environments be built", ENTER
     )
-    user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
+    user.reads("Choose one to change it:", ENTER)
     user.reads("image nvcr.io/nvidia/nemo:25.04.01").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     assert (user.folder / "images" / "nvidia+nemo+25.04.01.sqsh").is_file()
@@ -100,6 +102,8 @@ def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
         INSTALL,
         "--set",
         mirror,
+        "--set",
+        WORKLOADS,
         BASE_URL="https://localhost/api/v1",
         PROJECT_NAME="team",
         CUSTOM_MOUNT="w:/work:claim",
@@ -113,7 +117,7 @@ def test_runai(terminal: Open, mirror: str, llmb_run: Command) -> None:
     user.reads("Run:ai project", ENTER).reads("name:path:claim", ENTER).reads(
         "signs in", ENTER
     ).reads("Which GPUs?", ENTER)
-    user.reads("Which workloads?", ENTER).reads("Choose one to change it:", ENTER)
+    user.reads("Choose one to change it:", ENTER)
     user.reads("used by its reference").reads("Continue?", ENTER).reads("Installed in")
     assert user.ends() == 0
     config = yaml.safe_load((user.folder / "cluster_config.yaml").read_text())

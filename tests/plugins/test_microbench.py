@@ -4,6 +4,8 @@ launches, the table.
 """
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -262,6 +264,22 @@ def test_the_staged_files_are_a_package_that_imports_nothing_of_llmb(
     assert not any(
         "from llmb " in file.text or "import llmb\n" in file.text for file in launch.files
     )
+
+
+def test_collectives_on_gpus_log_the_fabric_that_their_figure_depends_on(
+    microbench: Workload,
+) -> None:
+    """The variables that NCCL's documentation names for these lines; the user's own come first."""
+    asked = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
+
+    def environment(size: str, gpu_type: str, **env: str) -> Mapping[str, str]:
+        job = replace(job_of(microbench, size), env=env)
+        return llmb_launch(microbench, job, site(gpu_type=gpu_type)).environment
+
+    assert environment("all_reduce", "h100") == asked
+    assert environment("all_reduce", "h100", NCCL_DEBUG="WARN") == {**asked, "NCCL_DEBUG": "WARN"}
+    assert environment("gemm", "h100") == {}
+    assert environment("all_reduce", "cpu") == {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_in_containers_the_image_is_used_and_needed(microbench: Workload) -> None:

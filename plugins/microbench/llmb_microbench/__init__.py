@@ -8,13 +8,16 @@ stages the program's files.
 from pathlib import Path
 
 from llmb import api
-from llmb_microbench.program.formulas import smallest_message
+from llmb_microbench.program.formulas import BUS_FACTORS, smallest_message
 from llmb_microbench.program.settings import read_size
 
 _HERE = Path(__file__).parent
 PROGRAM = "llmb_microbench.program"
 _TORCH = "torch>=2.4"
 _VENV = "torch"
+# With these NCCL prints the version, the transport and the networks of a communicator, once: a
+# collective is compared with the figure of its own fabric.
+_FABRIC = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
 _ITEM_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
@@ -54,8 +57,10 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
         "steps": str(job.max_steps),
         **job.parameters,
     }
-    # the program uses any GPU that it sees
-    hidden = {"CUDA_VISIBLE_DEVICES": ""} if site.gpu_type == "cpu" else {}
+    if site.gpu_type == "cpu":  # the program uses any GPU that it sees
+        usual = {"CUDA_VISIBLE_DEVICES": ""}
+    else:
+        usual = _FABRIC if job.model_size in BUS_FACTORS else {}
     return api.Launch(
         name=job.experiment_name,
         nodes=job.nodes,
@@ -66,7 +71,7 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
         image=job.image if in_pod or in_container else None,
         venv=str(venv) if venv is not None else None,
         packages=(_TORCH,) if venv is not None else (),
-        environment={**hidden, **job.env},
+        environment={**usual, **job.env},
         files=tuple(staged_files()),
     )
 

@@ -166,6 +166,8 @@ def test_make_names_the_way_to_a_newer_python(tmp_path: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ.pop("MAKELEVEL", None)  # of a make that runs these tests: make would print the folder
+    environ.pop("MAKEFLAGS", None)
     done = subprocess.run(
         ["make", "demo"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )

@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz"
-KEYS = "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_deepseek-v3"
+KEYS = "pretrain_llama3.1", "pretrain_nemotron4", "pretrain_grok1"
 # Before 25.07: other names, "pretraining" until 25.05.03, and an environment for each workload.
-EARLY = "llama3.1", "nemotron", "deepseek_v3"
+EARLY = "llama3.1", "nemotron", "grok1"
 NEMO = "pretrain_nemotron4_15b_fp8_gpus64_tp1_pp1_cp1_vpNone_mbs2_gbs256"
 
 

@@ -62,7 +62,7 @@ def diagnose(
     fmt: str,
     **passed: str | None,
 ) -> int:
-    """Find the node, pair or switch behind slow communication, in one job.
+    """Find the node, pair or switch that slows communication.
 
     Groups of nodes run an all-reduce at the same time, round after round. Slow groups are halved
     with nodes that are known to be good. RUN: test the nodes of this run. The exit code is 3 if a

@@ -83,7 +83,7 @@ def source(tmp_path: Path) -> Path:
     exemplar.write_run(
         folder,
         exemplar.KEYS[2],
-        "pretrain_deepseek_v3_fp8_gpus256",
+        "pretrain_grok1_fp8_gpus256",
         106,
         exemplar.bridge_log(3, 256),
     )

@@ -333,7 +333,7 @@ def test_list_marks_installed_workloads(
     assert "pretrain_gone" in done.stderr
     lines = llmb_here("list", "--install", place).stdout.splitlines()
     assert lines[0].split()[-2:] == ["Runs", "here"]
-    assert {line.split()[0] for line in lines[2:] if not line.endswith(" not installed")} == {
+    assert {line.split()[0] for line in lines[2:] if " no: not " not in line} == {
         "pretrain_nemotron4"
     }
     done = llmb_here("list", "-w", "nemotronh", "--install", place)

@@ -12,7 +12,7 @@ import pytest
 from llmb.builtin.plugins import builtin_plugins
 from llmb.check.cluster_trial import cluster_faults
 from llmb.check.log_trial import sample_faults, undeclared
-from llmb.check.scaffold import CLUSTER, WITH_WORKLOAD, YAML, scaffold
+from llmb.check.scaffold import CLUSTER, FILES, WITH_WORKLOAD, scaffold
 from llmb.check.workload_trial import faults_of
 from llmb.core.files import write_folder
 from llmb.errors import Fault
@@ -36,8 +36,8 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faults:
             (package / file).write_text(text.replace(old, new), "utf-8")
         monkeypatch.syspath_prepend(tmp_path / "plugin")
         entry = EntryPoint(name="x", value=package.name, group="llmb")
-        plugins = load_plugins(builtin_plugins(), entries=[] if kind == YAML else [entry])
-        if kind == YAML:
+        plugins = load_plugins(builtin_plugins(), entries=[] if kind in FILES else [entry])
+        if kind in FILES:
             add_file(plugins, package / "benchmark.yaml")
         (workload,) = plugins.workloads().values()
         return [*faults_of(workload, plugins), *sample_faults(workload, plugins)]

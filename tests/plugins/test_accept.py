@@ -24,6 +24,7 @@ from llmb_accept.judge import (
     Group,
     Needed,
     NodeWord,
+    PhaseOutcome,
     Run,
     assess,
     peers_limit,
@@ -168,7 +169,16 @@ def test_a_run_that_has_not_ended_is_waited_for() -> None:
     runs = (*evidence.runs[:3], running, *evidence.runs[4:])
     assessment = assess(acceptance, replace(evidence, runs=runs))
     assert (assessment.waiting, assessment.needed) == ((running.id,), ())
+    assert not assessment.is_complete
     assert assessment.answer == NOT_ACCEPTED
+
+
+def test_phases_that_passed_are_no_answer_while_a_run_is_open_or_if_a_node_left() -> None:
+    passed = (PhaseOutcome(name="health", status=PASSED),)
+    assert Assessment(phases=passed).answer == ACCEPTED
+    assert Assessment(phases=passed, waiting=("run1",)).answer == NOT_ACCEPTED
+    lost = PhaseOutcome(name="node", status=PASSED, left={"n3": "FAULT"})
+    assert Assessment(phases=(*passed, lost)).answer == NOT_ACCEPTED
 
 
 @pytest.mark.parametrize("word", ["FAULT", "SLOW", "UNKNOWN"])

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from llmb_nodes import blame
 from llmb_nodes.blame import Observation
-from llmb_nodes.past_runs import Measured, observations
+from llmb_nodes.past_runs import Measured, measured, observations
 from llmb_nodes.suspects import from_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,47 @@ def days(count: int, *runs: tuple[str, float], first: int = 0) -> list[Observati
 
 def named(runs: Iterable[Observation]) -> list[tuple[str, ...]]:
     return [found.nodes for found in blame.find(list(runs))]
+
+
+def a_result(run: str = "r1", **changes: Any) -> dict[str, Any]:
+    """A measured result, as `results --format json` has it, as far as it is read."""
+    figure = {"mean": 2.0, "better": "lower"}
+    return {
+        "run": run,
+        "status": "Success",
+        "invalid": [],
+        "headline": "step_time",
+        "metrics": {"step_time": figure},
+        "configuration": {"scale": 16},
+        "window": "11-44",
+        "log": {"hosts": ["n1", "n2"]},
+        **changes,
+    }
+
+
+def a_run(name: str = "r1", workload: str = "pretrain_nemotron4") -> Any:
+    job, launch = SimpleNamespace(workload=workload), SimpleNamespace(nodes=2)
+    return SimpleNamespace(id=name, job=job, launch=launch, place="/nowhere", submitted_at=0.0)
+
+
+def test_only_trusted_runs_whose_nodes_are_all_known_are_evidence() -> None:
+    (run,) = measured([a_run()], [a_result()])
+    assert (run.id, run.nodes, run.gpus, run.speed) == ("r1", {"n1", "n2"}, 16, 0.5)
+    for changes in (
+        {"run": "of another folder"},
+        {"status": "Failed"},  # it may have been slow before it failed
+        {"invalid": ["the loss is not a number"]},
+        {"metrics": {}},
+        {"metrics": None},
+        {"metrics": {"step_time": {"mean": 0.0, "better": "lower"}}},
+        {"configuration": None},
+        {"log": {"hosts": ["n1"]}},
+        {"log": {"hosts": None}},
+        {"log": None},
+    ):
+        assert measured([a_run()], [a_result(**changes)]) == []
+    # a check of nodes measures other things on each of them
+    assert measured([a_run(workload="node_check")], [a_result()]) == []
 
 
 def test_the_chance_is_that_of_all_ways_to_choose_the_slow_runs() -> None:

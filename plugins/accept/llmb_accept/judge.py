@@ -387,11 +387,7 @@ class _Work:
 
     def _limit(self, row: Row, items: Sequence[Item]) -> Callable[[float], str | None]:
         """Return the rule that compares a group with the equal groups of the first round."""
-        speeds = [
-            speed
-            for item in items
-            if item.run is not None and (speed := self._speed(item, failed=True)) is not None
-        ]
+        speeds = [speed for item in items if (speed := self._speed(item, failed=True)) is not None]
         return peers_limit(speeds, row.spread)
 
     def _speed(self, item: Item, *, failed: bool = False) -> float | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmb.core import console, files
-from llmb.errors import InputFaults, LlmbError, UsageError, describe
+from llmb.errors import INTERRUPTED, InputFaults, LlmbError, UsageError, describe
 from llmb.plan import locate
 from llmb.plan.locate import is_archive
 
@@ -305,7 +305,8 @@ class CliContext:
     def call(self, words: Sequence[str]) -> tuple[int, str]:
         """Run ``llmb-run`` with ``words`` here, and return its exit code and its standard output.
 
-        Raises LlmbError and click's exceptions.
+        Raises LlmbError and click's exceptions, and KeyboardInterrupt also where the command
+        ends by itself after Ctrl-C.
         """
         # A context of its own: the configuration depends on the options of the command.
         context = self.with_plugins(self._plugins)
@@ -313,7 +314,14 @@ class CliContext:
         group = click.get_current_context().find_root().command
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            code = group.main([*words], prog_name="llmb-run", standalone_mode=False, obj=context)
+            try:
+                code = group.main(
+                    [*words], prog_name="llmb-run", standalone_mode=False, obj=context
+                )
+            except click.Abort:  # which click makes of KeyboardInterrupt
+                raise KeyboardInterrupt from None
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0, out.getvalue()
 
 

@@ -40,5 +40,5 @@ class CommandContext(Protocol):
 
         So a plugin's command submits with all checks and records: ``call(["submit", ...])``. The
         install directory is that of this command. Messages go to standard error. Raises LlmbError
-        and click's exceptions, as the command does.
+        and click's exceptions, as the command does, and KeyboardInterrupt if it was interrupted.
         """

@@ -17,7 +17,7 @@ import pytest
 
 from llmb import __version__
 from llmb.cli import app
-from llmb.cli.context import with_install
+from llmb.cli.context import CliContext, pass_context, with_install
 from llmb.cli.usage import as_error
 from llmb.errors import LlmbError, describe
 
@@ -587,6 +587,28 @@ def test_interrupted_ends_130(llmb_here: Command, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(app, "build", lambda plugins: click.Command("llmb-run", callback=interrupt))
     done = llmb_here()
+    assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), click.exceptions.Exit(130)])
+def test_ctrl_c_in_a_command_that_another_one_runs_ends_both(
+    llmb_here: Command, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    @click.group()
+    def group() -> None: ...
+
+    @group.command
+    def waits() -> None:
+        raise end
+
+    @group.command
+    @pass_context
+    def outer(context: CliContext) -> int:
+        context.call(["waits"])
+        return 3  # as if nothing had happened
+
+    monkeypatch.setattr(app, "build", lambda plugins: group)
+    done = llmb_here("outer")
     assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
 
 

@@ -26,6 +26,7 @@ from llmb.judge import compare, scaling
 from llmb.measure import checkpoints, columns, facts, result, uneven
 from llmb.measure.causes import Cause
 from llmb.measure.fabric import Fabric
+from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 from llmb.plan import listing
 
@@ -182,6 +183,7 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("`configuration.software`:", "configuration.software", of_class(Software)),
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
+        ("`losses`:", "losses", of_class(LossCurve)),
         ("`log`:", "log", of_class(facts.LogFacts)),
         ("Each of `log.uneven`:", "log.uneven", of_class(uneven.Uneven)),
         ("`log.fabric`:", "log.fabric", of_class(Fabric)),

@@ -352,9 +352,20 @@ def _legend(rows: Sequence[Comparison], against: str) -> list[str]:
         bad_rows = [row for row in rows if row.verdict in BAD]
         bad_rows.sort(key=lambda row: (row.verdict != FAIL, row.ratio or 0.0))
         lines += cut([_bad_row(row) for row in bad_rows], "more are FAIL or INVALID")
+    lines += _note_of_loss(rows)
     if any(row.same_window is False for row in rows):
         lines.append("* the windows of the two differ; --window last measures only the last step")
     return lines
+
+
+def _note_of_loss(rows: Sequence[Comparison]) -> list[str]:
+    """Return one note on the trainings whose loss was not compared."""
+    reasons = [row.loss_not_compared for row in rows if row.loss_not_compared is not None]
+    if not reasons:
+        return []
+    count = f"{len(reasons)} of {len(rows)} configurations" if len(rows) > 1 else "it"
+    further = ", ..." if len(set(reasons)) > 1 else ""
+    return [f"note: the loss of {count} was not compared: {reasons[0]}{further}"]
 
 
 def _warn_of_other_nodes(

@@ -12,6 +12,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
 from llmb.core.node_lists import fold, short_name
+from llmb.judge import correctness
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import differences, differing_facts
 from llmb.judge.judge import pool_key, why_invalid, without_session
@@ -75,6 +76,8 @@ class Comparison:
     session: str | None = None  #: the id of the session of the runs
     nodelist: str | None = None  #: the nodes of its runs, as ``n[1-4]``, if their logs show them
     reference_nodelist: str | None = None  #: the nodes of the other side's runs
+    #: Why the loss of a training was not compared, None if it was.
+    loss_not_compared: str | None = None
 
     @property
     def is_on_other_nodes(self) -> bool:
@@ -226,6 +229,7 @@ def _verdict_of(result: Result, row: Comparison) -> Verdict:
         same_window=row.same_window,
         differences=row.differences,
         metrics=row.metrics,
+        loss_not_compared=row.loss_not_compared,
     )
 
 
@@ -395,7 +399,9 @@ def _compared(
         for metric in _common_metrics(pool, reference_pool)
     }
     verdicts = judge_metrics(pool, targets, deviations)
-    verdict = with_metrics(first, Verdict(), verdicts)
+    verdict = correctness.with_checks(
+        with_metrics(first, Verdict(), verdicts), correctness.check(pool, reference_pool, name)
+    )
     notes = [verdict.reason or ""]
     same_window = first.metrics.window == first_reference.metrics.window
     if not same_window:
@@ -412,7 +418,8 @@ def _compared(
         differences=changed,
         verdict=verdict.word,
         verdict_reason="; ".join(notes),
-        metrics=verdicts,
+        metrics=verdict.metrics,
+        loss_not_compared=verdict.loss_not_compared,
         reference_nodelist=_nodelist_of(reference_pool),
     )
 

@@ -19,7 +19,7 @@ from llmb.contract.metrics import (
 from llmb.contract.model_settings import Trained
 from llmb.contract.rows import Row
 from llmb.contract.samples import Straggler
-from llmb.judge import differences
+from llmb.judge import correctness, differences
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.checkpoints import in_words
@@ -73,6 +73,7 @@ def explain(subject: Subject) -> str:
     parts += [*_training(subject), *_declared(result)]
     parts += [
         *_comparison(subject),
+        *_entries("training", [*correctness.in_words(result.verdict)]),
         *_entries("steps", [*step_notes(result)]),
         *_entries("slow ranks", [straggler_in_words(rank) for rank in _stragglers(result)]),
         *_conditions(subject),

@@ -20,6 +20,7 @@ from llmb.judge.compare import NO_FIGURE
 from llmb.judge.value import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE
 from llmb.measure.columns import from_json, report
 from llmb.measure.facts import LogFacts
+from llmb.measure.losses import LossCurve
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, Result
 
 _FOLDER = Path(".llmb") / "baselines"
@@ -43,6 +44,7 @@ class _Exported:
     invalid: tuple[str, ...] = ()
     log: LogFacts | None = None
     session: str | None = None
+    losses: LossCurve | None = None
 
     def __post_init__(self) -> None:
         if self.window is not None and len(self.window) != 2:
@@ -76,7 +78,7 @@ def read_export(path: Path) -> list[Result]:
     ]
 
 
-_NOT_KEPT = {"checkpoints", "peak_memory_bytes", "uneven", "fabric", "stragglers"}
+_NOT_KEPT = {"checkpoints", "uneven", "fabric", "stragglers"}
 _KNOWN_KEYS = {
     "configuration": set(COMPARED),
     "log": {key.name for key in fields(LogFacts)} - _NOT_KEPT,

@@ -87,6 +87,7 @@ FIELDS = {
     "session": JsonField("identity", "session"),
     "pair": JsonField("identity", "pair"),
     "nodes": JsonField("", "nodes"),
+    "losses": JsonField("metrics", "losses"),
 }
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _DECIDED = ("FAIL", "INCONCLUSIVE", "WARN", "SUSPICIOUS")
@@ -111,10 +112,13 @@ def json_value(result: Result, key: str) -> Any:
 
 def is_by_other_metric(result: Result) -> bool:
     """Return True if the headline's ratio does not explain a verdict: its limits or others do."""
-    verdict = result.verdict
+    verdict, headline = result.verdict, result.metrics.headline
     if verdict.word not in _DECIDED:
         return False
-    return verdict.reference is None or verdict.reference.metric != result.metrics.headline
+    if verdict.reference is None or verdict.reference.metric != headline:
+        return True
+    judged = verdict.metrics.get(headline)
+    return judged is not None and judged.word != verdict.word
 
 
 def from_json(values: Mapping[str, Any]) -> Result:
@@ -193,6 +197,7 @@ _ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become
 _OMITTED = (CheckpointTime, Uneven, Straggler)
 _NODES = "nodes"  # a list of what was measured on each
 _METRICS = "metrics"  # a mean and a deviation of each metric that has no field of its own
+_LOSSES = "losses"  # a curve
 _NESTED = {
     "reference": ReferenceValue,
     "cause": Cause,
@@ -222,7 +227,7 @@ def _leaves() -> tuple[_Leaf, ...]:
     candidates = [
         leaf
         for name in FIELDS
-        if name not in (_METRICS, _NODES)
+        if name not in (_METRICS, _NODES, _LOSSES)
         for leaf in _walk(name, name, _NESTED.get(name), ())
     ]
     for leaf in sorted(candidates, key=lambda leaf: bool(leaf.below)):

@@ -19,6 +19,7 @@ from llmb.contract.window import Window
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts, VerdictCause
+from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
@@ -74,6 +75,7 @@ class Metrics:
     flops_convention: str | None = None  #: the formula of ``model_flops``
     invalid: tuple[str, ...] = ()  #: why the measurement is invalid
     statistics: Statistics | None = None  #: of the headline in the window
+    losses: LossCurve | None = None  #: of all steps, None without a loss
 
     @property
     def value(self) -> Measured | None:
@@ -151,6 +153,8 @@ class Verdict:
     differences: tuple[str, ...] = ()  #: settings and conditions that differ from reference runs
     #: The verdict of each judged metric by its name; the fields above are those of the worst.
     metrics: Mapping[str, MetricVerdict] = field(default_factory=dict)
+    #: Why the loss of a training was not compared with that of the reference runs.
+    loss_not_compared: str | None = None
 
     @property
     def bare_reason(self) -> str:

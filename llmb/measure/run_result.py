@@ -32,6 +32,7 @@ from llmb.measure import (
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.log_lines import PatternError, UnitMismatchError
 from llmb.measure.log_reader import read_log
+from llmb.measure.losses import loss_curve
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -145,6 +146,7 @@ def metrics_of(
             measured=measured,
             headline=reader.headline,
             invalid=tuple(invalid),
+            losses=loss_curve(samples),
         ),
         settings,
         own_flops or (None if model is None else flops_of(model)),

@@ -27,6 +27,7 @@ from llmb.measure import columns, find_logs
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts
+from llmb.measure.losses import LossCurve
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader
 from llmb.measure.statistics import Statistics
@@ -68,6 +69,7 @@ class _Row:
     metrics: dict[str, Measured]
     headline: str = STEP_TIME
     nodes: tuple[NodeFacts, ...] = ()
+    losses: LossCurve | None = None
 
 
 _NAMES = tuple(key.name for key in fields(_Row))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmb.contract.metrics import TRAINING_BY_NAME
 from llmb.contract.window import measure
-from llmb.judge import differences, explain
+from llmb.judge import correctness, differences, explain
 from llmb.judge.reference import pool, relative
 from llmb.measure.result import ReferenceValue
 from llmb.show.report.conditions import facts_of
@@ -82,7 +82,11 @@ def explanations(entries: Sequence[ReportEntry], digests: Mapping[str, str]) -> 
             entry=entry,
             reference=reference,
             differs=(*(cause.text for cause in entry.causes), *_differences(entry.runs[0])),
-            notes=(*remarkable(entry), *_over_published_window(entry)),
+            notes=(
+                *remarkable(entry),
+                *_over_published_window(entry),
+                *(_sentence(text) for text in correctness.in_words(entry.result.verdict)),
+            ),
             facts=tuple(fact for fact in own_facts if fact not in common),
         )
         for (entry, reference), own_facts in zip(compared, facts, strict=True)
@@ -136,6 +140,10 @@ def remarkable(entry: ReportEntry) -> list[str]:
             " lowest."
         )
     return sentences
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _differences(run: Run) -> Iterable[str]:

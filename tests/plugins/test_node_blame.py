@@ -101,7 +101,7 @@ SHUFFLED = (("a h", 0.90), ("c b", 1.0), ("e d", 1.0), ("g f", 1.0))
 def test_a_node_is_blamed_and_not_those_that_ran_with_it() -> None:
     runs = days(4, *ROUND) + days(4, *SHUFFLED, first=4)
     (found,) = blame.find(runs)
-    assert (found.nodes, found.seen, found.slow, found.others, found.others_slow) == (
+    assert (found.nodes, found.total, found.slow, found.total_without, found.slow_without) == (
         ("a",),
         8,
         8,

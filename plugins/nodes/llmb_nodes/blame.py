@@ -54,11 +54,11 @@ class Blame:
 
     nodes: tuple[str, ...]
     #: The observations with these nodes, and the slow ones among them.
-    seen: int
+    total: int
     slow: int
     #: The other observations, and the slow ones among them, without those of stronger suspects.
-    others: int
-    others_slow: int
+    total_without: int
+    slow_without: int
     #: The chance that any healthy node of the cluster looks as bad as this.
     chance: float
     #: The fraction of the speed that is lost with them.
@@ -74,13 +74,15 @@ def find(observations: Sequence[Observation]) -> list[Blame]:
 
     What a stronger suspect explains is not held against the nodes that ran with it.
     """
-    remaining, found = list(observations), list[Blame]()
+    remaining, blamed = list(observations), list[Blame]()
     nodes = len({node for observation in observations for node in observation.nodes})
     while (blame := _strongest(remaining, nodes)) is not None:
-        remaining = [each for each in remaining if each.nodes.isdisjoint(blame.nodes)]
+        remaining = [
+            observation for observation in remaining if observation.nodes.isdisjoint(blame.nodes)
+        ]
         if len(blame.nodes) <= MOST_TOGETHER and _is_slow_still(blame.nodes, observations):
-            found.append(blame)
-    return found
+            blamed.append(blame)
+    return blamed
 
 
 def _strongest(observations: Sequence[Observation], nodes: int) -> Blame | None:
@@ -92,16 +94,22 @@ def _strongest(observations: Sequence[Observation], nodes: int) -> Blame | None:
     if best is None or chances[best] > CHANCE:
         return None
     suspects = _together(best, candidates, observations)
-    seen = [each for each in observations if not each.nodes.isdisjoint(suspects)]
-    others = [each for each in observations if each.nodes.isdisjoint(suspects)]
+    with_suspects = [
+        observation for observation in observations if not observation.nodes.isdisjoint(suspects)
+    ]
+    without = [
+        observation for observation in observations if observation.nodes.isdisjoint(suspects)
+    ]
     return Blame(
         nodes=suspects,
-        seen=len(seen),
-        slow=sum(each.is_slow for each in seen),
-        others=len(others),
-        others_slow=sum(each.is_slow for each in others),
+        total=len(with_suspects),
+        slow=sum(observation.is_slow for observation in with_suspects),
+        total_without=len(without),
+        slow_without=sum(observation.is_slow for observation in without),
         chance=chances[best],
-        loss=1 - median(each.speed for each in seen) / median(each.speed for each in others),
+        loss=1
+        - median(observation.speed for observation in with_suspects)
+        / median(observation.speed for observation in without),
     )
 
 
@@ -112,10 +120,14 @@ def _together(
 
     A run of a day on which all are slow says nothing about that, if there are others.
     """
-    fast_days = {each.day for each in observations if not each.is_slow}
-    all_slow = [each for each in observations if each.is_slow and best in each.nodes]
-    slow = [each.nodes for each in all_slow if each.day in fast_days]
-    slow = slow or [each.nodes for each in all_slow]
+    fast_days = {observation.day for observation in observations if not observation.is_slow}
+    all_slow = [
+        observation
+        for observation in observations
+        if observation.is_slow and best in observation.nodes
+    ]
+    slow = [observation.nodes for observation in all_slow if observation.day in fast_days]
+    slow = slow or [observation.nodes for observation in all_slow]
     return tuple(
         node for node in candidates if sum(node in nodes for nodes in slow) >= ALIKE * len(slow)
     )
@@ -123,19 +135,21 @@ def _together(
 
 def _often_slow(observations: Sequence[Observation]) -> Iterator[str]:
     """Yield the nodes that hardly any fast run has."""
-    seen: dict[str, list[bool]] = {}
+    slowness: dict[str, list[bool]] = {}
     for observation in observations:
         for node in observation.nodes:
-            seen.setdefault(node, []).append(observation.is_slow)
-    for node, slow in seen.items():
+            slowness.setdefault(node, []).append(observation.is_slow)
+    for node, slow in slowness.items():
         if sum(slow) >= SHARE * len(slow):
             yield node
 
 
 def _is_slow_still(nodes: Iterable[str], observations: Sequence[Observation]) -> bool:
     """Return False if the newest run with one of the nodes is fast, as after a repair."""
-    seen = [each for each in observations if not each.nodes.isdisjoint(nodes)]
-    return max(seen, key=lambda each: each.time).is_slow
+    with_nodes = [
+        observation for observation in observations if not observation.nodes.isdisjoint(nodes)
+    ]
+    return max(with_nodes, key=lambda observation: observation.time).is_slow
 
 
 def within_days(observations: Iterable[Observation]) -> list[list[Unit]]:
@@ -145,19 +159,21 @@ def within_days(observations: Iterable[Observation]) -> list[list[Unit]]:
     that only jobs of equally many nodes are compared.
     """
     days: dict[tuple[str, int], list[Unit]] = {}
-    for each in observations:
-        days.setdefault((each.day, len(each.nodes)), []).append((each.nodes, each.is_slow))
+    for observation in observations:
+        days.setdefault((observation.day, len(observation.nodes)), []).append(
+            (observation.nodes, observation.is_slow)
+        )
     return [units for units in days.values() if _differ(units)]
 
 
 def between_days(observations: Iterable[Observation]) -> list[list[Unit]]:
     """Return a unit for each day that is slow or fast as a whole, by the number of nodes."""
     days: dict[tuple[str, int], list[Observation]] = {}
-    for each in observations:
-        days.setdefault((each.day, len(each.nodes)), []).append(each)
+    for observation in observations:
+        days.setdefault((observation.day, len(observation.nodes)), []).append(observation)
     by_size: dict[int, list[Unit]] = {}
     for (_, size), members in days.items():
-        if len({each.is_slow for each in members}) == 1:
+        if len({observation.is_slow for observation in members}) == 1:
             by_size.setdefault(size, []).append((_usual_nodes(members), members[0].is_slow))
     return [units for units in by_size.values() if _differ(units)]
 
@@ -168,7 +184,7 @@ def _differ(units: Sequence[Unit]) -> bool:
 
 def _usual_nodes(members: Sequence[Observation]) -> frozenset[str]:
     """Return the nodes of at least half of the observations of a day."""
-    counts = Counter(node for each in members for node in each.nodes)
+    counts = Counter(node for observation in members for node in observation.nodes)
     return frozenset(node for node, count in counts.items() if 2 * count >= len(members))
 
 
@@ -210,7 +226,7 @@ def _hypergeometric(units: int, slow: int, drawn: int) -> tuple[float, ...]:
 def _sum_of(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
     """Return the chances of the sum of two independent numbers."""
     chances = [0.0] * (len(first) + len(second) - 1)
-    for left, one in enumerate(first):
-        for right, other in enumerate(second):
-            chances[left + right] += one * other
+    for hits, chance in enumerate(first):
+        for more_hits, second_chance in enumerate(second):
+            chances[hits + more_hits] += chance * second_chance
     return tuple(chances)

@@ -115,9 +115,9 @@ def number_of_nodes(context: api.CommandContext, nodelist: str | None, count: in
 
 def per_node(context: api.CommandContext, passed: Mapping[str, str | None]) -> int:
     """Return the GPUs of each node that take part."""
-    given = passed["gpus_per_node"]
-    if given is not None:
-        return int(given)
+    gpus = passed["gpus_per_node"]
+    if gpus is not None:
+        return int(gpus)
     return context.config.gpu(passed["gpu_type"] or context.config.gpu_type).gpus_per_node
 
 
@@ -263,25 +263,27 @@ def show(
     if check_run is not None:
         return _show_check(context, check_run, fmt)
     checks = history.checks_of(context.runs())
-    wanted = {name for word in names for name in api.expand_nodes(word)}
+    node_names = {name for word in names for name in api.expand_nodes(word)}
     if names:
-        found = [(check, node) for check in checks for node in check.nodes if node.name in wanted]
-        if unknown := sorted(wanted - {node.name for _, node in found}):
+        pairs = [
+            (check, node) for check in checks for node in check.nodes if node.name in node_names
+        ]
+        if unchecked := sorted(node_names - {node.name for _, node in pairs}):
             raise api.UsageError(
-                f"no check knows {', '.join(unknown)}",
+                f"no check knows {', '.join(unchecked)}",
                 hint="llmb-run nodes show lists the nodes that were checked",
                 code="node-unknown",
-                value=unknown[0],
+                value=unchecked[0],
             )
     else:
-        found = sorted(history.latest(checks).values(), key=lambda pair: pair[1].name)
-    _print_history(found, fmt)
-    if not found and fmt == "table":
+        pairs = sorted(history.latest(checks).values(), key=lambda pair: pair[1].name)
+    _print_history(pairs, fmt)
+    if not pairs and fmt == "table":
         click.echo("no node was checked yet: llmb-run nodes check", err=True)
     return 0
 
 
-def _print_history(found: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:
+def _print_history(pairs: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:
     from llmb import api
 
     rows = [
@@ -294,7 +296,7 @@ def _print_history(found: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:
             "run": check.run.name,
             "measures": as_data(node)["measures"],
         }
-        for check, node in found
+        for check, node in pairs
     ]
     if fmt == "json":
         click.echo(json.dumps({"nodes": rows}, indent=2))

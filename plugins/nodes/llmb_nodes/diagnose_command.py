@@ -168,7 +168,7 @@ def _show(context: api.CommandContext, run_id: str, fmt: str) -> int:
         )
     _print(report, fmt)
     findings = report.diagnosis.findings if report.diagnosis is not None else ()
-    return FAILED if any(diagnosis.word_of(one) == words.FAULT for one in findings) else 0
+    return FAILED if any(diagnosis.word_of(finding) == words.FAULT for finding in findings) else 0
 
 
 def _print(report: Report, fmt: str) -> None:
@@ -181,12 +181,12 @@ def _print(report: Report, fmt: str) -> None:
     findings = report.diagnosis.findings if report.diagnosis is not None else ()
     rows = [
         {
-            "nodes": api.fold_nodes(one.nodes),
-            "fault": one.kind,
-            "word": diagnosis.word_of(one),
-            "reason": diagnosis.reason_of(one, report.plan),
+            "nodes": api.fold_nodes(finding.nodes),
+            "fault": finding.kind,
+            "word": diagnosis.word_of(finding),
+            "reason": diagnosis.reason_of(finding, report.plan),
         }
-        for one in findings
+        for finding in findings
     ]
     columns = [
         *(api.Column(key=key, whole=True) for key in ("nodes", "fault", "word")),

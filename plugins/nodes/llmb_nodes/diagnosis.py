@@ -98,8 +98,8 @@ def time_limit(nodes: int, paths: Sequence[str], seconds: float) -> str:
     """Return the time limit of a job, HH:MM:SS: for one fault, with all repeats and hangs."""
     size = Plan(tuple(map(str, range(nodes)))).size
     rounds = len(paths) * (4 + 2 * math.ceil(math.log2(size)))
-    each = strategy.REPEATS * (seconds + START_SECONDS) + _HANG_SECONDS
-    minutes = math.ceil((rounds * each + _MARGIN) / 60)
+    seconds_per_round = strategy.REPEATS * (seconds + START_SECONDS) + _HANG_SECONDS
+    minutes = math.ceil((rounds * seconds_per_round + _MARGIN) / 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:00"
 
 
@@ -157,8 +157,8 @@ def _subject(finding: Finding, plan: Plan) -> str:
         return "these two together, and neither with others"
     if finding.kind == strategy.SWITCH:
         switch = next((plan.switches[n] for n in finding.nodes if n in plan.switches), "")
-        where = f"switch group {switch}" if switch else names
-        return f"groups of {where} with any other nodes"
+        place = f"switch group {switch}" if switch else names
+        return f"groups of {place} with any other nodes"
     if finding.kind == strategy.LINK:
         half = len(finding.nodes) // 2
         first, second = finding.nodes[:half], finding.nodes[half:]
@@ -178,8 +178,8 @@ def _evidence(finding: Finding) -> str:
         return value
     usual = words.number(finding.usual)
     share = 100 * (finding.value / finding.usual - 1)
-    other = "expected" if finding.kind == strategy.EVERYWHERE else "usual"
-    return f"{value}; {usual} is {other} ({share:+.0f} %)"
+    standard = "expected" if finding.kind == strategy.EVERYWHERE else "usual"
+    return f"{value}; {usual} is {standard} ({share:+.0f} %)"
 
 
 def notes_of(report: Report) -> list[str]:
@@ -190,46 +190,48 @@ def notes_of(report: Report) -> list[str]:
     if report.diagnosis is None:
         notes.append("the job ended before the search: the findings are not complete")
         return notes
-    found = report.diagnosis
-    for path, value in found.usual.items():
-        across = found.across.get(path)
+    diagnosis = report.diagnosis
+    for path, value in diagnosis.usual.items():
+        across = diagnosis.across.get(path)
         beside = f", {words.number(across)} across switch groups" if across else ""
-        where = " over the network alone" if path == strategy.NETWORK else ""
-        notes.append(f"healthy groups reach {words.number(value)} GB/s{where}{beside}")
-    share = min(found.pairs.values(), default=0.0)
+        route = " over the network alone" if path == strategy.NETWORK else ""
+        notes.append(f"healthy groups reach {words.number(value)} GB/s{route}{beside}")
+    share = min(diagnosis.pairs.values(), default=0.0)
     notes.append(f"{100 * share:.0f} % of all pairs of nodes met in a group")
-    if report.plan.expected is None and not any(one.confirmed for one in found.findings):
+    if report.plan.expected is None and not any(
+        finding.confirmed for finding in diagnosis.findings
+    ):
         notes.append("whether all nodes are slow is only known with --expect GB/s")
-    if found.unjudged:
-        names = api.fold_nodes(found.unjudged)
+    if diagnosis.unjudged:
+        names = api.fold_nodes(diagnosis.unjudged)
         notes.append(f"not judged, since no equal groups were there to compare with: {names}")
     return notes
 
 
 def as_data(report: Report) -> dict[str, Any]:
     """Return the object of ``--format json``, as docs/nodes.md describes it."""
-    found = report.diagnosis
+    diagnosis = report.diagnosis
     return {
         "nodes": [*report.plan.nodes],
-        "complete": found is not None,
+        "complete": diagnosis is not None,
         "findings": [
             {
-                "kind": one.kind,
-                "nodes": [*one.nodes],
-                "word": word_of(one),
-                "confirmed": one.confirmed,
-                "path": one.path,
-                "value": one.value,
-                "usual": one.usual,
-                "problem": one.problem or None,
-                "reason": reason_of(one, report.plan),
+                "kind": finding.kind,
+                "nodes": [*finding.nodes],
+                "word": word_of(finding),
+                "confirmed": finding.confirmed,
+                "path": finding.path,
+                "value": finding.value,
+                "usual": finding.usual,
+                "problem": finding.problem or None,
+                "reason": reason_of(finding, report.plan),
             }
-            for one in (found.findings if found is not None else ())
+            for finding in (diagnosis.findings if diagnosis is not None else ())
         ],
-        "usual": dict(found.usual) if found is not None else {},
-        "across": dict(found.across) if found is not None else {},
-        "pairs": dict(found.pairs) if found is not None else {},
-        "unjudged": [*found.unjudged] if found is not None else [],
+        "usual": dict(diagnosis.usual) if diagnosis is not None else {},
+        "across": dict(diagnosis.across) if diagnosis is not None else {},
+        "pairs": dict(diagnosis.pairs) if diagnosis is not None else {},
+        "unjudged": [*diagnosis.unjudged] if diagnosis is not None else [],
         "notes": notes_of(report),
         "rounds": [
             [
@@ -240,9 +242,9 @@ def as_data(report: Report) -> dict[str, Any]:
                     "value": outcome.value,
                     "problem": outcome.problem or None,
                 }
-                for test, outcome in done
+                for test, outcome in results
             ]
-            for done in report.rounds
+            for results in report.rounds
         ],
     }
 
@@ -252,9 +254,9 @@ def suspects_in(report: Report) -> list[str]:
     findings = report.diagnosis.findings if report.diagnosis is not None else ()
     kinds = (strategy.NODE, strategy.PAIR, strategy.SWITCH)
     suspects: dict[str, None] = {}
-    for one in findings:
-        if one.confirmed and one.kind in kinds:
+    for finding in findings:
+        if finding.confirmed and finding.kind in kinds:
             suspects.update(
-                dict.fromkeys(one.nodes[:1] if one.kind == strategy.PAIR else one.nodes)
+                dict.fromkeys(finding.nodes[:1] if finding.kind == strategy.PAIR else finding.nodes)
             )
     return [*suspects]

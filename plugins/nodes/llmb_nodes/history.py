@@ -46,8 +46,8 @@ def is_check(run: api.RunRecord) -> bool:
 
 def checks_of(runs: Iterable[api.RunRecord]) -> list[Check]:
     """Return the checks among the runs, oldest first."""
-    found = [Check(run=run) for run in runs if is_check(run)]
-    return sorted(found, key=lambda check: check.time)
+    checks = [Check(run=run) for run in runs if is_check(run)]
+    return sorted(checks, key=lambda check: check.time)
 
 
 def read(run: api.RunRecord, expected: Sequence[str] = ()) -> list[words.NodeReport]:
@@ -66,17 +66,17 @@ def table_of(run: api.RunRecord) -> Mapping[str, Any]:
 
 
 def latest(
-    checks: Sequence[Check], *, known: bool = False
+    checks: Sequence[Check], *, judged_only: bool = False
 ) -> dict[str, tuple[Check, words.NodeReport]]:
     """Return the newest report of each node, and its check.
 
-    ``known``: only reports that know something of the node.
+    ``judged_only``: only reports that know something of the node.
     """
     return {
         node.name: (check, node)
         for check in checks
         for node in check.nodes
-        if not known or node.word != words.UNKNOWN
+        if not judged_only or node.word != words.UNKNOWN
     }
 
 

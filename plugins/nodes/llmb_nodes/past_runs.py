@@ -61,14 +61,14 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
     """
     by_id = {run.id: run for run in runs}
     ended = [
-        each
+        measured_run
         for row in rows
         if (run := by_id.get(str(row["run"]))) is not None
         and run.job.workload != history.WORKLOAD
-        and (each := _measured(run, row)) is not None
+        and (measured_run := _measured(run, row)) is not None
     ]
-    newest = max((each.time for each in ended), default=0.0)
-    return [each for each in ended if each.time >= newest - DAYS * DAY]
+    newest = max((run.time for run in ended), default=0.0)
+    return [run for run in ended if run.time >= newest - DAYS * DAY]
 
 
 def _measured(run: api.RunRecord, row: ResultRow) -> Measured | None:
@@ -94,8 +94,8 @@ def nodes_of(run: api.RunRecord, row: ResultRow) -> frozenset[str]:
     """Return the nodes that the scheduler gave a run, else those in its log."""
     from llmb import api
 
-    given = api.expand_nodes(history.nodes_of_job(run))
-    return frozenset(given or (row["log"] or {}).get("hosts") or ())
+    job_nodes = api.expand_nodes(history.nodes_of_job(run))
+    return frozenset(job_nodes or (row["log"] or {}).get("hosts") or ())
 
 
 def observations(runs: Sequence[Measured]) -> list[blame.Observation]:

@@ -50,7 +50,7 @@ def _causes_of(results: _Rows) -> _Causes:
             text = f"{cause['text']} ({', '.join(cause['runs'])})"
             for node in cause["nodes"]:
                 texts.setdefault(node, {})[text] = None
-    return {node: [*found] for node, found in texts.items()}
+    return {node: [*causes] for node, causes in texts.items()}
 
 
 def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
@@ -64,7 +64,7 @@ def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
     sentences = [
         f"{runs.loss} to {' or '.join(runs.blame.nodes)}." for runs in _accusations(suspects)
     ]
-    sentences += [f"{each.name} {_in_check(each)}." for each in suspects if each.word]
+    sentences += [f"{suspect.name} {_in_check(suspect)}." for suspect in suspects if suspect.word]
     hint = "" if page else "\n\nThe evidence for an administrator: llmb-run report --page nodes"
     return api.ReportSection(
         title="Suspect nodes",
@@ -72,12 +72,14 @@ def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
         columns=("node", "found by", "GPUs lost", "evidence"),
         rows=tuple(
             (
-                each.name,
-                _found_by(each),
-                None if each.runs is None else f"{each.runs.gpus_lost} of {each.runs.gpus}",
-                "; ".join(each.evidence),
+                suspect.name,
+                _found_by(suspect),
+                None
+                if suspect.runs is None
+                else f"{suspect.runs.gpus_lost} of {suspect.runs.gpus}",
+                "; ".join(suspect.evidence),
             )
-            for each in suspects
+            for suspect in suspects
         ),
         page=page,
     )
@@ -85,7 +87,9 @@ def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
 
 def _accusations(suspects: Iterable[Suspect]) -> Iterator[FromRuns]:
     """Yield what past runs say, once for nodes that cannot be distinguished."""
-    by_nodes = {each.runs.blame.nodes: each.runs for each in suspects if each.runs is not None}
+    by_nodes = {
+        suspect.runs.blame.nodes: suspect.runs for suspect in suspects if suspect.runs is not None
+    }
     yield from by_nodes.values()
 
 
@@ -96,8 +100,8 @@ def _in_check(suspect: Suspect) -> str:
 
 
 def _found_by(suspect: Suspect) -> str:
-    found = [f"check ({suspect.word})"] if suspect.word else []
-    return ", ".join([*found, *(["past runs"] if suspect.runs is not None else ())])
+    sources = [f"check ({suspect.word})"] if suspect.word else []
+    return ", ".join([*sources, *(["past runs"] if suspect.runs is not None else ())])
 
 
 def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
@@ -109,11 +113,11 @@ def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
         paragraphs.append(_by_runs(suspect.name, suspect.runs))
     if causes:
         paragraphs.append(f"In the runs of this report: {'; '.join(causes)}.")
-    asked = [f"What to do: {'; '.join(suspect.fixes)}."] if suspect.fixes else []
+    advice = [f"What to do: {'; '.join(suspect.fixes)}."] if suspect.fixes else []
     paragraphs.append(
         " ".join(
             [
-                *asked,
+                *advice,
                 f"llmb has not drained {suspect.name} and has changed nothing on it. Until it is"
                 " repaired, jobs that are submitted with --exclude @suspects avoid it.",
             ]
@@ -126,13 +130,13 @@ def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
         columns=("day", "slow runs", "GPUs", "nodes", "speed") if slow else (),
         rows=tuple(
             (
-                each.day,
-                ", ".join(each.runs),
-                each.gpus,
-                api.fold_nodes(each.nodes),
-                f"{100 * each.speed:.1f} % of the usual",
+                observation.day,
+                ", ".join(observation.runs),
+                observation.gpus,
+                api.fold_nodes(observation.nodes),
+                f"{100 * observation.speed:.1f} % of the usual",
             )
-            for each in slow
+            for observation in slow
         ),
         page=PAGE,
     )
@@ -144,8 +148,8 @@ def _of_check(suspect: Suspect) -> Sequence[str]:
 
 
 def _by_runs(name: str, runs: FromRuns) -> str:
-    found = runs.blame
-    together = [node for node in found.nodes if node != name]
+    accusation = runs.blame
+    together = [node for node in accusation.nodes if node != name]
     also = (
         f" {', '.join(together)} ran in nearly all of them too, so that one of these nodes is slow."
         if together
@@ -158,9 +162,10 @@ def _by_runs(name: str, runs: FromRuns) -> str:
         else ""
     )
     return (
-        f"{found.slow} of {found.seen} runs with {subject} were slow, and {found.others_slow} of"
-        f" {found.others} runs without. They have {100 * found.loss:.1f} % less speed than the"
-        f" others.{lost}{also} By chance, this would happen in {odds(found.chance)}. A day that is"
+        f"{accusation.slow} of {accusation.total} runs with {subject} were slow, and"
+        f" {accusation.slow_without} of {accusation.total_without} runs without. They have"
+        f" {100 * accusation.loss:.1f} % less speed than the others.{lost}{also} By chance, this"
+        f" would happen in {odds(accusation.chance)}. A day that is"
         " slow as a whole is no explanation, because runs are compared with others of the same day."
     )
 
@@ -169,7 +174,7 @@ def _by_runs(name: str, runs: FromRuns) -> str:
 class _Node:
     """What is known of a node."""
 
-    seen: int = 0
+    total: int = 0
     slow: int = 0
     last: str = ""  # the day of its newest run
     #: Its object in the newest result that describes it.
@@ -182,12 +187,12 @@ def _nodes(
 ) -> dict[str, _Node]:
     """Return the nodes of the observations, of described runs and of checks."""
     nodes: dict[str, _Node] = {}
-    for each in observations:
-        for name in each.nodes:
+    for observation in observations:
+        for name in observation.nodes:
             node = nodes.setdefault(name, _Node())
-            node.seen += 1
-            node.slow += each.is_slow
-            node.last = max(node.last, each.day)
+            node.total += 1
+            node.slow += observation.is_slow
+            node.last = max(node.last, observation.day)
     submitted = {run.id: run.submitted_at for run in runs}
     for row in sorted(rows, key=lambda row: submitted.get(str(row["run"]), 0.0)):
         for facts in row["nodes"] or ():
@@ -206,12 +211,12 @@ def _all_nodes(
 
     def key(item: tuple[str, _Node]) -> tuple[float, float, int, str]:
         name, node = item
-        return -order[name], -node.slow / max(1, node.seen), len(name), name
+        return -order[name], -node.slow / max(1, node.total), len(name), name
 
     rows = [
         (
             name,
-            node.seen,
+            node.total,
             node.slow,
             node.last or None,
             node.facts.get("gpu"),

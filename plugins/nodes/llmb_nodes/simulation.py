@@ -77,17 +77,17 @@ def simulate(
             hangs += any(outcome.value is None for outcome in outcomes)
             tests = steps.send(outcomes)
     except StopIteration as end:
-        rounds = [[test for test, _ in one] for one in history]
+        rounds = [[test for test, _ in results] for results in history]
         return Simulated(diagnosis=end.value, rounds=rounds, hangs=hangs)
 
 
 def most_rounds(plan: Plan) -> int:
     """Return the rounds that a diagnosis with one fault may take, from the worst of some faults."""
     nodes = plan.nodes
-    some = [nodes[0], nodes[len(nodes) // 2], nodes[-1]]
+    sample = [nodes[0], nodes[len(nodes) // 2], nodes[-1]]
     pairs = [frozenset(pair) for pair in combinations(nodes[: plan.size], 2)]
     planted = [
-        *(Faults(nodes={node: 0.5}) for node in some),
+        *(Faults(nodes={node: 0.5}) for node in sample),
         *(Faults(pairs={pair: 0.5}) for pair in (pairs[0], pairs[-1], pairs[len(pairs) // 2])),
         *(Faults(switches={name: 0.5}) for name in [*dict.fromkeys(plan.switches.values())][:1]),
     ]

@@ -45,11 +45,12 @@ class FromRuns:
     @property
     def in_words(self) -> str:
         """The evidence as a phrase."""
-        found = self.blame
-        nodes = "it" if len(found.nodes) == 1 else " or ".join(found.nodes)
+        accusation = self.blame
+        nodes = "it" if len(accusation.nodes) == 1 else " or ".join(accusation.nodes)
         return (
-            f"{found.slow} of {found.seen} runs with {nodes} were slow, {found.others_slow} of"
-            f" {found.others} without; {self.loss}; chance would do this in {odds(found.chance)}"
+            f"{accusation.slow} of {accusation.total} runs with {nodes} were slow,"
+            f" {accusation.slow_without} of {accusation.total_without} without; {self.loss};"
+            f" chance would do this in {odds(accusation.chance)}"
         )
 
 
@@ -84,14 +85,14 @@ def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> 
 
     ``rows`` are results of ``runs``, objects of ``llmb-run results --format json``.
     """
-    checks = history.latest(history.checks_of(runs), known=True)
+    checks = history.latest(history.checks_of(runs), judged_only=True)
     accused = from_runs(past_runs.observations(past_runs.measured(runs, rows)))
-    found = [
+    suspects = [
         suspect
         for name in {*checks, *accused}
         if (suspect := _suspect(name, checks.get(name), accused.get(name))) is not None
     ]
-    return sorted(found, key=_order)
+    return sorted(suspects, key=_order)
 
 
 def _suspect(
@@ -123,11 +124,15 @@ def _suspect(
 def from_runs(observations: Sequence[Observation]) -> dict[str, FromRuns]:
     """Return the evidence of runs against each node that it is against."""
     accused = {}
-    for found in find_blame(observations):
-        for name in found.nodes:
-            slow = [each for each in observations if each.is_slow and name in each.nodes]
-            slow.sort(key=lambda each: -each.time)
-            accused[name] = FromRuns(blame=found, slow=tuple(slow))
+    for accusation in find_blame(observations):
+        for name in accusation.nodes:
+            slow = [
+                observation
+                for observation in observations
+                if observation.is_slow and name in observation.nodes
+            ]
+            slow.sort(key=lambda observation: -observation.time)
+            accused[name] = FromRuns(blame=accusation, slow=tuple(slow))
     return accused
 
 

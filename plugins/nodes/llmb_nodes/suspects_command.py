@@ -40,14 +40,16 @@ def suspects(context: api.CommandContext, /, fmt: str) -> int:
         since = past_runs.first_day(runs)
         words = ["results", "--session", "all", "--since", since, "--format", "json"]
         rows = json.loads(context.call(words)[1])["results"]
-    found = find(runs, rows)
+    listed = find(runs, rows)
     if fmt == "json":
-        click.echo(json.dumps({"nodes": [as_data(suspect) for suspect in found]}, indent=2))
+        click.echo(json.dumps({"nodes": [as_data(suspect) for suspect in listed]}, indent=2))
         return 0
-    if found or fmt == "csv":
-        click.echo(api.render_table(_columns(), [_row(each) for each in found], fmt), nl=False)
+    if listed or fmt == "csv":
+        click.echo(
+            api.render_table(_columns(), [_row(suspect) for suspect in listed], fmt), nl=False
+        )
     if fmt == "table":
-        _say_more(found, len(past_runs.measured(runs, rows)))
+        _say_more(listed, len(past_runs.measured(runs, rows)))
     return 0
 
 
@@ -71,10 +73,10 @@ def _row(suspect: Suspect) -> dict[str, Any]:
     }
 
 
-def _say_more(found: Sequence[Suspect], runs: int) -> None:
+def _say_more(listed: Sequence[Suspect], runs: int) -> None:
     """Print on standard error what the table is made of, and what to do with it."""
     measured = f"{runs} measured run{'' if runs == 1 else 's'} of the newest 30 days"
-    if not found:
+    if not listed:
         click.echo(f"no suspects among the nodes of {measured} and of the checks", err=True)
         return
     click.echo(f"from {measured} and the newest check of each node", err=True)
@@ -95,14 +97,14 @@ def as_data(suspect: Suspect) -> dict[str, Any]:
         if runs is None
         else {
             "nodes": [*runs.blame.nodes],
-            "seen": runs.blame.seen,
+            "seen": runs.blame.total,
             "slow": runs.blame.slow,
-            "others": runs.blame.others,
-            "others_slow": runs.blame.others_slow,
+            "others": runs.blame.total_without,
+            "others_slow": runs.blame.slow_without,
             "chance": runs.blame.chance,
             "loss": runs.blame.loss,
             "gpus": runs.gpus,
             "gpus_lost": runs.gpus_lost,
-            "slow_runs": [run for each in runs.slow for run in each.runs],
+            "slow_runs": [run for observation in runs.slow for run in observation.runs],
         },
     }

@@ -56,7 +56,7 @@ class _Findings:
 
     faults: list[str] = field(default_factory=list)
     slow: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    unknowns: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     fixes: list[str] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ class _Findings:
             return FAULT
         if self.slow:
             return SLOW
-        return UNKNOWN if self.unknown else OK
+        return UNKNOWN if self.unknowns else OK
 
 
 def judge(
@@ -87,18 +87,24 @@ def judge(
     nodes = [
         NodeReport(
             name=name,
-            word=found.word,
-            reasons=(*found.faults, *found.slow, *found.unknown),
-            notes=tuple(found.notes),
-            fixes=tuple(dict.fromkeys(found.fixes)),
-            facts={key: one["value"] for key, one in answers[name].items() if "value" in one},
+            word=verdict.word,
+            reasons=(*verdict.faults, *verdict.slow, *verdict.unknowns),
+            notes=tuple(verdict.notes),
+            fixes=tuple(dict.fromkeys(verdict.fixes)),
+            facts={
+                key: answer["value"] for key, answer in answers[name].items() if "value" in answer
+            },
             measures=measures[name],
             absent={
-                **{key: one["absent"] for key, one in answers[name].items() if "value" not in one},
+                **{
+                    key: answer["absent"]
+                    for key, answer in answers[name].items()
+                    if "value" not in answer
+                },
                 **_absent(by_node[name]),
             },
         )
-        for name, found in findings.items()
+        for name, verdict in findings.items()
     ]
     silent = [name for name in expected if name not in by_node]
     nodes += [
@@ -113,7 +119,9 @@ def _facts_of(ranks: Sequence[exchange.Report]) -> dict[str, dict[str, Any]]:
 
 
 def _absent(ranks: Sequence[exchange.Report]) -> dict[str, str]:
-    outcomes = [pair for report in ranks for one in report["rounds"][:1] for pair in one.items()]
+    outcomes = [
+        pair for report in ranks for outcomes in report["rounds"][:1] for pair in outcomes.items()
+    ]
     return {name: outcome["absent"] for name, outcome in outcomes if "absent" in outcome}
 
 
@@ -126,18 +134,20 @@ def _judge_facts(
         values = {
             node: facts[name].get("value") for node, facts in answers.items() if name in facts
         }
-        known = {node: value for node, value in values.items() if value is not None}
+        known_values = {node: value for node, value in values.items() if value is not None}
         is_fault = fact["severity"] == "fault"
         for node, facts in answers.items():
-            if node in known:
-                problem = _broken(known[node], fact["rule"], [*known.values()])
-            elif not known or not fact["rule"]:
+            if node in known_values:
+                problem = _broken(known_values[node], fact["rule"], [*known_values.values()])
+            elif not known_values or not fact["rule"]:
                 continue  # no node has it: no fault of this one
             else:
                 reason = facts.get(name, {}).get("absent", "it was not asked")
-                others = "1 node has" if len(known) == 1 else f"{len(known)} nodes have"
-                text = f"{name} is unknown ({reason}); {others} it"
-                (findings[node].unknown if is_fault else findings[node].notes).append(text)
+                holders = (
+                    "1 node has" if len(known_values) == 1 else f"{len(known_values)} nodes have"
+                )
+                text = f"{name} is unknown ({reason}); {holders} it"
+                (findings[node].unknowns if is_fault else findings[node].notes).append(text)
                 continue
             if problem is not None:
                 (findings[node].faults if is_fault else findings[node].notes).append(
@@ -156,12 +166,12 @@ def _broken(value: Any, rule: Mapping[str, Any], peers_values: Sequence[Any]) ->
             if bound and _distinct(value) != _distinct(usual) and count > 1:
                 return f"is {_shown(value)}; {count} nodes have {_shown(usual)}"
             continue
-        wrong = [index for index, one in enumerate(values) if not _obeys(one, kind, bound)]
-        if wrong:
-            where = f" on GPU {', '.join(map(str, wrong))}" if isinstance(value, list) else ""
-            worst = values[wrong[0]]
+        offenders = [index for index, item in enumerate(values) if not _obeys(item, kind, bound)]
+        if offenders:
+            gpus = f" on GPU {', '.join(map(str, offenders))}" if isinstance(value, list) else ""
+            worst = values[offenders[0]]
             words = {"at_least": "at least", "at_most": "at most", "equals": "exactly"}[kind]
-            return f"is {_shown(worst)}{where}; it must be {words} {_shown(bound)}"
+            return f"is {_shown(worst)}{gpus}; it must be {words} {_shown(bound)}"
     return None
 
 
@@ -179,19 +189,19 @@ def _usual(values: Sequence[Any]) -> tuple[Any, int]:
     Without a majority no node is the odd one out: the number is then 1.
     """
     keys = Counter(map(_distinct, values))
-    (key, count), *others = keys.most_common(2)
+    (key, count), *runners_up = keys.most_common(2)
     value = next(value for value in values if _distinct(value) == key)
-    return value, 1 if others and others[0][1] == count else count
+    return value, 1 if runners_up and runners_up[0][1] == count else count
 
 
 def _distinct(value: Any) -> tuple[str, ...]:
     """Return the different values of the GPUs of a node. Their number is a fact of its own."""
-    return tuple(sorted({str(one) for one in (value if isinstance(value, list) else [value])}))
+    return tuple(sorted({str(item) for item in (value if isinstance(value, list) else [value])}))
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        texts = [_shown(one) for one in value]
+        texts = [_shown(item) for item in value]
         return texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -211,10 +221,12 @@ def _judge_measures(
         usual = peers.compare(values.values(), row.get("spread") or peers.FLOOR)
         for node, ranks in by_node.items():
             outcomes = [[*_outcomes(report, name)] for report in ranks]
-            faults = [one["fault"] for both in outcomes for one in both if "fault" in one]
+            faults = [
+                outcome["fault"] for rounds in outcomes for outcome in rounds if "fault" in outcome
+            ]
             if faults:
                 _judge_failure(findings[node], name, faults[0], has_peers=bool(values))
-            per_gpu = tuple(both[-1].get("value") for both in outcomes if both)
+            per_gpu = tuple(rounds[-1].get("value") for rounds in outcomes if rounds)
             if not any(value is not None for value in per_gpu):
                 continue
             value = second.get(name, {}).get(node, values.get(node))
@@ -235,20 +247,20 @@ def _judge_measures(
 
 
 def _outcomes(report: exchange.Report, name: str) -> Iterator[dict[str, Any]]:
-    return (one[name] for one in report["rounds"] if name in one)
+    return (outcomes[name] for outcomes in report["rounds"] if name in outcomes)
 
 
-def _judge_failure(found: _Findings, name: str, text: str, *, has_peers: bool) -> None:
+def _judge_failure(findings: _Findings, name: str, text: str, *, has_peers: bool) -> None:
     """A measure that fails is the node's fault only if other nodes did it."""
     if has_peers:
-        found.faults.append(f"{name}: {text}")
-        found.fixes.append(f"run {name} by hand on the node, and look at dmesg")
+        findings.faults.append(f"{name}: {text}")
+        findings.fixes.append(f"run {name} by hand on the node, and look at dmesg")
     else:
-        found.unknown.append(f"{name}: {text}")
+        findings.unknowns.append(f"{name}: {text}")
 
 
 def _judge_value(
-    found: _Findings,
+    findings: _Findings,
     name: str,
     measure: Measure,
     usual: peers.Peers | None,
@@ -257,21 +269,21 @@ def _judge_value(
     """Judge a value that was flagged by its second measurement."""
     value, unit, minimum = measure.value, measure.unit, row.get("minimum")
     if measure.first is None or value is None:
-        found.unknown.append(f"{name} was flagged and not measured again")
+        findings.unknowns.append(f"{name} was flagged and not measured again")
         return
     if minimum is not None and value < minimum:
-        found.faults.append(
+        findings.faults.append(
             f"{name} {number(value)} {unit}, measured twice; {number(minimum)} is the least"
             f"{_of_gpu(measure)}"
         )
-        found.fixes.append(f"{name} is far below what this GPU type does on any healthy node")
+        findings.fixes.append(f"{name} is far below what this GPU type does on any healthy node")
     elif usual is not None and usual.is_below(value):
-        found.slow.append(
+        findings.slow.append(
             f"{name} {number(value)} {unit}, measured twice; {usual.nodes} nodes have"
             f" {number(usual.median)} ({_percent(measure.ratio)}){_of_gpu(measure)}"
         )
     else:
-        found.notes.append(
+        findings.notes.append(
             f"{name} {number(measure.first)} {unit} at first, and {number(value)} when measured"
             " again: not confirmed"
         )

@@ -66,10 +66,12 @@ class Check:
             self.report["facts"] = facts.ask_all(self.table["facts"])
         self._measure([*self.table["measures"]])
         patience = float(self.table["patience"])
-        reports = exchange.wait(self.rank.folder, lambda all: len(all) >= self.world, patience)
+        reports = exchange.wait(
+            self.rank.folder, lambda reports: len(reports) >= self.world, patience
+        )
         again = peers.flagged(exchange.values_of(reports, 0), self.table["measures"])
-        if own := again.get(self.rank.node):
-            self._measure([name for name in self.table["measures"] if name in own])
+        if flagged := again.get(self.rank.node):
+            self._measure([name for name in self.table["measures"] if name in flagged])
         if os.environ.get("LLMB_RANK", "0") == "0":
             self._print(again, patience)
 
@@ -97,7 +99,7 @@ class Check:
         """Wait for the second measurement, and print the lines that the log is read by."""
 
         def is_complete(reports: Sequence[exchange.Report]) -> bool:
-            return all(len(one["rounds"]) > 1 for one in reports if one["node"] in again)
+            return all(len(report["rounds"]) > 1 for report in reports if report["node"] in again)
 
         reports = exchange.wait(self.rank.folder, is_complete, patience)
         worst = 100.0

@@ -253,9 +253,11 @@ class Agent:
         answer = facts.number_of(self.settings.command, self.settings.limit)
         if "value" not in answer:
             raise RuntimeError(answer["fault"])
-        write_text(files.done(task.rank), "")
+        write_text(files.completion(task.rank), "")
         # Unlike an all-reduce, a command may end on one rank and fail on another.
-        while task.rank == 0 and not all(files.done(rank).exists() for rank in range(task.world)):
+        while task.rank == 0 and not all(
+            files.completion(rank).exists() for rank in range(task.world)
+        ):
             time.sleep(self.place.poll)
         return float(answer["value"])
 
@@ -279,7 +281,7 @@ class _Files:
     def result(self) -> Path:
         return self._path("group")
 
-    def done(self, rank: int) -> Path:
+    def completion(self, rank: int) -> Path:
         """Return the file of a rank whose command has ended."""
         return self.folder / f"done-{self.number}-{self.index}-{rank}"
 
@@ -342,13 +344,14 @@ class Coordinator:
         text = json.dumps([asdict(test) for test in tests])
         write_text(self.place.folder / f"round-{number}.json", text)
         end = time.monotonic() + self.settings.limit + _GRACE
-        while not all(one.result.exists() for one in files) and time.monotonic() < end:
+        while not all(group.result.exists() for group in files) and time.monotonic() < end:
             time.sleep(self.place.poll)
-        return [_read(one.result) for one in files]
+        return [_read(group.result) for group in files]
 
     def _write(self, plan: Plan) -> None:
         rounds = [
-            [{**asdict(test), **asdict(outcome)} for test, outcome in done] for done in self.history
+            [{**asdict(test), **asdict(outcome)} for test, outcome in results]
+            for results in self.history
         ]
         data = {"schema": SCHEMA, "plan": asdict(plan), "rounds": rounds}
         write_text(self.place.folder / FILE, json.dumps(data))
@@ -365,7 +368,12 @@ class Coordinator:
 
     def _print_end(self) -> None:
         """Print the line that llmb reads the log by."""
-        values = [one.value for done in self.history for _, one in done if one.value is not None]
+        values = [
+            outcome.value
+            for results in self.history
+            for _, outcome in results
+            if outcome.value is not None
+        ]
         usual = strategy.usual_of(values)
         worst = 100 * min(values) / usual if usual else 0.0
         print(f"node diagnosis: slowest value {min(worst, 100.0):.2f} % of the usual", flush=True)
@@ -390,16 +398,16 @@ def read(folder: Path) -> tuple[Plan, list[list[tuple[GroupTest, Outcome]]]] | N
             [
                 (
                     GroupTest(
-                        nodes=tuple(one["nodes"]),
-                        stage=one["stage"],
-                        path=one["path"],
-                        about=tuple(one["about"]),
+                        nodes=tuple(row["nodes"]),
+                        stage=row["stage"],
+                        path=row["path"],
+                        about=tuple(row["about"]),
                     ),
-                    Outcome(value=one["value"], problem=one["problem"]),
+                    Outcome(value=row["value"], problem=row["problem"]),
                 )
-                for one in done
+                for row in results
             ]
-            for done in data["rounds"]
+            for results in data["rounds"]
         ]
         nodes, paths = tuple(plan["nodes"]), tuple(plan["paths"])
         return Plan(nodes, plan["switches"], paths, plan["expected"]), rounds

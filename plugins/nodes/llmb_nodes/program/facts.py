@@ -84,8 +84,8 @@ def _active_links(library: Any, gpu: Any) -> int | None:
         nvml.read_number(library, "nvmlDeviceGetNvLinkState", gpu, ctypes.c_uint(link))
         for link in range(_NVLINKS)
     ]
-    known = [state for state in states if state is not None]
-    return sum(known) if known else None
+    active = [state for state in states if state is not None]
+    return sum(active) if active else None
 
 
 def _slowed(library: Any, gpu: Any) -> int | None:
@@ -123,7 +123,7 @@ def _of_files(pattern: str) -> Outcome:
 def _of_command(text: str, seconds: float = COMMAND_SECONDS) -> Outcome:
     """Return what a command prints, as a number if it is one."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", text],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -133,10 +133,10 @@ def _of_command(text: str, seconds: float = COMMAND_SECONDS) -> Outcome:
         )
     except subprocess.TimeoutExpired:
         return {"absent": f"'{text}' did not end within {seconds:g} s"}
-    printed = done.stdout.strip()
-    if done.returncode != 0 or not printed:
-        error = (done.stderr.strip().splitlines() or ["it prints nothing"])[-1]
-        return {"absent": f"'{text}' exits with {done.returncode}: {error}"}
+    printed = process.stdout.strip()
+    if process.returncode != 0 or not printed:
+        error = (process.stderr.strip().splitlines() or ["it prints nothing"])[-1]
+        return {"absent": f"'{text}' exits with {process.returncode}: {error}"}
     try:
         return {"value": float(printed)}
     except ValueError:

@@ -24,6 +24,7 @@ import math
 import statistics
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 FLOOR = 0.10  # a group is slow if it is further below the usual value than this share of it
@@ -147,8 +148,8 @@ def next_round(plan: Plan, history: Sequence[Round]) -> list[GroupTest] | Diagno
     steps = search(plan)
     try:
         tests = next(steps)
-        for done in history:
-            tests = steps.send([outcome for _, outcome in done])
+        for results in history:
+            tests = steps.send([outcome for _, outcome in results])
     except StopIteration as end:
         diagnosis: Diagnosis = end.value
         return diagnosis
@@ -227,23 +228,23 @@ class _Book:
     def _measure(self, tests: Sequence[GroupTest]) -> Rounds:
         """Run the tests of a round as often as their noise demands. Return the mean outcomes."""
         outcomes: dict[GroupTest, list[Outcome]] = {test: [] for test in tests}
-        rounds, wanted = 0, self._repeats()
-        while rounds < wanted:
-            running = [test for test, mine in outcomes.items() if not _has_failed(mine)]
+        rounds, repeats = 0, self._repeats()
+        while rounds < repeats:
+            running = [test for test, values in outcomes.items() if not _has_failed(values)]
             if not running:
                 break
             for test, outcome in zip(running, (yield running), strict=True):
                 outcomes[test].append(outcome)
             rounds += 1
             if self.is_first and rounds == 1 and _is_uneven(outcomes.values()):
-                wanted = 2
+                repeats = 2
             elif rounds > 1:
                 noise = _noise(outcomes.values())
                 is_vague = len(running) * (rounds - 1) < _CERTAIN and noise > PRECISE / 2
                 self.noise = max(noise, self.noise) if not self.is_first else noise
-                wanted = max(rounds + 1 if self.is_first and is_vague else rounds, self._repeats())
+                repeats = max(rounds + 1 if self.is_first and is_vague else rounds, self._repeats())
         self.is_first = False
-        return [_mean(mine) for mine in outcomes.values()]
+        return [_mean(values) for values in outcomes.values()]
 
     def _repeats(self) -> int:
         return min(REPEATS, max(1, math.ceil((self.noise / PRECISE) ** 2)))
@@ -281,8 +282,8 @@ class _Book:
         if not self._is_slower_across():
             return free[:missing]
         inside = [node for node in free if self.plan.switches.get(node, "") == request.home]
-        others = [node for node in self.good if node not in request.core]
-        at_home = sum(self.plan.switches.get(node, "") == request.home for node in others)
+        candidates = [node for node in self.good if node not in request.core]
+        at_home = sum(self.plan.switches.get(node, "") == request.home for node in candidates)
         chosen = inside if at_home >= missing else free
         return chosen[:missing]
 
@@ -314,9 +315,11 @@ class _Book:
         answers, healthy = {}, []
         for (number, test), outcome in zip(tests.items(), outcomes, strict=True):
             peers = pool.get(self._class(test), [])
-            known = self._healthy.get(self._class(test), [])
+            healthy_values = self._healthy.get(self._class(test), [])
             # A round may test a suspect in most of its groups: the rounds before know better.
-            usual = usual_of(known if len(known) > 1 else peers, self._share(test))
+            usual = usual_of(
+                healthy_values if len(healthy_values) > 1 else peers, self._share(test)
+            )
             value = outcome.value
             if value is None or len(peers) > 1:
                 self.judged.update(test.nodes)
@@ -351,8 +354,10 @@ def _has_failed(outcomes: Sequence[Outcome]) -> bool:
 
 def _is_uneven(series: Iterable[Sequence[Outcome]]) -> bool:
     values = [outcome.value for outcomes in series for outcome in outcomes]
-    known = [value for value in values if value is not None]
-    return bool(known) and (len(known) < len(values) or min(known) < (1 - EVEN) * max(known))
+    measured = [value for value in values if value is not None]
+    return bool(measured) and (
+        len(measured) < len(values) or min(measured) < (1 - EVEN) * max(measured)
+    )
 
 
 def _noise(series: Iterable[Sequence[Outcome]]) -> float:
@@ -362,41 +367,47 @@ def _noise(series: Iterable[Sequence[Outcome]]) -> float:
         values = [outcome.value for outcome in outcomes if outcome.value]
         if len(values) > 1:
             deviations.append(statistics.stdev(values) / statistics.fmean(values))
-    return math.sqrt(statistics.fmean([one**2 for one in deviations])) if deviations else 0.0
+    return (
+        math.sqrt(statistics.fmean([deviation**2 for deviation in deviations]))
+        if deviations
+        else 0.0
+    )
 
 
 def _mean(outcomes: Sequence[Outcome]) -> Outcome:
     failed = next((outcome for outcome in outcomes if outcome.value is None), None)
-    return failed or Outcome(statistics.fmean([one.value for one in outcomes if one.value]))
+    return failed or Outcome(
+        statistics.fmean([outcome.value for outcome in outcomes if outcome.value])
+    )
 
 
 def _together(searches: Sequence[_Search]) -> _Search:
     """Run searches at the same time, a step of each in every round. Return their results."""
     results: dict[int, Any] = {}
-    wanted: dict[int, list[_Request]] = {}
+    requests: dict[int, list[_Request]] = {}
 
     def step(number: int, advance: Callable[[], list[_Request]]) -> None:
         try:
-            wanted[number] = advance()
+            requests[number] = advance()
         except StopIteration as end:
-            wanted.pop(number, None)
+            requests.pop(number, None)
             results[number] = end.value
 
     for number, search in enumerate(searches):
         step(number, search.__next__)
-    while wanted:
-        order = [*wanted]
-        answers = yield [request for number in order for request in wanted[number]]
+    while requests:
+        order = [*requests]
+        answers = yield [request for number in order for request in requests[number]]
         for number in order:
-            count = len(wanted[number])
-            mine, answers = answers[:count], answers[count:]
-            step(number, lambda number=number, mine=mine: searches[number].send(mine))  # type: ignore[misc]
+            count = len(requests[number])
+            batch, answers = answers[:count], answers[count:]
+            step(number, partial(searches[number].send, batch))
     return [results[number] for number in range(len(searches))]
 
 
 def _search(plan: Plan, book: _Book) -> _Search:
     """All stages on one path. Returns the findings."""
-    groups, others = _groups(plan)
+    groups, remainders = _groups(plan)
     answers = yield [_Request(group, "screen", home=_home(plan, group)) for group in groups]
     slow = [answer for answer in answers if answer.slow]
     healthy = [group for group, answer in zip(groups, answers, strict=True) if not answer.slow]
@@ -405,18 +416,18 @@ def _search(plan: Plan, book: _Book) -> _Search:
     if not book.good:
         return [replace(_finding(EVERYWHERE, plan.nodes, slow[0]), usual=plan.expected)]
     failing, across = yield from _together(
-        [_screen_others(plan, others, book), _across(plan, healthy)]
+        [_screen_others(plan, remainders, book), _across(plan, healthy)]
     )
     for suspicion in across:  # nodes that are slow outside of their group do not fill up others
         for node in (*suspicion.first, *suspicion.second):
             book.good.pop(node, None)
-    found = yield from _together(
+    results = yield from _together(
         [
             *(_fault_within(plan, answer) for answer in (*slow, *failing)),
             *(_fault_across(plan, suspicion) for suspicion in across),
         ]
     )
-    return _merged(plan, [finding for findings in found for finding in findings])
+    return _merged(plan, [finding for findings in results for finding in findings])
 
 
 def _home(plan: Plan, nodes: Iterable[str]) -> str:
@@ -437,10 +448,10 @@ def _groups(plan: Plan) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     if 2 * sum(len(nodes) // size * size for nodes in by_switch.values()) < len(plan.nodes):
         by_switch = {"": [node for nodes in by_switch.values() for node in nodes]}
     columns = [_chunks(nodes[: len(nodes) // size * size], size) for nodes in by_switch.values()]
-    rest = [node for nodes in by_switch.values() for node in nodes[len(nodes) // size * size :]]
+    leftover = [node for nodes in by_switch.values() for node in nodes[len(nodes) // size * size :]]
     longest = max(map(len, columns))
     groups = [column[n] for n in range(longest) for column in columns if n < len(column)]
-    return groups, _chunks(rest, size)
+    return groups, _chunks(leftover, size)
 
 
 def _chunks(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
@@ -477,17 +488,17 @@ def _across(plan: Plan, groups: Sequence[tuple[str, ...]]) -> _Search:
         return []
     half = plan.size // 2
     names = [_home(plan, group) or f"group {number}" for number, group in enumerate(groups)]
-    both = [(number, (number + 1) % len(groups)) for number in range(len(groups))]
-    halves = [(groups[one][:half], groups[two][half:]) for one, two in both]
+    neighbours = [(number, (number + 1) % len(groups)) for number in range(len(groups))]
+    halves = [(groups[a][:half], groups[b][half:]) for a, b in neighbours]
     answers = yield [_Request((*a, *b), "across") for a, b in halves]
     by_name: dict[str, list[_Answer]] = {}
-    for (one, two), answer in zip(both, answers, strict=True):
-        if names[one] != names[two]:
-            by_name.setdefault(names[one], []).append(answer)
-            by_name.setdefault(names[two], []).append(answer)
-    bad = [name for name, mine in by_name.items() if all(answer.slow for answer in mine)]
-    if len(bad) == len(by_name):
-        bad = []  # of two, none is the odd one
+    for (a, b), answer in zip(neighbours, answers, strict=True):
+        if names[a] != names[b]:
+            by_name.setdefault(names[a], []).append(answer)
+            by_name.setdefault(names[b], []).append(answer)
+    suspects = [name for name, tests in by_name.items() if all(answer.slow for answer in tests)]
+    if len(suspects) == len(by_name):
+        suspects = []  # of two, none is the odd one
     suspicions = [
         _Suspicion(
             tuple(
@@ -499,10 +510,10 @@ def _across(plan: Plan, groups: Sequence[tuple[str, ...]]) -> _Search:
             (),
             by_name[suspect][0],
         )
-        for suspect in bad
+        for suspect in suspects
     ]
-    for (one, two), (first, second), answer in zip(both, halves, answers, strict=True):
-        if answer.slow and names[one] not in bad and names[two] not in bad:
+    for (a, b), (first, second), answer in zip(neighbours, halves, answers, strict=True):
+        if answer.slow and names[a] not in suspects and names[b] not in suspects:
             suspicions.append(_Suspicion(first, second, answer))
     return suspicions
 
@@ -534,8 +545,8 @@ def _bisect(suspects: tuple[str, ...], last: _Answer, home: str) -> _Search:
     slow = [(half, answer) for half, answer in zip(halves, answers, strict=True) if answer.slow]
     if not slow:
         return (yield from _mix(halves[0], halves[1], last, home))
-    found = yield from _together([_bisect(half, answer, home) for half, answer in slow])
-    return [finding for findings in found for finding in findings]
+    results = yield from _together([_bisect(half, answer, home) for half, answer in slow])
+    return [finding for findings in results for finding in findings]
 
 
 def _mix(first: tuple[str, ...], second: tuple[str, ...], last: _Answer, home: str) -> _Search:
@@ -546,7 +557,7 @@ def _mix(first: tuple[str, ...], second: tuple[str, ...], last: _Answer, home: s
         # Each of them alone once more: one bad node makes every pair slow that it is in.
         groups = (pair, first, second)
         answers = yield [_Request(group, "confirm", avoid, home) for group in groups]
-        alone = [_finding(NODE, one.test.about, one) for one in answers[1:] if one.slow]
+        alone = [_finding(NODE, answer.test.about, answer) for answer in answers[1:] if answer.slow]
         return alone or [_finding(PAIR, pair, answers[0])]
     parts = [(a, b) for a in _halves(first) for b in _halves(second)]
     requests = [_Request((*a, *b), "mix", avoid, home) for a, b in parts]
@@ -554,15 +565,17 @@ def _mix(first: tuple[str, ...], second: tuple[str, ...], last: _Answer, home: s
     slow = [(pair, answer) for pair, answer in zip(parts, answers, strict=True) if answer.slow]
     if len(slow) == len(parts):
         again = yield [_Request(half, "confirm", avoid, home) for half in (first, second)]
-        bad = [answer for answer in again if answer.slow]
-        if not bad:
+        slow_halves = [answer for answer in again if answer.slow]
+        if not slow_halves:
             return [_finding(LINK, (*first, *second), slow[0][1])]
-        found = yield from _together([_bisect(one.test.about, one, home) for one in bad])
-        return [finding for findings in found for finding in findings]
+        results = yield from _together(
+            [_bisect(answer.test.about, answer, home) for answer in slow_halves]
+        )
+        return [finding for findings in results for finding in findings]
     if not slow:
         return [_finding(GROUP, (*first, *second), last, confirmed=False)]
-    found = yield from _together([_mix(a, b, answer, home) for (a, b), answer in slow])
-    return [finding for findings in found for finding in findings]
+    results = yield from _together([_mix(a, b, answer, home) for (a, b), answer in slow])
+    return [finding for findings in results for finding in findings]
 
 
 def _halves(nodes: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -586,16 +599,24 @@ def _finding(
 
 def _merged(plan: Plan, findings: Sequence[Finding]) -> list[Finding]:
     """Name the switch group instead of its nodes, and two of its links as one."""
-    bad = {one.nodes[0]: one for one in findings if one.kind == NODE and one.confirmed}
+    slow_nodes = {
+        finding.nodes[0]: finding
+        for finding in findings
+        if finding.kind == NODE and finding.confirmed
+    }
     members: dict[str, list[str]] = {}
     for node in plan.nodes:
         members.setdefault(plan.switches.get(node, ""), []).append(node)
-    ways_out = {_home(plan, one.nodes): one for one in findings if one.kind == SWITCH}
+    ways_out = {
+        _home(plan, finding.nodes): finding for finding in findings if finding.kind == SWITCH
+    }
     merged = []
     for name, nodes in members.items():
-        if name and (name in ways_out or (len(nodes) >= _FEWEST and bad.keys() >= {*nodes})):
-            first = ways_out.get(name) or bad[nodes[0]]
+        if name and (name in ways_out or (len(nodes) >= _FEWEST and slow_nodes.keys() >= {*nodes})):
+            first = ways_out.get(name) or slow_nodes[nodes[0]]
             merged.append(replace(first, kind=SWITCH, nodes=tuple(nodes)))
     explained = {node for finding in merged for node in finding.nodes}
-    others = {(one.kind, frozenset(one.nodes)): one for one in findings}
-    return merged + [one for one in others.values() if not explained.issuperset(one.nodes)]
+    distinct = {(finding.kind, frozenset(finding.nodes)): finding for finding in findings}
+    return merged + [
+        finding for finding in distinct.values() if not explained.issuperset(finding.nodes)
+    ]

@@ -86,17 +86,24 @@ if TYPE_CHECKING:
         read_workload as read_workload,
     )
     from llmb.contract.state import JobState as JobState
+    from llmb.core.addresses import name_fault as name_fault, url_fault as url_fault
+    from llmb.core.names import suggest as suggest
+    from llmb.core.secrets import SECRETS_FILE as SECRETS_FILE, is_secret_name as is_secret_name
     from llmb.core.tables import Column as Column
     from llmb.errors import (
         Fault as Fault,
         KeyFaultError as KeyFaultError,
         LlmbError as LlmbError,
         UsageError as UsageError,
+        as_fault as as_fault,
     )
     from llmb.kit.beside import beside as beside
+    from llmb.kit.checks import preview_stamp as preview_stamp
     from llmb.kit.cluster_kit import (
+        find_secrets as find_secrets,
         job_environment as job_environment,
         launch_faults as launch_faults,
+        programs_folder as programs_folder,
         stage_programs as stage_programs,
     )
     from llmb.kit.command_kit import (
@@ -105,11 +112,20 @@ if TYPE_CHECKING:
         render_table as render_table,
         write_file as write_file,
     )
+    from llmb.kit.http_kit import (
+        TryAgainError as TryAgainError,
+        connection_fault as connection_fault,
+        connection_may_recover as connection_may_recover,
+        http_client as http_client,
+        retry_after as retry_after,
+        with_retries as with_retries,
+    )
     from llmb.kit.node_script import (
         job_by_files as job_by_files,
         node_script as node_script,
         state_by_files as state_by_files,
     )
+    from llmb.kit.seen_state import seen_state as seen_state
 else:
 
     def __getattr__(name: str) -> Any:

@@ -236,6 +236,10 @@ class ClusterConfig(OfClusterType):
         """Return this configuration with other options of sbatch."""
         return replace(self, sections={**self.sections, SECTION: slurm})
 
+    @property
+    def runs_root(self) -> Path:
+        """The folder of the runs of this install, and of the locks between their submitters."""
+        return self.experiments_root or self.llmb_install / "workloads"
+
     def experiments(self, workload: str) -> Path:
-        root = self.experiments_root or self.llmb_install / "workloads"
-        return root / workload / "experiments"
+        return self.runs_root / workload / "experiments"

@@ -168,7 +168,7 @@ def faults_of_folders(
     config: ClusterConfig, digest: str, launches: Sequence[Launch] = ()
 ) -> Iterator[Fault]:
     """Check that the folders of runs and of the programs are writable, and the disk has space."""
-    runs = config.experiments_root or config.llmb_install / "workloads"
+    runs = config.runs_root
     yield from _folder_faults(
         runs, "set experiments_root in ~/.config/llmb/config.yaml to a folder of yours"
     )

@@ -28,7 +28,7 @@ def create(config: ClusterConfig, session: Session) -> Session:
     """Return ``session`` with the next free id of its day, which no other submitter gets."""
     day = _day(session.created)
     try:
-        return _numbered(store.runs_root(config) / FOLDER, session, day)
+        return _numbered(config.runs_root / FOLDER, session, day)
     except (OSError, LlmbError):
         # Only the folders of single workloads may be writable, or none. Then the first run's folder
         # cannot be made either, and that error names the fix.

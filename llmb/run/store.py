@@ -14,12 +14,12 @@ from llmb.contract.launch import Stamp
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import JobState
-from llmb.core import console, files, locks, permissions, typed
+from llmb.core import files, locks, permissions, typed
 from llmb.core.node_lists import expand
 from llmb.errors import LlmbError, UsageError
 from llmb.kit.bashscript import SCHEDULER_ID
+from llmb.kit.seen_state import STATE as STATE, seen_state as seen_state
 
-STATE = "state.json"
 _MOST = 1 << 20  # bytes of the file of a script's first act
 _PATIENCE = 5.0  # seconds for another process, which writes a state
 
@@ -60,11 +60,6 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
         ) from error
 
 
-def runs_root(config: ClusterConfig) -> Path:
-    """Return the folder of the runs of this install, and of the locks between their submitters."""
-    return config.experiments_root or config.llmb_install / "workloads"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
     """A run whose record cannot be read, with the reason."""
@@ -77,7 +72,7 @@ def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
     """Return every run of this install, oldest first, and the runs whose record is unreadable."""
     runs: list[RunRecord] = []
     unreadable: list[Unreadable] = []
-    for directory in _run_folders(runs_root(config), unreadable):
+    for directory in _run_folders(config.runs_root, unreadable):
         try:
             if (run := record.find(directory)) is not None:
                 runs.append(run)
@@ -155,21 +150,6 @@ def _names(run: RunRecord) -> tuple[str | None, ...]:
         run.scheduler_id,
         *(attempt.scheduler_id for attempt in run.history),
     )
-
-
-def seen_state(run: RunRecord) -> JobState | None:
-    """Return the last polled state of the run's current attempt, or None if it was never polled.
-
-    Also None, with a warning, if its file is damaged or unreadable: the cluster is then asked
-    again.
-    """
-    path = run.place / STATE
-    try:
-        data = files.read_json(path)
-        return None if data is None else typed.read_own(JobState, path, data)
-    except LlmbError as error:
-        console.warn_once(error.message)
-        return None
 
 
 def save_state(run: RunRecord, state: JobState) -> JobState:

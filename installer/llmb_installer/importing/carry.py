@@ -120,7 +120,7 @@ def plan_import(
         settings = [
             ImportItem(kind="setting", name=CONFIG_FILE, action="present", code="config-present")
         ]
-        root, kind = store.runs_root(config), gpu_type or source.gpu_type or config.gpu_type
+        root, kind = config.runs_root, gpu_type or source.gpu_type or config.gpu_type
         images_folder = config.install.image_folder or target / "images"
     else:
         root, kind, images_folder = target / "workloads", str(data["gpu_type"]), target / "images"

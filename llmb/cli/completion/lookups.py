@@ -34,7 +34,7 @@ def runs(config: ClusterConfig, start: str) -> Iterator[tuple[str, str]]:
 
     Only the beginnings of records are read: thousands of them are slow to read whole.
     """
-    newest = _newest_first(store.runs_root(config))
+    newest = _newest_first(config.runs_root)
     return itertools.islice(
         ((run_id, text) for run_id, text in newest if run_id.startswith(start)), _MOST_RUNS
     )
@@ -63,7 +63,7 @@ def _state(folder: Path) -> str:
 
 def sessions(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Names of sessions, or ids of those without one, the newest first, and their commands."""
-    kept = list((store.runs_root(config) / SESSIONS).glob("*.json"))
+    kept = list((config.runs_root / SESSIONS).glob("*.json"))
     for path in sorted(kept, key=lambda path: (path.stem[:_DAY], len(path.stem), path.stem))[::-1]:
         session = files.read_json_if_sound(path)
         if isinstance(session, dict):

@@ -46,7 +46,7 @@ from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.plan import Plan, make_plan
-from llmb.run import sessions, store
+from llmb.run import sessions
 from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
 from llmb.run.follow import poll
 from llmb.run.prepare import Prepared, check, prepare
@@ -429,7 +429,7 @@ def resume_lock(context: CliContext) -> AbstractContextManager[None]:
     def announce_wait(owner: ProcessId) -> None:
         say(f"waiting for process {owner.pid} on {owner.host}, which resumes a list")
 
-    folder = store.runs_root(context.config) / ".locks"
+    folder = context.config.runs_root / ".locks"
     return locks.hold(folder, "resume", wait=_WAIT, on_wait=announce_wait)
 
 

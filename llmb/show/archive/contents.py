@@ -17,7 +17,6 @@ from llmb.contract.schema import ClusterConfig
 from llmb.core.scan import open_log
 from llmb.errors import UsageError
 from llmb.plan.locate import CONFIG_FILE
-from llmb.run.store import runs_root
 
 MANIFEST = "llmb-archive.json"
 SCHEMA_VERSION = 1
@@ -111,7 +110,7 @@ def choose(
 
 def _name_of(path: Path, config: ClusterConfig) -> str:
     """Return the path of a file in the archive, whose runs are always below ``workloads``."""
-    for folder, name in ((runs_root(config), "workloads/"), (config.llmb_install, "")):
+    for folder, name in ((config.runs_root, "workloads/"), (config.llmb_install, "")):
         if path.is_relative_to(folder) and ".." not in path.parts:
             return f"{name}{path.relative_to(folder)}"
     raise UsageError(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmb.hookspecs import hookimpl
+from llmb.api import hookimpl
 
 if TYPE_CHECKING:
     from llmb.api import ClusterType
+
+LLMB_CONTRACT = "1.1"
 
 
 @hookimpl

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmb.contract.cluster_type import ClusterQuestion, ClusterTraits, ClusterType
-from llmb.core.addresses import name_fault, url_fault
+from llmb.api import ClusterQuestion, ClusterTraits, ClusterType, name_fault, url_fault
 from llmb_runai.runai_config import RunaiConfig
 
 if TYPE_CHECKING:
-    from llmb.contract.finding import Finding
+    from llmb.api import Finding
 
 _FIND_PROJECT = """\
 Run:ai's web page lists your projects under Projects; so does this command:

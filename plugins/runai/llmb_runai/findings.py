@@ -6,15 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from llmb.contract.finding import Finding, finding, wrong
-from llmb.core.secrets import SECRETS_FILE
-from llmb.errors import KeyFaultError, LlmbError
+from llmb.api import SECRETS_FILE, Finding, KeyFaultError, LlmbError
 from llmb_runai import request, rest, rest_errors, token, workloads
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc
 from llmb_runai.token import NotSetError, find_credentials
 
 RunaiPart = Literal["API", "secret", "project"]
-_NEEDED_BY = ("runai",)
 _ANSWERS: Mapping[RunaiPart, str] = {
     "API": "runai.base_url in the answers",
     "secret": "APP_SECRET, and runai.app_id in the answers or APP_ID",
@@ -122,7 +119,7 @@ def examine(own: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Fin
         ),
     )
     set_up = [
-        finding(check, f"{name} is not set" if value is None else None, str(value), _NEEDED_BY, fix)
+        _finding(check, f"{name} is not set" if value is None else None, str(value), fix)
         for check, name, value, fix in settings
     ]
     yield from _asked([*set_up, _secret(own, environ)], own, environ)
@@ -134,7 +131,7 @@ def examine(own: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Fin
         fix = (
             f"mount the volume on this machine, which reads logs from it; {name} is its folder here"
         )
-        yield finding(MOUNT, fault, str(here), _NEEDED_BY, fix)
+        yield _finding(MOUNT, fault, str(here), fix)
 
 
 def _asked(
@@ -153,7 +150,7 @@ def _asked(
             own or RunaiConfig(base_url=url, project=project, pvc=_NO_VOLUME), environ
         )
     except KeyFaultError as error:
-        part, fault = "API", wrong(API, LlmbError(str(error), hint=error.hint), _NEEDED_BY)
+        part, fault = "API", _wrong(API, LlmbError(str(error), hint=error.hint))
     else:
         if refused is None:
             for one in set_up:
@@ -164,13 +161,24 @@ def _asked(
                 )
             return
         part, reason = refused
-        fault = wrong(_CHECKS[part], reason, _NEEDED_BY)
+        fault = _wrong(_CHECKS[part], reason)
         if own is None:  # the error's own hint is about cluster_config.yaml
             fault = replace(fault, fix=runai_fix(part, _VARIABLES))
     for one in set_up:
         is_unknown = part == "API" or one.check == PROJECT
         unconfirmed = _unconfirmed(one, f"unknown, see {fault.check}") if is_unknown else one
         yield fault if one.check == fault.check else unconfirmed
+
+
+def _finding(check: str, fault: str | None, value: str, fix: str | None) -> Finding:
+    """Return ``ok`` with ``value`` without a ``fault``, else ``missing`` with its ``fix``."""
+    if fault is None:
+        return Finding(check=check, state="ok", found=value)
+    return Finding(check=check, state="missing", found=fault, fix=fix)
+
+
+def _wrong(check: str, error: LlmbError) -> Finding:
+    return Finding(check=check, state="wrong", found=error.message, fix=error.hint)
 
 
 def _unconfirmed(one: Finding, why: str) -> Finding:
@@ -186,10 +194,10 @@ def _secret(own: RunaiConfig | None, environ: Mapping[str, str]) -> Finding:
         )
     except NotSetError as error:
         fix = f"export {error.name}, or add it to {SECRETS_FILE}"
-        return finding(SECRET, error.message, "", _NEEDED_BY, fix)
+        return _finding(SECRET, error.message, "", fix)
     except LlmbError as error:
-        return wrong(SECRET, error, _NEEDED_BY)
-    return finding(SECRET, None, f"it is set, for '{key.id}'", _NEEDED_BY, None)
+        return _wrong(SECRET, error)
+    return _finding(SECRET, None, f"it is set, for '{key.id}'", None)
 
 
 def read_mount(text: str) -> tuple[str, str, str] | None:

@@ -5,16 +5,22 @@ written.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from llmb.contract.record import RunRecord
-from llmb.contract.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, TIMEOUT, JobState
-from llmb.core.times import clock
-from llmb.kit import bashscript
-from llmb_runai.pod_script import FAILED_POD, RESTARTED, TIMED_OUT
+from llmb.api import JobState, RunRecord, state_by_files
 
+PENDING, RUNNING, COMPLETED, FAILED = "PENDING", "RUNNING", "COMPLETED", "FAILED"
+CANCELLED, TIMEOUT = "CANCELLED", "TIMEOUT"
+# Files of a run that its scripts write: the first one when a pod is started a second time, the
+# other by a pod that has failed, with its exit code.
+_RESTARTED, _FAILED_POD = "restarted", ".failed.*"
+_TIMED_OUT = 124  # the exit code of a script that was ended at its limit
+_NOT_STARTED = JobState(state=PENDING)
+
+WAITING = frozenset({PENDING, "CONFIGURING"})  # of the states that phases have
 # Any other phase is no end: Degraded may recover, and unknown phases mean nothing.
 PHASES: Mapping[str, str] = {
     "Creating": PENDING,
@@ -39,7 +45,7 @@ OVERDUE = 600.0  # seconds after the end in a run's files in which Run:ai must h
 
 def of_workload(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     """The state of a run whose workload is ``data`` in Run:ai."""
-    files = bashscript.read_files(run)
+    files = _written(run)
     phase = str(data.get("phase") or "Unknown")
     state = PHASES.get(phase, phase.upper())
     if state in (COMPLETED, FAILED):
@@ -72,14 +78,19 @@ def of_deleted(run: RunRecord, data: Mapping[str, Any], now: float) -> JobState:
     state = PHASES.get(str(data.get("phase")), CANCELLED)
     if state not in (COMPLETED, FAILED):
         state = CANCELLED
-    started, ended = bashscript.read_files(run).started, _seconds(data) or now
+    started, ended = _written(run).started, _seconds(data) or now
     return JobState(state=state, reason="its workload was deleted", started=started, ended=ended)
+
+
+def _written(run: RunRecord) -> JobState:
+    """Return the start, the end and the exit code that the scripts have written."""
+    return state_by_files(run) or _NOT_STARTED
 
 
 def of_files(run: RunRecord) -> JobState | None:
     """Return how the run ended, by its own files alone, or None where they do not say."""
-    files = bashscript.read_files(run)
-    if (run.place / RESTARTED).exists():
+    files = _written(run)
+    if (run.place / _RESTARTED).exists():
         return _preempted(files)
     if files.exit_code is None:
         return None
@@ -90,13 +101,11 @@ def of_files(run: RunRecord) -> JobState | None:
     )
 
 
-def _complete(
-    run: RunRecord, files: bashscript.RunFiles, data: Mapping[str, Any], state: str
-) -> JobState:
+def _complete(run: RunRecord, files: JobState, data: Mapping[str, Any], state: str) -> JobState:
     """An end with what only the script knows: the exit code, the time limit, that pods were started
     twice.
     """
-    if state == FAILED and (run.place / RESTARTED).exists():
+    if state == FAILED and (run.place / _RESTARTED).exists():
         return _preempted(files)
     ended = files.ended or _seconds(data)
     code = files.exit_code if files.exit_code is not None or state == COMPLETED else _failed(run)
@@ -113,24 +122,23 @@ def _complete(
 
 def _failed(run: RunRecord) -> int | None:
     """The exit code of a pod that has failed, before the first pod has written how all ended."""
-    codes = [
-        line
-        for path in run.place.glob(f"{FAILED_POD}*")
-        for line in bashscript.read_lines(path)[:1]
-        if line.isdecimal()
-    ]
-    return int(codes[0]) if codes else None
+    for path in run.place.glob(_FAILED_POD):
+        with suppress(OSError):
+            code = path.read_text(errors="replace").strip()
+            if code.isdecimal():
+                return int(code)
+    return None
 
 
 def _timed(run: RunRecord, state: JobState) -> JobState:
-    if state.exit_code != TIMED_OUT:
+    if state.exit_code != _TIMED_OUT:
         return state
-    return replace(
-        state, state=TIMEOUT, reason=f"ran longer than its limit of {clock(run.launch.time_limit)}"
-    )
+    minutes, seconds = divmod(run.launch.time_limit, 60)
+    limit = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    return replace(state, state=TIMEOUT, reason=f"ran longer than its limit of {limit}")
 
 
-def _preempted(files: bashscript.RunFiles) -> JobState:
+def _preempted(files: JobState) -> JobState:
     reason = "Run:ai has evicted its pods and started them again; a run starts once"
     return JobState(state="PREEMPTED", reason=reason, started=files.started, ended=files.ended)
 

@@ -5,16 +5,13 @@ Pure.
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from llmb.contract.gpus import CPU
-from llmb.contract.launch import Launch, Program, StagedFile, Stamp, Wrapper
-from llmb.contract.schema import ClusterConfig, GpuTypeConfig
-from llmb.errors import LlmbError
-from llmb.kit.bashscript import bash
+from llmb.api import ClusterConfig, Launch, LlmbError, Program, StagedFile, Stamp, Wrapper
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc
 
 TRAINING, DISTRIBUTED = "trainings", "distributed"  # of one pod, and of several
@@ -68,8 +65,8 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
     runai = section(config)
     spec: dict[str, Any] = {
         "command": "bash",
-        "args": bash(in_pod(runai.pvc, f"{stamp.place}/{script}")),
-        "image": launch.image,
+        "args": shlex.quote(in_pod(runai.pvc, f"{stamp.place}/{script}")),
+        "image": launch.image or "<image>",  # of a preview
         "imagePullPolicy": "IfNotPresent",
         "restartPolicy": "Never",
         "backoffLimit": 0,
@@ -89,8 +86,9 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         },
         "environmentVariables": _variables(launch, config),
     }
-    own = config.gpu_types.get(launch.gpu_type or config.gpu_type, GpuTypeConfig()).partition
-    if pools := own.split(",") if own is not None else list(runai.node_pools):
+    gpu_type = config.gpu_types.get(launch.gpu_type or config.gpu_type)
+    partition = gpu_type.partition if gpu_type is not None else None
+    if pools := partition.split(",") if partition is not None else list(runai.node_pools):
         spec["nodePools"] = pools
     if runai.annotations:
         spec["annotations"] = [
@@ -154,7 +152,7 @@ def placeholder(name: str) -> str:
 
 
 def _compute(launch: Launch, config: ClusterConfig) -> dict[str, Any]:
-    gpus = config.rows_for(launch.gpu_type or config.gpu_type) != CPU
+    gpus = config.rows_for(launch.gpu_type or config.gpu_type) != "cpu"
     found: dict[str, Any] = {"gpuDevicesRequest": launch.ranks_per_node} if gpus else {}
     found["largeShmRequest"] = True  # NCCL and data loaders need more than 64 MB
     if more := section(config).extended_resources:

@@ -12,9 +12,16 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llmb.contract.cluster import UnclearError
-from llmb.core import http, retry
-from llmb.errors import LlmbError
+from llmb.api import (
+    LlmbError,
+    TryAgainError,
+    UnclearError,
+    connection_fault,
+    connection_may_recover,
+    http_client,
+    retry_after,
+    with_retries,
+)
 from llmb_runai.rest_errors import (
     BrokenGatewayError,
     fault_of_answer,
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     import httpx
 
 PAGE = 500  # entries of a list in one answer, the most that the API gives
-ATTEMPTS = retry.ATTEMPTS
+ATTEMPTS = 6  # at one request
 _FIRST_ATTEMPTS = 3  # at a server that has never answered: the address may be wrong
 _TOKENS = 3  # that are tried for one request
 _CONNECT_SECONDS = 10.0
@@ -38,7 +45,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _BUSY = frozenset({429, 502, 503, 504})
 _DENIED = frozenset({400, 401, 403})
 _NETWORK = dict.fromkeys(
-    ("dns", "refused", "other"), f"check runai.base_url in cluster_config.yaml, {http.NETWORK}"
+    ("dns", "refused", "other"),
+    "check runai.base_url in cluster_config.yaml,"
+    " the network and the proxy (HTTPS_PROXY, NO_PROXY)",
 )
 
 
@@ -157,7 +166,7 @@ class RestClient:
 
         A request that ``is_once`` is repeated only where it has certainly not arrived.
         """
-        return retry.persist(
+        return with_retries(
             lambda: self._attempt(is_once, method, url, **content),
             lambda seconds, _: time.sleep(seconds),
             attempts=1 if self._is_hurried else ATTEMPTS,
@@ -165,20 +174,20 @@ class RestClient:
         )
 
     def _attempt(self, is_once: bool, method: str, url: str, **content: Any) -> httpx.Response:
-        """One attempt at a request. Raises AskAgain where another one may succeed."""
+        """One attempt at a request. Raises TryAgainError where another one may succeed."""
         import httpx
 
         try:
             answer = self._http.request(method, url, **content)
         except httpx.TransportError as error:
             name = f"Run:ai at {self.base_url}"
-            fault = http.unreachable(error, httpx.URL(self.base_url), name=name, hints=_NETWORK)
+            fault = connection_fault(error, httpx.URL(self.base_url), name=name, hints=_NETWORK)
             # it may have arrived
             if is_once and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                 raise unclear(fault) from error
-            if not http.may_pass(error, is_known=True):
+            if not connection_may_recover(error, is_known=True):
                 raise fault from error
-            raise retry.AskAgain(
+            raise TryAgainError(
                 fault, attempts=ATTEMPTS if self._has_answered else _FIRST_ATTEMPTS
             ) from error
         except httpx.DecodingError as error:
@@ -198,7 +207,7 @@ class RestClient:
         if is_once and answer.status_code in (502, 504):
             kind = BrokenGatewayError if answer.status_code == 502 else UnclearError
             raise kind(fault.message, hint=fault.hint)
-        raise retry.AskAgain(
+        raise TryAgainError(
             unclear(fault) if is_once and answer.status_code >= 500 else fault,
             self._asked_pause(answer),
         )
@@ -207,14 +216,14 @@ class RestClient:
         """The seconds that Retry-After asks to wait, within limits, and spread; None where it asks
         for nothing.
         """
-        seconds = retry.retry_after(answer.headers.get("Retry-After"))
+        seconds = retry_after(answer.headers.get("Retry-After"))
         if seconds is None:
             return None
         return max(self._first_pause, min(seconds, _LONGEST_PAUSE)) * random.uniform(1.0, 1.3)
 
     @cached_property
     def _http(self) -> httpx.Client:
-        found = http.make_client(
+        found = http_client(
             headers={"User-Agent": "llmb-run", "Accept": "application/json"},
             environ=os.environ,
             read_seconds=_HURRIED if self._is_hurried else _SECONDS,

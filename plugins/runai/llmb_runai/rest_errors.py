@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmb.contract.cluster import UnclearError
-from llmb.errors import LlmbError
+from llmb.api import LlmbError, UnclearError
 
 if TYPE_CHECKING:
     import httpx

@@ -11,14 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from llmb.contract.launch import Launch
-from llmb.contract.schema import ClusterConfig
-from llmb.core import yamlfile
-from llmb.core.names import suggest
-from llmb.core.secrets import is_secret_name
-from llmb.errors import Fault, LlmbError, as_fault
-from llmb.kit import checks
-from llmb.run import store
+import yaml
+
+from llmb import api
+from llmb.api import ClusterConfig, Fault, Launch, LlmbError, as_fault, is_secret_name, suggest
 from llmb_runai import pod_script, request
 from llmb_runai.runai_config import RunaiConfig
 
@@ -28,32 +24,31 @@ _VOLUME = (
 
 
 def check(
-    launches: Sequence[Launch], setting: pod_script.PodSetting, runai: RunaiConfig, digest: str
+    launches: Sequence[Launch], config: ClusterConfig, runai: RunaiConfig, programs: Path
 ) -> list[Fault]:
     """Every fault of these launches and of the configuration, without calling the API."""
     # Repeats of a job follow one another and have the same faults.
     faults = [
         fault
         for launch, _ in itertools.groupby(launches)
-        for fault in _own_faults(launch, setting, runai)
+        for fault in _own_faults(launch, config, runai, programs)
     ]
-    faults += faults_of_secrets(launches, setting.config, runai)
-    faults += _volume_faults(setting.config, runai)
-    faults += checks.faults_of_folders(setting.config, digest, launches)
+    faults += faults_of_secrets(launches, config, runai)
+    faults += _volume_faults(config, runai)
+    faults += api.launch_faults(launches, config, None, programs)
     return list(dict.fromkeys(faults))
 
 
 def _own_faults(
-    launch: Launch, setting: pod_script.PodSetting, runai: RunaiConfig
+    launch: Launch, config: ClusterConfig, runai: RunaiConfig, programs: Path
 ) -> Iterator[Fault]:
-    stamp = checks.preview_stamp(launch, setting.config)
+    stamp = api.preview_stamp(launch, config)
     try:
-        script = pod_script.render(launch, stamp, setting, f"launch_{launch.name}")
+        script = pod_script.render(launch, stamp, config, programs)
     except LlmbError as error:
         yield replace(as_fault(error), message=f"{launch.name}: {error.message}")
     else:
         yield from _faults_of_request(script)
-    yield from checks.faults_of_launch(launch, setting.config)
     if launch.image is None:
         hint = "name one of a registry with --image"
         yield Fault(
@@ -63,11 +58,9 @@ def _own_faults(
         message = f"{launch.image} is a file, and Run:ai pulls images from a registry"
         hint = "name it as its registry does, such as --image nvcr.io/nvidia/nemo:25.04.01"
         yield Fault(message=message, hint=hint, code="image-is-file", value=launch.image)
-    if launch.venv is not None:
-        yield from checks.faults_of_venv(launch, setting.config)
-        if not request.is_on(runai.pvc, launch.venv):
-            message = f"the environment {launch.venv} is not on the volume {runai.pvc.here}"
-            yield Fault(message=message, hint=_VOLUME, code="venv-not-on-volume", value=launch.venv)
+    if launch.venv is not None and not request.is_on(runai.pvc, launch.venv):
+        message = f"the environment {launch.venv} is not on the volume {runai.pvc.here}"
+        yield Fault(message=message, hint=_VOLUME, code="venv-not-on-volume", value=launch.venv)
     if launch.start != "ranks" and launch.nodes > 1:
         message = (
             f"{launch.name} starts by '{launch.start}', which a run of {launch.nodes} pods"
@@ -142,7 +135,7 @@ def _volume_faults(config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]
         return
     folders = {
         "the install folder": config.llmb_install,
-        "experiments_root": store.runs_root(config),
+        "experiments_root": config.runs_root,
     }
     reported = set[Path]()
     for what, folder in folders.items():
@@ -190,8 +183,10 @@ def faults_of_body(kind: str, body: object) -> list[FieldFault]:
 @lru_cache(maxsize=1)
 def api_types() -> dict[str, Any]:
     """Every type of fields.yaml by name: its fields, or its allowed values."""
-    found: dict[str, Any] = yamlfile.load(Path(__file__).with_name("fields.yaml")).data
-    return found
+    types: dict[str, Any] = yaml.safe_load(
+        Path(__file__).with_name("fields.yaml").read_text("utf-8")
+    )
+    return types
 
 
 def _faults(kind: str, value: object, path: str) -> Iterator[FieldFault]:

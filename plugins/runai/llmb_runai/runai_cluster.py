@@ -6,22 +6,16 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from llmb.contract.cluster import Pace
-from llmb.contract.launch import Launch, Stamp
-from llmb.contract.record import RunRecord
-from llmb.contract.schema import ClusterConfig
-from llmb.contract.state import LOST, UNKNOWN, WAITING, JobState
-from llmb.core.node_lists import fold
-from llmb.errors import Fault, LlmbError, as_fault
-from llmb.kit import bashscript, programs
-from llmb.kit.advice import advice
-from llmb.run import store
+from llmb import api
+from llmb.api import ClusterConfig, Fault, JobState, Launch, LlmbError, RunRecord, Stamp, as_fault
 from llmb_runai import phases, pod_script, request, runai_checks, token, workloads
+from llmb_runai.advice import advice
 from llmb_runai.rest import RestClient
 from llmb_runai.rest_errors import BrokenGatewayError, RefusedRequestError
 
-PACE = Pace(parallel=4, poll=2.0, slowest_poll=15.0, arrival_timeout=10.0)
+PACE = api.Pace(parallel=4, poll=2.0, slowest_poll=15.0, arrival_timeout=10.0)
 YOUNG = 300.0  # seconds after the submission in which Run:ai may not list a workload yet
 _ASKED = 3  # runs of one poll whose details are requested one by one: why they wait or have failed
 _PLACED = 8  # runs of one poll whose pods are requested, to know their nodes
@@ -39,18 +33,13 @@ class RunaiCluster:
     config: ClusterConfig
     #: The variables of the submitting shell.
     environ: Mapping[str, str]
-    #: Of the installed programs.
-    digest: str
-    pace: Pace = PACE
+    #: The folder of the staged programs.
+    programs: Path
+    pace: api.Pace = PACE
     #: Seconds before a second attempt at a request.
     first_pause: float = 0.5
     #: The signed-in API, once it is needed.
     apis: list[workloads.Api] = field(default_factory=list)
-
-    @property
-    def _setting(self) -> pod_script.PodSetting:
-        staged = programs.path(self.config.llmb_install, self.digest)
-        return pod_script.PodSetting(config=self.config, programs=str(staged))
 
     @property
     def api(self) -> workloads.Api:
@@ -75,7 +64,7 @@ class RunaiCluster:
             runai = request.section(self.config)
         except LlmbError as error:
             return [as_fault(error)]
-        faults = runai_checks.check(launches, self._setting, runai, self.digest)
+        faults = runai_checks.check(launches, self.config, runai, self.programs)
         try:
             # asks for what Run:ai rejects of the configuration: address, sign-in, project
             _ = self.api.project
@@ -96,7 +85,7 @@ class RunaiCluster:
         """The script of ``launch``, with the request at its top. Pure. Raises UsageError for what
         bash cannot take.
         """
-        return pod_script.render(launch, stamp, self._setting, f"launch_{launch.name}")
+        return pod_script.render(launch, stamp, self.config, self.programs)
 
     def submit(self, run: RunRecord) -> str:
         """Create the run's workload. Return its id. Raises LlmbError for a refusal, UnclearError
@@ -149,7 +138,7 @@ class RunaiCluster:
             listed = self.api.by_names(left, since, deleted=deleted) if left else {}
             found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
         for name, run in wanted.items():
-            if run.id not in found and bashscript.read_files(run).job_id is not None:
+            if run.id not in found and api.job_by_files(run) is not None:
                 found[run.id] = name
         return found
 
@@ -170,9 +159,7 @@ class RunaiCluster:
         )
         for key, state in self._explained(found, by_workload).items():
             found[key] = (
-                replace(state, fix=advice("runai_waiting", state.reason))
-                if state.state in WAITING
-                else state
+                replace(state, fix=advice(state.reason)) if state.state in phases.WAITING else state
             )
         found |= self._placed(found, by_workload)
         missing = [run for run in runs if run.id not in found]
@@ -202,7 +189,7 @@ class RunaiCluster:
         submission.
         """
         with _once:
-            programs.stage_once(self.config.llmb_install, self.digest)
+            api.stage_programs(self.config, self.programs)
 
     def _filled(self, variable: dict[str, object]) -> dict[str, object] | None:
         """A variable of the request with the shell's value, or None where the shell has none."""
@@ -244,12 +231,12 @@ class RunaiCluster:
         unplaced = [
             (key, run)
             for key, run in started
-            if not (seen := store.seen_state(run)) or not seen.nodes
+            if not (seen := api.seen_state(run)) or not seen.nodes
         ]
         placed = dict[str, JobState]()
         for key, run in unplaced[:_PLACED]:
             try:
-                placed[run.id] = replace(found[run.id], nodes=fold(self.api.nodes(key)))
+                placed[run.id] = replace(found[run.id], nodes=api.fold_nodes(self.api.nodes(key)))
             except LlmbError:  # the state is known without them
                 break
         return placed
@@ -282,7 +269,7 @@ class RunaiCluster:
 
 def create(config: ClusterConfig) -> RunaiCluster:
     """The configured project. The API is called and secrets are read only when needed."""
-    return RunaiCluster(config=config, environ=os.environ, digest=programs.digest())
+    return RunaiCluster(config=config, environ=os.environ, programs=api.programs_folder(config))
 
 
 def name_of(run: RunRecord) -> str:
@@ -296,10 +283,10 @@ def _gone(run: RunRecord, now: float) -> JobState:
         return replace(
             end, reason=end.reason or "from its own files; Run:ai no longer has its workload"
         )
-    seen = store.seen_state(run) or JobState(state=UNKNOWN)
+    seen = api.seen_state(run) or JobState(state="UNKNOWN")
     if now - run.submitted_at < YOUNG:
         return replace(seen, reason="Run:ai does not list its workload yet")
     return JobState(
-        state=LOST,
+        state="LOST",
         reason=f"Run:ai no longer has its workload, and it recorded no end; last seen {seen.state}",
     )

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmb.core.secrets import is_secret_name
-from llmb.errors import KeyFaultError
+from llmb.api import KeyFaultError, is_secret_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

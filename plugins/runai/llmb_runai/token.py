@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb.core import secrets
-from llmb.errors import LlmbError
+from llmb.api import SECRETS_FILE, LlmbError, find_secrets
 from llmb_runai.runai_config import RunaiConfig
 
 # An access key and, before 3.0, an application; either pair of names works for both.
@@ -77,13 +76,13 @@ def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credenti
 
     Raises NotSetError for a missing one, LlmbError where the secrets file cannot be read.
     """
-    found = secrets.find([name for pair in _NAMES for name in pair], environ)
+    found = find_secrets([name for pair in _NAMES for name in pair], environ)
     for id_name, secret_name in _NAMES:
         key = found.get(id_name) or runai.app_id
         if key and secret_name in found:
             return Credentials(id=key, secret=found[secret_name])
     missing = next((name for _, name in _NAMES if name in found), None)
-    where = f"export it, or put it into {secrets.SECRETS_FILE}"
+    where = f"export it, or put it into {SECRETS_FILE}"
     if missing is not None:
         id_name = missing.replace("_SECRET", "_ID")
         raise NotSetError(id_name, hint=f"{where}, or set runai.app_id in cluster_config.yaml")

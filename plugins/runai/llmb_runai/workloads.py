@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb.contract.cluster import UnclearError
-from llmb.errors import LlmbError
+from llmb.api import LlmbError, UnclearError
 from llmb_runai.rest import RestClient
 from llmb_runai.rest_errors import NotThereError, RefusedRequestError, not_understood
 from llmb_runai.runai_config import RunaiConfig

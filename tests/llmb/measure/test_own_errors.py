@@ -87,7 +87,7 @@ def test_the_lines_of_all_programs_and_scripts_are_found() -> None:
         "workloads/llmb_workloads/bridge_pretrain/settings.py",
         "plugins/microbench/llmb_microbench/program/settings.py",
         "plugins/microbench/llmb_microbench/program/storage.py",
-        "plugins/runai/llmb_runai/pod_script.py",
+        "llmb/kit/node_script.py",
         "llmb/builtin/wrappers.py",
         "llmb/builtin/local/start_rank.py",
         "llmb/kit/rank_command.py",

@@ -18,7 +18,7 @@ from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files
 from llmb.core.process import ProcessId
-from llmb.kit import programs
+from llmb.kit.cluster_kit import programs_folder
 from llmb.plan.config_layers import load_config
 from llmb.run import store
 from llmb_installer.cluster_types import all_types
@@ -79,7 +79,7 @@ class Site:
         return RunaiCluster(
             config=self.config,
             environ={**self.environ, **environ},
-            digest=programs.digest(),
+            programs=programs_folder(self.config),
             pace=QUICK,
             first_pause=0.001,
         )

@@ -192,4 +192,6 @@ def test_a_tiny_job_needs_an_environment_or_an_image_of_its_own(
     wording("single", done.stderr)
     done = nodes_of_eight.llmb(*tiny, "--image", "registry.example/torch:2")
     assert done.returncode == 0, done.stderr
-    assert "python3 -m torch.distributed.run" in json.loads(done.stdout)["jobs"][0]["script"]
+    script = json.loads(done.stdout)["jobs"][0]["script"]
+    assert "python3 -m llmb_workloads.torch_pretrain" in script
+    assert "torch.distributed" not in script  # the script starts the ranks itself

@@ -20,7 +20,7 @@ from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
-from llmb_runai.pod_script import PodSetting, render
+from llmb_runai.pod_script import render
 from llmb_runai.request import from_script
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc, RunaiSecret
 from llmb_testing.entries import job_entry
@@ -111,8 +111,7 @@ def script(name: str) -> str:
     (job,) = plan.jobs
     launch = PLUGINS.launch(workloads[job.workload], job, site_of(place, job))
     assert launch is not None
-    setting = PodSetting(config=place, programs=f"{pvc.here}/llmb/.llmb/programs/0")
-    return render(launch, STAMP, setting, f"launch_{launch.name}")
+    return render(launch, STAMP, place, pvc.here / "llmb/.llmb/programs/0")
 
 
 @pytest.mark.parametrize("name", CASES)

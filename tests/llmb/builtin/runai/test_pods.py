@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the script does in pods that really run, torchrun and all: ends, limits, secrets, pods that
+"""What the script does in pods that really run: ends, limits, secrets, pods that
 start twice.
 """
 
@@ -102,7 +102,7 @@ def test_a_pod_that_fails_ends_the_others_and_its_code_is_the_run_s(
     assert wait_until(lambda: None not in pods.codes(), "both pods ended")
     # What the first pod writes comes last; Run:ai may have reported the failure before.
     assert site.cluster().poll([run])[run.id].exit_code == 1
-    (line,) = [line for line in run.log.read_text().splitlines() if "pod 1" in line]
+    (line,) = [line for line in run.batch_log.read_text().splitlines() if "node 1 has" in line]
     wording("jobs logs", line)
     assert "no such recipe" in (run.work / "pod-1.out").read_text()
 
@@ -179,6 +179,6 @@ def test_too_few_pods_are_reported_and_nothing_is_trained(
     assert ends(site, run, "FAILED").exit_code == 1
     wording(
         "jobs logs",
-        "\n".join({line for line in run.batch_log.read_text().splitlines() if "2 pods" in line}),
+        "\n".join({line for line in run.batch_log.read_text().splitlines() if "2 nodes" in line}),
     )
     assert not (run.work / "trained").exists()

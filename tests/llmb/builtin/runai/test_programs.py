@@ -68,6 +68,26 @@ def test_a_command_needs_no_torch_in_its_image(site: Site) -> None:
     assert lines(done) == ["it's $HOME 0 of 1", "after"]
 
 
+RANK = """\
+import importlib.util, os
+names = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+with open(f"rank{os.environ['RANK']}", "w") as stream:
+    print(*map(os.environ.get, names), importlib.util.find_spec("torch"), file=stream)
+"""
+
+
+def test_ranks_of_several_pods_start_with_a_python_that_has_no_torch(site: Site) -> None:
+    done = site.submit(program=Program(argv=(PYTHON, "-c", RANK)), nodes=2, ranks_per_node=2)
+    ends(site, done, "COMPLETED")
+    ranks = [(done.work / f"rank{rank}").read_text().split() for rank in range(4)]
+    assert ranks == [
+        ["0", "0", "0", "4", "2", "None"],
+        ["1", "1", "0", "4", "2", "None"],
+        ["2", "0", "1", "4", "2", "None"],
+        ["3", "1", "1", "4", "2", "None"],
+    ]
+
+
 def test_a_program_that_starts_once(site: Site) -> None:
     done = site.submit(
         program=Program(shell='echo "$LLMB_RANK of $WORLD_SIZE, $LOCAL_WORLD_SIZE here"; exit 6'),

@@ -42,36 +42,38 @@
 
 llmb_run='/mnt/pvc/llmb/runs/job_1700000000'
 llmb_work='/mnt/pvc/llmb/runs/job_1700000000/pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256'
-llmb_node=${RANK:?the operator of PyTorch jobs sets it}
+llmb_job='pretrain-nemotron4-15b-bf16-gpus64-tp2-k3x9ab2c' llmb_node="${RANK:?the operator of PyTorch jobs sets it}"
 llmb_batch="$llmb_work"/sbatch_pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256.out
-llmb_own="$llmb_work"/log-pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256.out
-(( llmb_node == 0 )) || llmb_own="$llmb_work/pod-$llmb_node.out"
+llmb_log="$llmb_work"/log-pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256.out
+(( llmb_node == 0 )) || llmb_log="$llmb_work/pod-$llmb_node.out"
 umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
-llmb_say() { echo "$1" | tee -a "$llmb_batch" >&2; }
+mkdir -p "$llmb_work" || exit 1
 if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
     if [[ -e $llmb_run/.started.$llmb_node ]]; then
         : > "$llmb_run/restarted"
-        llmb_say "pod $llmb_node was started before: a run starts once"
+        echo "node $llmb_node of this run was started before: a run starts once" >&2
     else
-        echo "llmb error: $llmb_run cannot be written from this pod; check the PVC and its permissions" >&2
+        echo "llmb error: $llmb_run cannot be written from this node; check its file system and permissions" >&2
     fi
     exit 1
 fi
 if (( llmb_node == 0 )); then
-    printf '%s\n' 'pretrain-nemotron4-15b-bf16-gpus64-tp2-k3x9ab2c' "pod $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+    printf '%s\n' "$llmb_job" "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
         mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
 fi
-
-if [[ ${WORLD_SIZE-} != 8 ]]; then
-    llmb_say "llmb error: Run:ai has started ${WORLD_SIZE-no} pods, and this run has 8; see its events"
+trap 'exit 143' TERM INT
+tail --pid=$$ -qn +1 -F "$llmb_batch" "$llmb_log" 2> /dev/null &
+exec >> "$llmb_batch" 2>&1
+cd "$llmb_work" || exit 1
+llmb_count="${WORLD_SIZE-no}"
+if [[ $llmb_count != 8 ]]; then
+    echo "llmb error: the scheduler has started $llmb_count nodes, and this run has 8; see its events"
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1
     printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
     exit "$llmb_code"
 fi
-
-cd "$llmb_work" || exit 1
 if (( llmb_node == 0 )); then
     printf %s '{
   "program": "nemo_pretrain", "schema": 1, "name": "pretrain_nemotron4_15b_bf16_gpus64_tp2_pp1_cp1_vpNone_mbs2_gbs256", "release": "25.04", "recipe": "nemotron4_15b", "model_recipe": null, "flops_model_name": "nemotron", "nodes": 8, "gpus_per_node": 8,
@@ -88,7 +90,9 @@ if (( llmb_node == 0 )); then
   "model_flops": 385000868413440.0
 }
 ' > recipe.json || exit 1
+    : > "$llmb_run/.ready"
 fi
+until [[ -e $llmb_run/.ready ]]; do sleep 0.2; done
 
 export LLMB_RUN_ID='k3x9ab2c'
 export PYTHONUNBUFFERED=1
@@ -106,55 +110,67 @@ export NCCL_DEBUG=WARN
 export NOTE='it'"'"'s 5 o'"'"'clock'
 export DATA=/mnt/pvc/data:/mnt/pvc2
 export PYTHONPATH=/mnt/pvc/llmb/.llmb/programs/0${PYTHONPATH:+:$PYTHONPATH}
-
-SECONDS=0
-timeout --kill-after=60 1200 \
-    python3 -m torch.distributed.run --nnodes=8 --node_rank="$llmb_node" --nproc_per_node=8 \
-    --max_restarts=0 --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --no-python \
-    bash -c 'export LLMB_RANK=$RANK LLMB_NODE_RANK=$GROUP_RANK LLMB_LOCAL_RANK=$LOCAL_RANK
-exec "$@"' _ \
-    bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
+export WORLD_SIZE=64 LOCAL_WORLD_SIZE=8 MASTER_ADDR="$MASTER_ADDR"
+export MASTER_PORT="$MASTER_PORT"
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
+llmb_here=8 llmb_nodes=8 llmb_limit=1200 llmb_grace=60
+llmb_stop() { for llmb_pid in "${llmb_pids[@]}"; do kill "-$1" -- "-$llmb_pid"; done 2> /dev/null; }
+llmb_code=0 llmb_stopped=
+llmb_end() {
+    [[ ! $llmb_stopped ]] || return
+    llmb_stopped=$SECONDS llmb_code=$1
+    echo "$2"
+    echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
+    llmb_stop TERM
+}
+trap 'llmb_end 143 "stopped by a signal"' TERM INT HUP
+llmb_one() {
+    export RANK=$(( llmb_node * llmb_here + $1 )) LOCAL_RANK=$1
+    export GROUP_RANK=$llmb_node TORCHELASTIC_RUN_ID=$LLMB_RUN_ID  # PyTorch Lightning reads these
+    export LLMB_RANK=$RANK LLMB_NODE_RANK=$llmb_node LLMB_LOCAL_RANK=$1
+    shift
+    exec "$@" >> "$llmb_log" 2>&1
+}
+SECONDS=0 llmb_pids=()
+set -m
+for (( llmb_index = 0; llmb_index < 8; llmb_index++ )); do
+    llmb_one "$llmb_index" \
+        bash -c 'llmb_numa=$((LLMB_LOCAL_RANK / 4))
 if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
     exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
 fi
 (( LLMB_LOCAL_RANK % 4 )) ||
     echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
 exec "$@"' _ \
-    python3 -m llmb_workloads.nemo_pretrain recipe.json >> "$llmb_own" 2>&1 &
-llmb_main=$!
-trap 'kill "$llmb_main" 2> /dev/null' TERM INT
-tail --pid="$llmb_main" -n +1 -F "$llmb_own" 2> /dev/null &
-(
-    while sleep 2; do
-        for llmb_other in "$llmb_run"/.failed.*; do
-            [[ -s $llmb_other ]] || continue
-            echo "pod ${llmb_other##*.} has failed: this one ends" >> "$llmb_own"
-            kill "$llmb_main"
-            exit
-        done
-    done
-) &
-llmb_watch=$!
-while :; do
-    wait "$llmb_main"
-    llmb_code=$?
-    kill -0 "$llmb_main" 2> /dev/null || break
+        python3 -m llmb_workloads.nemo_pretrain recipe.json &
+    llmb_pids+=($!)
 done
-kill "$llmb_watch" 2> /dev/null
-if (( SECONDS >= 1200 && llmb_code != 0 )); then
-    llmb_code=124
-    llmb_say "pod $llmb_node ran longer than the limit of 1200 seconds"
-elif (( llmb_code != 0 )); then
-    llmb_first=$(sed -nE '/^Root Cause/,$s/^ *exitcode *: *(-?[0-9]+).*/\1/p' "$llmb_own" | head -n 1)
-    (( ${llmb_first:=$llmb_code} < 0 )) && llmb_first=$(( 128 - llmb_first ))
-    llmb_code=$llmb_first
-fi
-if (( llmb_code != 0 )); then
-    for llmb_other in "$llmb_run"/.failed.*; do
-        [[ ! -s $llmb_other ]] || read -r llmb_code < "$llmb_other"
+set +m
+llmb_waits() {
+    (( llmb_node == 0 )) || return
+    for (( llmb_other = 1; llmb_other < llmb_nodes; llmb_other++ )); do
+        [[ ! -e $llmb_run/.done.$llmb_other ]] || continue
+        [[ $llmb_stopped ]] || return 0
+        [[ ! -e $llmb_run/.started.$llmb_other ]] || (( SECONDS - llmb_stopped >= llmb_grace + 5 )) || return 0
     done
-    echo "$llmb_code" > "$llmb_run/.failed.$llmb_node"
-fi
+    return 1
+}
+while (( ${#llmb_pids[@]} )) || llmb_waits; do
+    for llmb_index in "${!llmb_pids[@]}"; do
+        kill -0 "${llmb_pids[llmb_index]}" 2> /dev/null && continue
+        wait "${llmb_pids[llmb_index]}"
+        llmb_exit=$?
+        unset "llmb_pids[llmb_index]"
+        (( llmb_exit == 0 )) || llmb_end "$llmb_exit" "rank $llmb_index of node $llmb_node ended with $llmb_exit"
+    done
+    (( SECONDS < llmb_limit )) || llmb_end 124 "ran longer than its limit of $llmb_limit seconds"
+    for llmb_other in "$llmb_run"/.failed.*; do
+        [[ ! -s $llmb_other ]] || llmb_end "$(< "$llmb_other")" "node ${llmb_other##*.} has failed"
+    done
+    [[ ! $llmb_stopped ]] || (( SECONDS - llmb_stopped < llmb_grace )) || llmb_stop KILL
+    sleep 0.2
+done
+: > "$llmb_run/.done.$llmb_node"
 (( llmb_node == 0 )) || exit "$llmb_code"
 printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
 exit "$llmb_code"

@@ -136,7 +136,9 @@ def main() -> None:
     try:
         take_debug(sys.argv[1:])
         code = cli.main(
-            [word for word in sys.argv[1:] if word != DEBUG_OPTION], standalone_mode=False
+            [word for word in sys.argv[1:] if word != DEBUG_OPTION],
+            prog_name="llmb-install",
+            standalone_mode=False,
         )
         console.flush()
     except LlmbError as error:

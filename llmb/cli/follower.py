@@ -123,12 +123,13 @@ class Follower:
 
     def warn(self, run: RunRecord, pace: Pace) -> None:
         """Print once that an attempt is too slow, while its GPUs can still be saved."""
-        if not pace.is_too_slow or (run.id, run.attempt) in self.slow:
+        reference = pace.reference
+        if reference is None or not pace.is_too_slow or (run.id, run.attempt) in self.slow:
             return
         self.slow.add((run.id, run.attempt))
         self.line(
             f"{time_of_day()} {run.id} {run.job.experiment_name} reaches {pace.ratio:.2f} of"
-            f" {pace.release} at step {pace.at.iteration + 1}. Stop it: llmb-run jobs cancel"
+            f" {reference.name} at step {pace.at.iteration + 1}. Stop it: llmb-run jobs cancel"
             f" {run.id}"
         )
 

@@ -35,7 +35,7 @@ from llmb.plan.estimate import Alike, alike
 _WITH_BARS, _WITH_WORDS = 100, 120
 _BAR = 16
 _LEAST_NAME = 12  # characters: shorter names are omitted
-# The widest texts of a pace without and with words, without and with a published figure.
+# The widest texts of a pace without and with words, without and with a reference.
 _WIDEST = (("12.34 s", "12.34 s 0.91"), ("12.345 s/step", "12.345 s/step, 0.91 of 25.04.01"))
 
 
@@ -99,7 +99,7 @@ def labels(runs: Sequence[RunRecord], width: int, *, compared: bool = False) -> 
     """The id and name before the bar of each run, in a terminal of ``width`` characters.
 
     Different names stay different if possible. Without enough space for a name, only the id
-    remains. ``compared``: some run has a published figure beside its step time.
+    remains. ``compared``: some run has a ratio beside its step time.
     """
     steps = 2 * len(str(max((run.job.max_steps for run in runs), default=0))) + len("/")
     pace = _WIDEST[width >= _WITH_WORDS][compared]
@@ -163,7 +163,7 @@ class Bars(Follower):
         if self.width == width and all(run.id in self.labels for run in runs):
             return
         self.width = width
-        compared = any(self.paces.published(run)[0] is not None for run in runs)
+        compared = any(self.paces.reference(run) is not None for run in runs)
         self.labels = labels(runs, width, compared=compared)
         # The rows use all of the width only where names are shortened.
         self.view.expand = any(run.job.experiment_name not in self.labels[run.id] for run in runs)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast running jobs are, beside the published figure, and when they will probably end."""
+"""How fast running jobs are beside their reference, and when they will probably end."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb.builtin.own_types import own_types
 from llmb.cli.context import CliContext
@@ -12,10 +13,26 @@ from llmb.contract.job import Job
 from llmb.contract.metrics import USUAL_BOUNDS
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, JobState
+from llmb.core import console
+from llmb.errors import LlmbError
 from llmb.measure.log_reader import LogProgress, progress
 from llmb.measure.step_collector import ReadState
 
+if TYPE_CHECKING:
+    from llmb.judge.export import Baseline
+
 _SETTLED = 20  # steps after which a ratio is news: the first ones are slower in every run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReference:
+    """The step time that a running job is compared with: published, or of a baseline."""
+
+    seconds: float
+    #: ``25.04.01``, a release, or ``baseline april``.
+    name: str
+    #: ``25.04.01`` or ``baseline``: baselines have names of any length.
+    short: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +40,15 @@ class Pace:
     """The newest step of a running job."""
 
     at: LogProgress
-    #: Of its speed to the published one, better above 1. None without a comparable figure.
-    ratio: float | None = None
-    release: str = ""
+    #: None if nothing comparable is published or accepted.
+    reference: StepReference | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The ratio of its speed to the reference, better above 1."""
+        if self.reference is None or not self.at.step_time:
+            return None
+        return self.reference.seconds / self.at.step_time
 
     @property
     def seconds_left(self) -> float | None:
@@ -45,12 +68,12 @@ class Pace:
             return ""
         step_time = self.at.step_time
         time_text = f"{step_time:.2f} s" if short else f"{step_time:.3f} s/step"
-        if self.ratio is None:
+        if self.reference is None or self.ratio is None:
             return time_text
         return (
             f"{time_text} {self.ratio:.2f}"
             if short
-            else (f"{time_text}, {self.ratio:.2f} of {self.release}")
+            else f"{time_text}, {self.ratio:.2f} of {self.reference.short}"
         )
 
 
@@ -60,31 +83,53 @@ class Paces:
     def __init__(self, context: CliContext | None = None) -> None:
         self.context = context
         self._read: dict[Path, ReadState] = {}
-        self._published: dict[Hashable, tuple[float | None, str]] = {}
+        self._references: dict[Hashable, StepReference | None] = {}
+        self._baseline: Baseline | None = None
 
     def of(self, run: RunRecord) -> Pace | None:
         """Return the pace of ``run``, None before its first step."""
         at, self._read[run.log] = progress(run.log, self._read.get(run.log))
-        if at is None:
-            return None
-        seconds, release = self.published(run)
-        if seconds is None or not at.step_time:
-            return Pace(at=at)
-        return Pace(at=at, ratio=seconds / at.step_time, release=release)
+        return None if at is None else Pace(at=at, reference=self.reference(run))
 
-    def published(self, run: RunRecord) -> tuple[float | None, str]:
-        """Return the published step time in seconds for ``run``, and its release."""
+    def reference(self, run: RunRecord) -> StepReference | None:
+        """Return the published step time for ``run``, else that of the newest baseline."""
         if self.context is None or run.job.training is None:
-            return None, ""
+            return None
+        key = run.job.settings.key
+        if key not in self._references:
+            self._references[key] = self._published(self.context, run.job) or self._accepted(
+                self.context, run.job
+            )
+        return self._references[key]
+
+    @staticmethod
+    def _published(context: CliContext, job: Job) -> StepReference | None:
         from llmb.plan.comparable import find_reference
 
-        key = run.job.settings.key
-        if key not in self._published:
-            figure, _ = find_reference(run.job, self.context.figures([run.job.workload]))
-            self._published[key] = (
-                (None, "") if figure is None else (figure.seconds_per_step, figure.release)
-            )
-        return self._published[key]
+        figure, _ = find_reference(job, context.figures([job.workload]))
+        if figure is None or figure.seconds_per_step is None:
+            return None
+        return StepReference(
+            seconds=figure.seconds_per_step, name=figure.release, short=figure.release
+        )
+
+    def _accepted(self, context: CliContext, job: Job) -> StepReference | None:
+        from llmb.judge import export
+        from llmb.judge.compare import accepted_step_time
+
+        install = context.config.llmb_install
+        name = export.newest_baseline(install)
+        if name is None:
+            return None
+        try:
+            self._baseline = self._baseline or export.read_baseline(install, name)
+        except LlmbError as error:  # compare names it too
+            console.warn_once(error.message)
+            return None
+        seconds = accepted_step_time(job.settings, self._baseline.results)
+        if seconds is None:
+            return None
+        return StepReference(seconds=seconds, name=self._baseline.called, short="baseline")
 
     def estimate(self, job: Job) -> float:
         """Estimate how long ``job`` takes, in seconds."""

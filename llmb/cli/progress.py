@@ -18,7 +18,7 @@ from llmb.cli.pace import Paces, left_in_words
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, WAITING, JobState
 from llmb.errors import INTERRUPTED
-from llmb.run.follow import Watcher, wait
+from llmb.run.follow import OnRound, Watcher, wait
 
 if TYPE_CHECKING:
     from llmb.run.backlog import Backlog
@@ -32,18 +32,25 @@ def follow(
     runs: Sequence[RunRecord],
     retries: int = 0,
     backlog: Backlog[Any] | None = None,
+    on_round: OnRound = lambda runs, states: None,
 ) -> tuple[list[RunRecord], dict[str, JobState]]:
     """Show the steps of ``runs`` until all have ended and return runs and states.
 
     With retries, the returned runs are the last attempts. The jobs of ``backlog`` are submitted as
-    others end. Ctrl-C stops watching and keeps the jobs running.
+    others end. ``on_round`` is called in each round. Ctrl-C stops watching and keeps the jobs
+    running.
     """
     cluster = context.need_cluster()
     count = len(runs) + (backlog.count if backlog is not None else 0)
     try:
         with _display(context, count) as show:
+
+            def tell(runs: Sequence[RunRecord], states: Mapping[str, JobState]) -> None:
+                show(runs, states)
+                on_round(runs, states)
+
             watcher = Watcher(
-                on_round=show,
+                on_round=tell,
                 on_retry=show.retried,
                 on_trouble=show.trouble,
                 on_submit=show.submitted,

@@ -121,8 +121,7 @@ def command(
         against,
         all_runs,
     )
-    sections = _on_page(_sections(context, report.results, all_runs), page)
-    report = replace(report, sections=tuple(sections))
+    report = _with_sections(context, report, all_runs, page)
     if as_html and not history and page is None:
         report = with_samples(context, report, [run for run, *_ in measured], charted(report))
     over_time = history_of(report) if history else None
@@ -140,6 +139,27 @@ def command(
         runs_word = "run" if len(report.runs) == 1 else "runs"
         say(f"{output}: {len(report.runs)} {runs_word}", links=[output])
     return exit_code(report.results if over_time is None else over_time.latest)
+
+
+def page_on(
+    context: CliContext, measured: Sequence[tuple[RunRecord, JobState, Result]], *, refresh: int
+) -> str:
+    """Return the HTML page on runs that are not judged yet. Raises LlmbError.
+
+    ``refresh``: seconds after which a browser loads it again, 0 for never.
+    """
+    all_runs = context.runs()
+    report = make_report(context, measured, None, datetime.now().astimezone(), all_runs=all_runs)
+    report = _with_sections(context, report, all_runs, None)
+    report = with_samples(context, report, [run for run, *_ in measured], charted(report))
+    return to_html(replace(report, refresh=refresh))
+
+
+def _with_sections(
+    context: CliContext, report: Report, runs: Sequence[RunRecord], page: str | None
+) -> Report:
+    sections = _on_page(_sections(context, report.results, runs), page)
+    return replace(report, sections=tuple(sections))
 
 
 def _sections(
@@ -182,6 +202,19 @@ def _format_of(output: Path | None) -> str:
             value=str(output),
         )
     return _ENDINGS[ending]
+
+
+def check_page(output: Path) -> None:
+    """Raise UsageError unless ``output`` names an HTML file in a folder that exists."""
+    if _format_of(output) != "html":
+        raise UsageError(
+            f"--report {output}: only an HTML page can be rewritten while you wait",
+            hint=f"name it {output.with_suffix('.html')}",
+            code="report-format",
+            key="--report",
+            value=str(output),
+        )
+    _check_folder(output)
 
 
 def _check_folder(output: Path) -> None:

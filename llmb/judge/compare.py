@@ -244,6 +244,20 @@ def without_accepted(results: Sequence[Result], accepted: Iterable[Result]) -> l
     )
 
 
+def accepted_step_time(configuration: Settings, accepted: Iterable[Result]) -> float | None:
+    """Return the mean step time in seconds of the accepted runs that ``configuration`` repeats.
+
+    None if nothing accepted is comparable, or if several configurations are equally near.
+    """
+    measured = [pool for pool in _pools(accepted) if measures(pool[0])]
+    by_distance: dict[int, list[_Pool]] = {}
+    for pool in _alike(configuration, measured)[0]:
+        by_distance.setdefault(_distance(configuration, None, pool[0]), []).append(pool)
+    nearest = by_distance[min(by_distance)] if by_distance else []
+    spread = pooled(nearest[0], STEP_TIME) if len(nearest) == 1 else None
+    return None if spread is None else spread.mean
+
+
 def measures(result: Result) -> bool:
     """Return True if the result has a valid value of its headline metric to compare others with."""
     loads = result.identity.configuration is not None and result.identity.configuration.loads

@@ -3,6 +3,7 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -35,16 +36,24 @@ from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.run import follow, retry as retrying, store
 from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
 from llmb.run.named_nodes import NamedNodes
+from llmb.run.sessions import session_of
 
 _NAMED = 8  # runs that fit on a line
 
 
 @click.command("wait")
 @click.argument("runs", nargs=-1)
+@click.option(
+    "--report",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Rewrite the report FILE while you wait: a page that reloads itself in a browser.",
+)
 @options.retries_option
 @options.install_option
 @pass_context
-def wait(context: CliContext, runs: tuple[str, ...], retries: int) -> int:
+def wait(context: CliContext, runs: tuple[str, ...], retries: int, output: Path | None) -> int:
     """Follow RUNS until they end (default: all).
 
     Ctrl-C stops waiting, not the jobs. The exit code is 3 where a run did not end with COMPLETED.
@@ -61,7 +70,21 @@ def wait(context: CliContext, runs: tuple[str, ...], retries: int) -> int:
     if not selected:
         say("every run has ended; llmb-run results shows the results" if context.runs() else NO_RUN)
         return 0
-    return _follow(context, selected, retries)
+    if output is None:
+        return _follow(context, selected, retries)
+    from llmb.cli.live_report import rewritten
+
+    reported = selected if runs else _same_sessions(selected, context.runs())
+    with rewritten(context, reported, output) as on_round:
+        return _follow(context, selected, retries, on_round=on_round)
+
+
+def _same_sessions(
+    selected: Sequence[record.RunRecord], runs: Sequence[record.RunRecord]
+) -> list[record.RunRecord]:
+    """Return all of ``runs`` that were submitted together with one of ``selected``."""
+    ids = {session_of(run).id for run in selected}
+    return [run for run in runs if session_of(run).id in ids]
 
 
 def _follow(
@@ -69,9 +92,10 @@ def _follow(
     runs: Sequence[record.RunRecord],
     retries: int,
     backlog: Backlog[record.RunRecord] | None = None,
+    on_round: follow.OnRound = lambda runs, states: None,
 ) -> int:
     """Follow ``runs`` until they end and return RUN_FAILED if one failed, else 0."""
-    runs, ends = progress.follow(context, runs, retries, backlog)
+    runs, ends = progress.follow(context, runs, retries, backlog, on_round)
     failed = sum(state.state in GROUPS["failed"] for state in ends.values())
     if failed and len(ends) > 1:
         say(f"{failed} of {len(ends)} failed")

@@ -172,6 +172,8 @@ class Report:
     archived: bool = False
     #: Of plugins, on this page.
     sections: tuple[ReportSection, ...] = ()
+    #: Seconds after which a browser loads its page again, 0 for never.
+    refresh: int = 0
 
     @property
     def against(self) -> Against:

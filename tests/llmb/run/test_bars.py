@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from llmb.cli.live_view import Bars, LiveView, labels
-from llmb.cli.pace import Paces, expected_end, left_in_words
+from llmb.cli.pace import Paces, StepReference, expected_end, left_in_words
 from llmb.contract.record import RunRecord
 from llmb.contract.state import COMPLETED, PENDING, RUNNING, JobState
 
@@ -30,8 +30,10 @@ class Published(Paces):
         super().__init__()
         self.seconds = seconds
 
-    def published(self, run: RunRecord) -> tuple[float | None, str]:
-        return self.seconds, "25.04"
+    def reference(self, run: RunRecord) -> StepReference | None:
+        if self.seconds is None:
+            return None
+        return StepReference(seconds=self.seconds, name="25.04", short="25.04")
 
 
 def named(runs: Sequence[RunRecord], *names: str) -> list[RunRecord]:

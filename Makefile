@@ -76,6 +76,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/exemplar.py --check
 	$(BIN)/python docs/bridge.py --check
 	$(BIN)/python docs/figures.py --check
+	$(BIN)/python docs/suite.py --check
 	$(BIN)/python docs/commands.py --check
 	$(BIN)/python docs/keys.py --check
 	$(BIN)/python docs/hooks.py --check

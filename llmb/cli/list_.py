@@ -81,7 +81,7 @@ def command(
                 value=gpu_type,
             )
     installed = _find_installed(context.install_option)
-    sizes = {name: list(spec.sizes) for name, spec in context.workloads.items()}
+    sizes = {name: spec.sizes for name, spec in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     keys = [key] if key else list(context.workloads)
     if published or check:

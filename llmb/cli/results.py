@@ -361,9 +361,11 @@ def workload_test(
     """
     if not names:
         return lambda _key, _size: True
-    sizes = {key: list(workload.sizes) for key, workload in context.workloads.items()}
+    sizes: dict[str, dict[str, object]] = {
+        key: {**workload.sizes} for key, workload in context.workloads.items()
+    }
     for key, size in run_sizes:
-        sizes.setdefault(key, []).append(size)
+        sizes.setdefault(key, {}).setdefault(size, None)
     named = [find_workload_and_size(name, sizes) for name in names]
     return lambda key, size: (key, size) in named or (key, None) in named
 

@@ -29,7 +29,7 @@ from llmb.contract.rows import (
 from llmb.contract.spec_checks import check_convertible, check_declared
 from llmb.contract.switches import parse_image
 from llmb.core import files, typed, yamlfile
-from llmb.core.names import suggest
+from llmb.core.names import squash, suggest
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
 
 
@@ -74,6 +74,8 @@ class Size:
 
     #: May be missing if ``bridge`` of the workload has some for it.
     rows: tuple[Row, ...] = ()
+    #: Further names of it, such as NVIDIA's.
+    aliases: tuple[str, ...] = ()
     model: ModelShape | None = None
     #: The workload's metrics that it has, its headline first (default: all).
     metrics: tuple[str, ...] = ()
@@ -197,6 +199,8 @@ class Workload:
     #: Its name.
     key: str
     title: str
+    #: Further names of it, such as NVIDIA's.
+    aliases: tuple[str, ...] = ()
     #: By name. Without any, and without a model, it has one size ``default`` for one GPU.
     sizes: dict[str, Size] = field(default_factory=dict)
     #: By default the first size.
@@ -248,6 +252,7 @@ class Workload:
             hint = suggest(self.default_size, list(self.sizes))
             message, code = f"'{self.default_size}' is not one of its sizes", "size-unknown"
             raise KeyFaultError(message, "default_size", hint=hint, code=code)
+        self._check_aliases()
         for name, size in self.sizes.items():
             if size.proxy is not None and size.proxy not in self.sizes:
                 hint = suggest(size.proxy, list(self.sizes))
@@ -255,6 +260,21 @@ class Workload:
                 raise KeyFaultError(message, "sizes", name, "proxy", hint=hint, code=code)
         self._check_kind()
         self._check_hooks()
+
+    def _check_aliases(self) -> None:
+        """Raise KeyFaultError for an alias of a size that is another size's name too."""
+        names = {squash(name): name for name in self.sizes}
+        for name, size in self.sizes.items():
+            for number, alias in enumerate(size.aliases):
+                owner = names.setdefault(squash(alias), name)
+                if owner != name:
+                    raise KeyFaultError(
+                        f"'{alias}' names {owner} too",
+                        *("sizes", name, "aliases", number),
+                        hint="omit it",
+                        code="name-duplicate",
+                        value=alias,
+                    )
 
     def _complete(self) -> None:
         """Fill in the defaults that follow from the sizes."""

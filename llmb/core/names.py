@@ -132,11 +132,28 @@ def _keeping(name: str, required: set[str]) -> Iterator[str]:
         yield f"{parts[0]}..{'_'.join(word for word in parts[1] if word in required)}{parts[2]}"
 
 
+def _spellings(
+    names: Iterable[str], form: Callable[[str], str] = squash
+) -> Iterator[tuple[str, str]]:
+    """Yield each form of a name with the name. A mapping's values may have ``aliases``."""
+    for name in names:
+        yield form(name), name
+        if isinstance(names, Mapping):
+            for alias in getattr(names[name], "aliases", ()):
+                yield form(alias), name
+
+
 def find_workload(name: str, keys: Collection[str]) -> str:
-    """Return the key that ``name`` is a spelling of. Raises UsageError for none or several."""
+    """Return the key that ``name`` is a spelling of. Raises UsageError for none or several.
+
+    ``keys`` may be the workloads by key, which have ``aliases``.
+    """
     if name in keys:
         return name
-    matches = [key for key in keys if squash_workload(key) == squash_workload(name)]
+    squashed = squash_workload(name)
+    matches = list(
+        dict.fromkeys(key for form, key in _spellings(keys, squash_workload) if form == squashed)
+    )
     if not matches:
         raise _workload_unknown(name, keys, keys)
     if len(matches) > 1:
@@ -145,14 +162,37 @@ def find_workload(name: str, keys: Collection[str]) -> str:
 
 
 def as_keys(names: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Replace each of ``names`` by the key that it is a spelling of. Unknown names are kept."""
-    by_form = {squash_workload(key): key for key in keys}
+    """Replace each of ``names`` by the key that it is a spelling of. Unknown names are kept.
+
+    ``keys`` are as in ``find_workload``.
+    """
+    by_form = dict(_spellings(keys, squash_workload))
     return [by_form.get(squash_workload(name), name) for name in names]
 
 
 def find_size(name: str, sizes: Collection[str]) -> str | None:
-    """The size among ``sizes`` that ``name`` is a spelling of, or None."""
-    return next((size for size in sizes if squash(size) == squash(name)), None)
+    """The size among ``sizes`` that ``name`` is a spelling of, or None.
+
+    ``sizes`` may be the sizes by name, which have ``aliases``.
+    """
+    return next((size for form, size in _spellings(sizes) if form == squash(name)), None)
+
+
+def find_named_sizes(name: str, sizes: Mapping[str, Collection[str]]) -> set[tuple[str, str]]:
+    """Return every key and size that ``name`` names together, as ``pretrain_nemotron4_15b`` does.
+
+    A size and one of its aliases are a size too: ``kimi-k2_1t`` is k2 of kimi.
+    """
+    squashed = squash_workload(name)
+    fits = set()
+    for key in sizes:
+        start = squash_workload(key)
+        if not squashed.startswith(start):
+            continue
+        for form, size in _spellings(sizes[key]):
+            if squashed in (start + form, start + squash(size) + form):
+                fits.add((key, size))
+    return fits
 
 
 def find_workload_and_size(
@@ -164,9 +204,9 @@ def find_workload_and_size(
 ) -> tuple[str, str | None]:
     """Split ``name`` into a workload's key and size, None for a key without ``_<size>``.
 
-    ``sizes`` maps each workload's key to its sizes. Raises UsageError if nothing or more than one
-    thing matches. If only the size does not match, the error names the nearest of the workload's
-    ``usable_sizes``, which run on the GPU type ``on`` (default: all sizes).
+    ``sizes`` maps each workload's key to its sizes, as in ``find_size``. Raises UsageError if
+    nothing or more than one thing matches. If only the size does not match, the error names the
+    nearest of the workload's ``usable_sizes``, which run on the GPU type ``on`` (default: all).
     """
     if name in sizes:
         return name, None
@@ -174,12 +214,7 @@ def find_workload_and_size(
     fits: set[tuple[str, str | None]] = {
         (key, None) for key in sizes if squash_workload(key) == squashed
     }
-    fits |= {
-        (key, size)
-        for key in sizes
-        for size in sizes[key]
-        if squash_workload(key) + squash(size) == squashed
-    }
+    fits |= find_named_sizes(name, sizes)
     if len(fits) == 1:
         return next(iter(fits))
     if fits:

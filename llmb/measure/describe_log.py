@@ -16,10 +16,18 @@ from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
 from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
 from llmb.contract.spec import Size, Workload
-from llmb.core.names import find_size, squash, squash_workload
+from llmb.core.names import find_named_sizes, find_size
 from llmb.measure.launcher_config import config_near, described_by
 from llmb.measure.result import Override
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, NEMO, spelled, table_of, with_bridge
+from llmb.plan.bridge_rows import (
+    BRIDGE,
+    DTYPES,
+    NEMO,
+    fp8_dtype,
+    spelled,
+    table_of,
+    with_bridge,
+)
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older
 # releases.
@@ -88,14 +96,11 @@ def _workload_and_size(
 
     Releases from 25.12 omit the minor version, as in ``pretrain_llama3_70b``.
     """
-    squashed = squash_workload(head)
     for name in (str, lambda key: re.sub(r"\.\d+$", "", key)):
         fits = [
             (key, size)
             for key, workload in workloads.items()
-            if squashed.startswith(short := squash_workload(name(key)))
-            for size in workload.sizes
-            if squashed == short + squash(size)
+            for _, size in find_named_sizes(head, {name(key): workload.sizes})
         ]
         if fits:
             return fits[0] if len(fits) == 1 else (None, None)
@@ -145,8 +150,18 @@ def describe_log(
     if not settings.framework and _is_of_bridge(samples, workload):
         settings = replace(settings, framework=BRIDGE)
     if settings.framework == BRIDGE and settings.dtype:
-        settings = replace(settings, dtype=spelled(settings.dtype, DTYPES))
+        settings = replace(settings, dtype=bridge_dtype(settings, settings.dtype, workloads))
     return settings if workload is None else _completed(settings, workload)
+
+
+def bridge_dtype(settings: Settings, dtype: str, workloads: Mapping[str, Workload]) -> str:
+    """Return the word of Megatron-Bridge for ``dtype`` of a run with ``settings``."""
+    workload = workloads.get(settings.workload)
+    if workload is None:
+        return spelled(dtype, DTYPES)
+    gpu = settings.gpu_type or ""
+    fp8 = fp8_dtype(workload, settings.model_size, gpu, settings.scale)
+    return spelled(dtype, DTYPES, fp8)
 
 
 def of_plugin(beside: LogSettings | None) -> Settings:

@@ -6,7 +6,7 @@ They are in bridge.yaml.
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,7 +21,8 @@ NEMO, BRIDGE = "nemo", "bridge"
 # nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
 FRAMEWORKS = (NEMO, BRIDGE)
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
-_SPELLINGS = {"fp8": "fp8_cs", "mxfp8": "fp8_mx"}
+FP8_MEANINGS = FP8_CS, FP8_MX = "fp8_cs", "fp8_mx"  # of the word fp8, by size and GPU type
+_SPELLINGS = {"mxfp8": FP8_MX}
 # NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
 NEMO_UNTIL = "26.02"
 BRIDGE_FROM = "25.09"  # the first image with Megatron-Bridge, by docs/versions1.json of it
@@ -168,6 +169,9 @@ class BridgeSize:
     gated: bool = True
     #: The files of its tokenizer, if they are of another repository than ``hub``.
     tokenizer: HubFiles | None = None
+    #: By GPU type the number of GPUs from which ``fp8`` means fp8_mx in NVIDIA's launch scripts.
+    #: Below it, and on other types, it means fp8_cs.
+    fp8_mx_from: dict[str, int] = field(default_factory=dict)
     #: The processes of each rank that prepare samples, as NVIDIA's function has them.
     loader_workers: int = 8
     #: NVIDIA's function has the optimizer Adam, for which its script asks for another precision of
@@ -215,6 +219,11 @@ class BridgeSize:
             "size": re.sub(r"[-.]", "_", self.model),
         }
         return self.function.format(**values)
+
+    def fp8_dtype(self, gpu: str, scale: int) -> str:
+        """Return the dtype that ``fp8`` means on ``scale`` GPUs of type ``gpu``."""
+        least = self.fp8_mx_from.get(gpu)
+        return FP8_CS if least is None or scale < least else FP8_MX
 
     def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
         """Return the row of the next lower scale that has one, else of the lowest."""
@@ -278,7 +287,7 @@ def _table_in(workload: str, bridge: BridgeModel) -> BridgeTable:
 
 
 def _bridge_row(row: Row) -> BridgeRow:
-    return BridgeRow(**{field.name: getattr(row, field.name) for field in fields(Row)})
+    return BridgeRow(**{key.name: getattr(row, key.name) for key in fields(Row)})
 
 
 def bridge_sizes(workload: Workload, gpu: str) -> list[str]:
@@ -324,7 +333,13 @@ def _sized(size: Size, bridge_size: BridgeSize, release: str, trained: Collectio
     )
 
 
-def spelled(dtype: str, dtypes: Collection[str]) -> str:
-    """Return Megatron-Bridge's word if ``dtypes`` has only that: ``fp8_cs`` for fp8."""
-    bridge_dtype = _SPELLINGS.get(dtype, dtype)
+def fp8_dtype(workload: Workload, size: str, gpu: str, scale: int) -> str:
+    """Return the dtype that ``fp8`` means for a size: fp8_mx, or fp8_cs where nothing says so."""
+    bridge_size = table_of(workload).sizes.get(size)
+    return FP8_CS if bridge_size is None else bridge_size.fp8_dtype(gpu, scale)
+
+
+def spelled(dtype: str, dtypes: Collection[str], fp8: str = FP8_CS) -> str:
+    """Return Megatron-Bridge's word if ``dtypes`` has only that: ``fp8`` is what fp8 means."""
+    bridge_dtype = fp8 if dtype == "fp8" else _SPELLINGS.get(dtype, dtype)
     return bridge_dtype if dtype not in dtypes and bridge_dtype in dtypes else dtype

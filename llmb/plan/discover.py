@@ -9,7 +9,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import DTYPES
+from llmb.plan.bridge_rows import DTYPES, fp8_dtype
 from llmb.plan.entry import JobEntry
 from llmb.plan.framework import Framework, discovered
 from llmb.plan.installed import installed
@@ -23,6 +23,8 @@ class _Discovery:
     entries: list[JobEntry] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     named: set[Name] = field(default_factory=set)
+    #: The selected words for a dtype that an entry has.
+    dtypes: set[str] = field(default_factory=set)
 
     def skip(self, key: str, size: str | None, reason: str) -> None:
         if reason not in self.skipped:
@@ -141,13 +143,10 @@ def _unmatched(
         for key, size in selected
         if (key, size) not in matched | discovery.named
     ]
-    dtypes = {
-        dtype for dtype in selection.dtypes for item in settings if is_dtype(dtype, item.dtype)
-    }
     return reasons + [
         f"nothing on {gpu_type} has dtype {dtype}"
         for dtype in selection.dtypes
-        if dtype not in dtypes
+        if dtype not in discovery.dtypes
     ]
 
 
@@ -158,12 +157,22 @@ def _add_entries(
     key = choice.workload.key
     for dtype in size.dtypes(gpu):
         tested = size.scales(gpu, dtype, strong=selection.strong_scaling)
-        if not tested or (
-            selection.dtypes and not any(is_dtype(selected, dtype) for selected in selection.dtypes)
-        ):
+        if not tested:
             continue
         exact = size.exact_scales or selection.exact_scales
-        scales = choose_scales(tested, selection, exact=exact)
+        chosen = choose_scales(tested, selection, exact=exact)
+        words = {
+            scale: [
+                word
+                for word in selection.dtypes
+                if is_dtype(word, dtype, fp8_dtype(choice.workload, name, gpu, scale))
+            ]
+            for scale in chosen or tested[:1]
+        }
+        if selection.dtypes and not any(words.values()):
+            continue
+        scales = [scale for scale in chosen if words[scale] or not selection.dtypes]
+        discovery.dtypes.update(word for scale in scales for word in words[scale])
         if selection.supported:
             highest = tested[-1] if exact else max(scales, default=0)
             untested = [

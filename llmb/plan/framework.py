@@ -9,7 +9,15 @@ from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
-from llmb.plan.bridge_rows import BRIDGE, FRAMEWORKS, NEMO, releases, table_of, with_bridge
+from llmb.plan.bridge_rows import (
+    BRIDGE,
+    FP8_MEANINGS,
+    FRAMEWORKS,
+    NEMO,
+    releases,
+    table_of,
+    with_bridge,
+)
 from llmb.plan.entry import JobEntry
 from llmb.plan.images import recorded_contents
 from llmb.plan.installed import Installed, installed
@@ -205,7 +213,10 @@ def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str]
     return [
         name
         for name, available in by_release.items()
-        if all(bridge_rows.spelled(dtype, available) in available for dtype in dtypes)
+        if all(
+            any(bridge_rows.spelled(dtype, available, fp8) in available for fp8 in FP8_MEANINGS)
+            for dtype in dtypes
+        )
     ]
 
 

@@ -12,7 +12,7 @@ from llmb.contract.spec import Workload
 from llmb.core.names import find_size, find_workload_and_size, size_unknown
 from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
-from llmb.plan.bridge_rows import BRIDGE, NEMO, spelled
+from llmb.plan.bridge_rows import BRIDGE, NEMO, fp8_dtype, spelled
 from llmb.plan.configure import configure, find_row
 from llmb.plan.entry import JobEntry
 from llmb.plan.entry_faults import faults_at
@@ -140,7 +140,7 @@ def resolve(
     ``rows`` is the known type whose rows apply to ``gpu_type`` (None: its own). Hints offer what
     runs on it.
     """
-    sizes = {key: list(workload.sizes) for key, workload in workloads.items()}
+    sizes = {key: workload.sizes for key, workload in workloads.items()}
 
     def here(key: str) -> list[str]:
         return framework.sizes_on(workloads[key], rows or gpu_type)
@@ -248,8 +248,6 @@ def _settings_of(
     )
     entry = entry_faults.applicable(entry, workload, size)
     dtypes = entry.dtypes or (default,)
-    if chosen.name == BRIDGE:
-        dtypes = tuple(spelled(dtype, supported) for dtype in dtypes)
     entry = replace(entry, sweeps={**entry.sweeps, "dtype": dtypes}).with_settings(
         workload=workload.key,
         model_size=size,
@@ -257,6 +255,9 @@ def _settings_of(
         release=chosen.release,
     )
     for settings in entry.expand() if entry.scales else ():
+        if chosen.name == BRIDGE:
+            fp8 = fp8_dtype(workload, size, limits.rows, settings.scale)
+            settings = replace(settings, dtype=spelled(settings.dtype, supported, fp8))
         yield settings, entry.repeats
         if entry.add_profile:
             yield replace(settings, profile=True), 1

@@ -11,7 +11,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.core.names import find_workload_and_size, listed
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import NEMO, spelled
+from llmb.plan.bridge_rows import NEMO, fp8_dtype, spelled
 from llmb.plan.entry import JobEntry
 from llmb.plan.framework import framework_of
 from llmb.plan.plan import resolve
@@ -72,7 +72,10 @@ def narrow(
     matches = [
         job
         for job in jobs
-        if (not selection.dtypes or any(is_dtype(dtype, job.dtype) for dtype in selection.dtypes))
+        if (
+            not selection.dtypes
+            or any(_has_dtype(job, dtype, workloads) for dtype in selection.dtypes)
+        )
         and (not selection.scales or job.scale in selection.scales)
         and (selection.max_scale is None or job.scale <= selection.max_scale)
         and (not selected or any(_is(job, name) for name in selected))
@@ -86,7 +89,7 @@ def narrow(
             for job in matches
             if job.scale == smallest[job.workload, job.model_size, job.dtype, job.framework]
         ]
-    unmatched = _unmatched_in_list(jobs, selection, selected)
+    unmatched = _unmatched_in_list(jobs, selection, selected, workloads)
     if jobs and not matches:
         reasons = f": {'; '.join(unmatched)}" if unmatched else ""
         message = f"the filters match none of the list's {len(jobs)} jobs{reasons}"
@@ -95,11 +98,16 @@ def narrow(
 
 
 def _unmatched_in_list(
-    jobs: Sequence[Job], selection: Selection, selected: Sequence[Name]
+    jobs: Sequence[Job],
+    selection: Selection,
+    selected: Sequence[Name],
+    workloads: Mapping[str, Workload],
 ) -> list[str]:
     scales = {job.scale for job in jobs}
     dtypes = {
-        dtype for dtype in selection.dtypes if any(is_dtype(dtype, job.dtype) for job in jobs)
+        dtype
+        for dtype in selection.dtypes
+        if any(_has_dtype(job, dtype, workloads) for job in jobs)
     }
     unmatched = [
         f"no job of the list has scale {scale}" for scale in selection.scales if scale not in scales
@@ -117,13 +125,18 @@ def _unmatched_in_list(
 def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
     """The key and the size (None for all) of a filter's name. Raises UsageError."""
     return find_workload_and_size(
-        name, {key: list(workload.sizes) for key, workload in workloads.items()}
+        name, {key: workload.sizes for key, workload in workloads.items()}
     )
 
 
-def is_dtype(named: str, dtype: str) -> bool:
-    """Return True if the filter ``named`` selects ``dtype``: fp8 is fp8_cs too."""
-    return spelled(named, (dtype,)) == dtype
+def is_dtype(named: str, dtype: str, fp8: str) -> bool:
+    """Return True if the filter ``named`` selects ``dtype``, where fp8 means ``fp8`` too."""
+    return spelled(named, (dtype,), fp8) == dtype
+
+
+def _has_dtype(job: Job, named: str, workloads: Mapping[str, Workload]) -> bool:
+    fp8 = fp8_dtype(workloads[job.workload], job.model_size, job.gpu_type, job.scale)
+    return is_dtype(named, job.dtype, fp8)
 
 
 def _is(job: Job, name: Name) -> bool:

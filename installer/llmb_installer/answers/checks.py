@@ -28,7 +28,7 @@ def is_unknown(name: str, workloads: Mapping[str, spec.Workload]) -> bool:
 def find_key(name: str, workloads: Mapping[str, spec.Workload]) -> str:
     """The key of the workload that ``name`` means, with a size or without. Raises UsageError."""
     return find_workload_and_size(
-        name, {key: list(workload.sizes) for key, workload in workloads.items()}
+        name, {key: workload.sizes for key, workload in workloads.items()}
     )[0]
 
 

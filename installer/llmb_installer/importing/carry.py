@@ -114,7 +114,7 @@ def plan_import(
     source = read_source(folder.resolve())
     target = (into or imported_folder(source.folder)).absolute()
     exists = _check_target(source, target)
-    data, settings = make_config(source, target, gpu_type, types, list(workloads))
+    data, settings = make_config(source, target, gpu_type, types, workloads)
     if exists:
         config = record.load_layered_config(target)
         settings = [

@@ -24,7 +24,7 @@ from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobSta
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
-from llmb.measure.describe_log import describe_log, missing, model_of
+from llmb.measure.describe_log import bridge_dtype, describe_log, missing, model_of
 from llmb.measure.find_logs import job_of, logs_beside, profiled_beside
 from llmb.measure.launcher_config import (
     LauncherConfig,
@@ -36,7 +36,7 @@ from llmb.measure.launcher_config import (
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import experiment_of
 from llmb.measure.root_cause import end_in
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, NEMO, spelled
+from llmb.plan.bridge_rows import BRIDGE, NEMO
 from llmb.plan.exemplar import TOOL
 
 # seconds since the last line of an unfinished log, before which the run may still be running
@@ -98,7 +98,8 @@ def find_run(log: Path, common: Common) -> FoundRun | NotTaken:
     description = describe_log(log, samples, common.workloads, Settings(gpu_type=kind))
     # Megatron-Bridge's dtypes are in the names alone
     if not description.dtype and config.dtype is not None:
-        hints = Settings(gpu_type=kind, dtype=spelled(config.dtype, DTYPES))
+        dtype = bridge_dtype(description, config.dtype, common.workloads)
+        hints = Settings(gpu_type=kind, dtype=dtype)
         description = describe_log(log, samples, common.workloads, hints)
     job = _job(log, description, samples, config, common)
     if isinstance(job, NotTaken):

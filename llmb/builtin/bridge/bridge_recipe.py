@@ -88,7 +88,7 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
         "overrides": dict(job.dotted),
         "environment": {
             **environment.launcher(gpu),
-            **environment.at_scale(size.model, gpu, job.scale),
+            **environment.at_scale(size.model, gpu, job.scale, job.dtype),
             **variables,
         },
         "function_environment": size.function is not None,

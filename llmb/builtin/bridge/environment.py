@@ -39,12 +39,15 @@ _SPLIT_ON = {
     "llama3_70b": ("b300",),
     "llama31_405b": ("b300",),
     "nemotronh_56b": ("b300", "gb200", "gb300"),
+    "qwen3_235b_a22b": ("b200", "b300", "gb200", "gb300"),
 }
+_SPLIT_WITH_BF16 = "qwen3_235b_a22b"  # and not with fp8
 
 
-def at_scale(model: str, gpu: str, gpus: int) -> dict[str, str]:
+def at_scale(model: str, gpu: str, gpus: int, dtype: str) -> dict[str, str]:
     """Return the variables that NVIDIA's benchmark adds on many GPUs, which no function has."""
     is_split = gpus >= _SPLIT_FROM and gpu in _SPLIT_ON.get(model, ())
+    is_split = is_split and (dtype == "bf16" or model != _SPLIT_WITH_BF16)
     return {"NCCL_IB_QPS_PER_CONNECTION": "4"} if is_split else {}
 
 

@@ -35,7 +35,7 @@ def _chosen(context: click.Context) -> tuple[Workload | None, str | None]:
     with suppress(LlmbError):
         workloads = _workloads(context)
         key, size_in_name = find_workload_and_size(
-            name, {key: [*workload.sizes] for key, workload in workloads.items()}
+            name, {key: workload.sizes for key, workload in workloads.items()}
         )
         return workloads[key], size if isinstance(size, str) else size_in_name
     return None, None

@@ -5,6 +5,7 @@ second attempt.
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
+from llmb.builtin.plugins import builtin_plugins
+from llmb.measure.describe_log import bridge_dtype
 from llmb.measure.launcher_config import window_of
+from llmb.plugins.loader import load_plugins
 from llmb_installer.importing.carry import ImportPlan
 from llmb_testing import exemplar_folder as exemplar
 
@@ -294,6 +298,43 @@ def test_nemotron4_by_its_first_name(
     assert (run.record.job.workload, run.record.job.model_size) == ("pretrain_nemotron4", "15b")
     assert run.record.origin is not None
     assert run.record.origin.release == (release if config else None)
+
+
+NEW_RUNS = [
+    ("deepseek-v3", "671b", "fp8", "deepseek_v3_fp8_mx_gpus256_tp1_pp2_cp1_vp8_ep32_mbs1_gbs4096"),
+    ("kimi-k2", "1t", "fp8", "kimi_k2_fp8_mx_gpus256_tp1_pp4_cp1_vp4_ep64_mbs2_gbs4096"),
+    (
+        "nemotron_3",
+        "120b",
+        "bf16",
+        "nemotron_3_super_bf16_gpus64_tp1_pp1_cp1_vpNone_ep64_mbs1_gbs512",
+    ),
+    ("qwen3", "235b", "fp8", "qwen3_235b_a22b_fp8_mx_gpus256_tp1_pp4_cp1_vp12_ep32_mbs2_gbs8192"),
+]
+
+
+@pytest.mark.parametrize(("workload", "size", "dtype", "name"), NEW_RUNS)
+def test_names_of_the_models_with_experts(
+    workload: str, size: str, dtype: str, name: str, tmp_path: Path, do_import: DoImport
+) -> None:
+    """Its recipe and its log have other names than llmb's workload and size."""
+    folder, key = tmp_path / "theirs", f"pretrain_{workload}"
+    exemplar.write_config(folder, "26.08", workloads={"installed": [key], "config": {}})
+    gpus, batch = (int(re.findall(rf"{word}(\d+)", name)[0]) for word in ("gpus", "gbs"))
+    config = exemplar.run_config(9, "26.08.00", workload, size, dtype, gpus, gpu="gb300")
+    log = exemplar.bridge_log(6.25, batch)
+    exemplar.write_run(folder, key, f"pretrain_{name}", 9, log, config=config)
+    plan = do_import(folder)
+    (run,) = plan.runs
+    job = run.record.job
+    assert f"{job.workload}_{job.model_size}".startswith(
+        {"671b": "pretrain_deepseek_v3", "1t": "pretrain_kimi_k2"}.get(size, "pretrain_")
+    )
+    assert job.dtype == ("fp8_mx" if dtype == "fp8" else dtype)
+    assert plan.workloads == (job.workload,)
+    # a name without the scaling, as in the file beside the run
+    settings = bridge_dtype(job.settings, "fp8", load_plugins(builtin_plugins()).workloads())
+    assert settings == "fp8_mx"
 
 
 def test_arguments_of_megatron_bridge_are_settings_of_the_run(

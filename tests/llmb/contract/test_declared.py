@@ -152,6 +152,12 @@ def test_a_size_chooses_its_parameters() -> None:
         ),
         (untrained(learning_rate=0.1), "not-training", "sizes.a.learning_rate", 0.1),
         (untrained(proxy="a"), "not-training", "sizes.a.proxy", "a"),
+        (
+            {"sizes": {"a": {"rows": [BARE]}, "b": {"aliases": ["c", "A"], "rows": [BARE]}}},
+            "name-duplicate",
+            "sizes.b.aliases.1",
+            "A",
+        ),
         (untrained(metrics=["busbv"]), "metric-unknown", "sizes.a.metrics.0", "busbv"),
         (untrained(parameters=["size"]), "parameter-unknown", "sizes.a.parameters.0", "size"),
         (untrained(metrics=["busbw", "busbw"]), "name-duplicate", "sizes.a.metrics.1", "busbw"),

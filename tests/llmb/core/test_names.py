@@ -5,12 +5,14 @@ nearest.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, strategies as st
 
 from llmb.core.names import (
     apart,
+    as_keys,
     find_size,
     find_workload,
     find_workload_and_size,
@@ -72,6 +74,46 @@ def test_spellings_of_a_workload(name: str, key: str) -> None:
 )
 def test_spellings_of_a_workload_with_its_size(name: str, found: tuple[str, str]) -> None:
     assert find_workload_and_size(name, SIZES) == found
+
+
+@dataclass(frozen=True)
+class Named:
+    aliases: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("pretrain_deepseek_671b", "v3"),
+        ("deepseek-671B", "v3"),
+        ("pretrain_deepseek-v3", "v3"),
+        ("pretrain_deepseek-v3_671b", "v3"),
+        ("pretrain_deepseek_v3", "v3"),
+        ("pretrain_deepseek_mini", "mini"),
+    ],
+)
+def test_further_names_of_a_size(name: str, found: str) -> None:
+    sizes = {"v3": Named(("671b",)), "mini": Named()}
+    assert find_workload_and_size(name, {"pretrain_deepseek": sizes}) == (
+        "pretrain_deepseek",
+        found,
+    )
+    assert find_size("671B", sizes) == "v3"
+    assert find_size("672b", sizes) is None
+
+
+def test_further_names_of_a_workload() -> None:
+    workloads = {"pretrain_kimi": Named(("kimi-k2",)), "pretrain_qwen3": Named()}
+    assert find_workload("pretrain_kimi-k2", workloads) == "pretrain_kimi"
+    assert as_keys(["kimi_k2", "qwen3", "grok"], workloads) == [
+        "pretrain_kimi",
+        "pretrain_qwen3",
+        "grok",
+    ]
+    twice = {"a": Named(("x",)), "b": Named(("x",))}
+    with pytest.raises(UsageError, match="several") as raised:
+        find_workload("x", twice)
+    assert raised.value.code == "workload-ambiguous"
 
 
 @given(st.data())

@@ -25,7 +25,7 @@ from llmb.errors import UsageError
 from llmb.plan.discover import discover
 from llmb.plan.images import image_path
 from llmb.plan.plan import Plan, make_plan
-from llmb.plan.select import Selection
+from llmb.plan.select import Selection, narrow
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
 
@@ -100,6 +100,19 @@ def test_a_bridge_job_has_its_row_its_image_and_its_name(workloads: Workloads) -
     assert found.experiment_name.endswith(
         "_fp8_cs_gpus64_tp1_pp1_cp1_vpNone_mbs2_gbs256_bridge26.02.01"
     )
+
+
+def test_the_word_fp8_selects_its_meaning_on_each_count(workloads: Workloads) -> None:
+    config = cluster("b200", "bridge", workloads=WorkloadsConfig(installed=(LLAMA,)))
+    selection = Selection(workloads=("llama3.1_70b",), dtypes=("fp8",), max_scale=256)
+    entries, skipped = discover(workloads, config, selection, "b200")
+    counts = {entry.settings.scale: entry.settings.dtype for entry in entries}
+    assert counts == {64: "fp8_cs", 128: "fp8_mx", 256: "fp8_mx"}
+    assert len(entries) == len(counts)
+    assert not skipped
+    jobs = make_plan(entries, workloads, config).jobs
+    selected, _ = narrow(jobs, Selection(dtypes=("fp8",)), workloads)
+    assert len(selected) == len(jobs) == len(counts)
 
 
 def test_the_release_of_the_install_is_the_default(workloads: Workloads) -> None:

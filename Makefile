@@ -2,7 +2,7 @@
 # The tasks of this project. Each creates the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer sqshpull workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench plugins/nodes plugins/accept plugins/nemotron3 plugins/deepseek plugins/gpt_oss plugins/kimi plugins/qwen3 plugins/runai
+MEMBERS := installer sqshpull workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench plugins/nodes plugins/accept plugins/exemplar plugins/nemotron3 plugins/deepseek plugins/gpt_oss plugins/kimi plugins/qwen3 plugins/runai
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmb.cli import foreign
 from llmb.core import yamlfile
 from llmb.plan import launch_variables
+from llmb_exemplar import words
 
 PAGE = Path(__file__).with_name("exemplar-commands.md")
 EXAMPLES = Path(__file__).with_name("exemplar.yaml")
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).with_name("exemplar.yaml")
 HEAD = """\
 # Commands of NVIDIA's tools
 
-<!-- Written by `python docs/exemplar.py` from exemplar.yaml, llmb/cli/foreign.yaml and
+<!-- Written by `python docs/exemplar.py` from exemplar.yaml, plugins/exemplar/llmb_exemplar/words.yaml and
 llmb/plan/launch_variables.yaml: edit those. -->
 
 If you know NVIDIA's published benchmark tools (`llmb-run`, `llmb-install`, and the `launch.sh` of each recipe): most of
@@ -111,7 +111,7 @@ def commands(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def flags(
-    program: str, rows: Mapping[str, foreign.Replacement], before: str = ""
+    program: str, rows: Mapping[str, words.Replacement], before: str = ""
 ) -> Iterator[tuple[str, str, str, str]]:
     """The rows of the table of foreign commands or options of a program, after the words
     ``before``.
@@ -156,7 +156,7 @@ def text() -> str:
     examples = yamlfile.load(EXAMPLES).data
     rows = [
         row
-        for program, own in foreign.programs().items()
+        for program, own in words.programs().items()
         for row in (*flags(program, own.commands), *flags(program, own.options))
     ]
     parts = [

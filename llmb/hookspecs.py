@@ -150,10 +150,11 @@ def llmb_nodes(
 
 
 @hookspec
-def llmb_hint(program: str, word: str, words: Sequence[str]) -> str | None:
+def llmb_hint(program: str, word: str, words: Sequence[str], options: Sequence[str]) -> str | None:
     """Return the hint for ``word``, a command or option that ``program`` does not know.
 
-    ``words`` is the whole command line behind the program. The hint is the same in llmb's words,
+    ``words`` is the whole command line behind the program, and ``options`` are those that the
+    command has. The hint is the same in llmb's words,
     such as ``write: llmb-run results``. Called only when a command line is refused. Return None
     for a word that says nothing to this plugin.
     """

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = [
     "accept",
     "deepseek",
+    "exemplar",
     "gpt_oss",
     "kimi",
     "llama31",

@@ -95,13 +95,15 @@ def cli(
     carry_out(gathered.intent, yes=yes, dry_run=dry_run, fmt=fmt, agreed=gathered.agreed)
 
 
-def _hint_of_plugin(program: str, word: str, words: Sequence[str]) -> str | None:
+def _hint_of_plugin(
+    program: str, word: str, words: Sequence[str], options: Sequence[str]
+) -> str | None:
     """Return a plugin's hint for a word that ``program`` does not know, or None."""
     from llmb.builtin.plugins import builtin_plugins
     from llmb.plugins.loader import load_plugins
 
     try:
-        return load_plugins(builtin_plugins()).hint_for(program, word, words)
+        return load_plugins(builtin_plugins()).hint_for(program, word, words, options)
     except UsageError as error:  # of LLMB_PLUGIN_TIMEOUT
         console.echo(describe(error), err=True)
         return None

@@ -11,7 +11,7 @@ from llmb.errors import LlmbError, UsageError
 from llmb.plan.locate import is_archive
 
 Skipped = Callable[[str], tuple[Sequence[str], Sequence[str]]]
-Hints = Callable[[str, str, Sequence[str]], str | None]
+Hints = Callable[[str, str, Sequence[str], Sequence[str]], str | None]
 # likeness from which on a command is taken for another one, although a plugin that may have it is
 # skipped
 _SAME = 0.75
@@ -21,7 +21,7 @@ def as_error(
     error: click.ClickException,
     arguments: Sequence[str] = (),
     skipped: Skipped = lambda name: ((), ()),
-    hints: Hints = lambda program, word, words: None,
+    hints: Hints = lambda program, word, words, options: None,
 ) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
@@ -32,8 +32,8 @@ def as_error(
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     converted = _usage_error(error, arguments)
-    hint = _foreign(error, arguments) or _without_group(error, arguments)
-    if (hint := hint or _by_plugin(error, arguments, hints)) is not None:
+    hint = _by_plugin(error, arguments, hints) or _without_group(error, arguments)
+    if hint is not None:
         converted.hint = hint
         return converted
     if isinstance(error, click.NoSuchCommand) and (reasons := _skipped_command(error, skipped)):
@@ -44,29 +44,16 @@ def as_error(
     return converted
 
 
-def _foreign(error: click.UsageError, arguments: Sequence[str]) -> str | None:
-    """Return the hint for a command or option of NVIDIA's program of the same name, else None."""
-    match error:
-        case click.NoSuchOption(option_name=name) | click.NoSuchCommand(command_name=name):
-            from llmb.cli import foreign
-
-            if error.ctx is None:
-                return None
-            option_names = [
-                option for parameter in error.ctx.command.params for option in parameter.opts
-            ]
-            return foreign.hint_for(
-                error.ctx.find_root().info_name or "", name, arguments, option_names
-            )
-    return None
-
-
 def _by_plugin(error: click.UsageError, arguments: Sequence[str], hints: Hints) -> str | None:
     """Return the hint of a plugin for an unknown command or option, or None."""
     match error:
         case click.NoSuchOption(option_name=name) | click.NoSuchCommand(command_name=name):
-            program = error.ctx.find_root().info_name if error.ctx is not None else None
-            return hints(program or "", name, arguments)
+            if error.ctx is None:
+                return None
+            parameters = error.ctx.command.params
+            options = [option for parameter in parameters for option in parameter.opts]
+            program = error.ctx.find_root().info_name or ""
+            return hints(program, name, arguments, options)
     return None
 
 

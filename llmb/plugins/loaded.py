@@ -206,9 +206,13 @@ class Plugins:
             value=f"@{name}",
         )
 
-    def hint_for(self, program: str, word: str, words: Sequence[str]) -> str | None:
+    def hint_for(
+        self, program: str, word: str, words: Sequence[str], options: Sequence[str]
+    ) -> str | None:
         """Return a plugin's hint for a word that ``program`` does not know, or None."""
-        return self._first("llmb_hint", str, program=program, word=word, words=tuple(words))
+        return self._first(
+            "llmb_hint", str, program=program, word=word, words=tuple(words), options=tuple(options)
+        )
 
     def log_settings(self, log: Path) -> api.LogSettings | None:
         """Return the settings of the run of ``log`` by a file beside it, or None."""

@@ -32,6 +32,7 @@ OWN_DISTRIBUTIONS = frozenset(
         "llmb",
         "llmb-accept",
         "llmb-deepseek",
+        "llmb-exemplar",
         "llmb-gpt-oss",
         "llmb-kimi",
         "llmb-llama31",

@@ -17,9 +17,10 @@ import click
 import pytest
 import yaml
 
-from llmb.cli import app, foreign
+from llmb.cli import app
 from llmb.cli.context import CliContext
 from llmb.plan import launch_variables
+from llmb_exemplar.words import Replacement, programs
 from llmb_installer.cli import cli as install_group
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -143,10 +144,10 @@ def test_the_page_is_the_tables(page: ModuleType) -> None:
     assert page.main(["--check"]) == 0, "python docs/exemplar.py writes it"
 
 
-def rows() -> list[tuple[str, str, foreign.Replacement]]:
+def rows() -> list[tuple[str, str, Replacement]]:
     return [
         (program, name, row)
-        for program, own in foreign.programs().items()
+        for program, own in programs().items()
         for name, row in [*own.commands.items(), *own.options.items()]
     ]
 
@@ -155,7 +156,7 @@ def rows() -> list[tuple[str, str, foreign.Replacement]]:
     ("program", "name", "row"), rows(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_each_row_is_of_theirs_alone_and_ours_exists(
-    program: str, name: str, row: foreign.Replacement
+    program: str, name: str, row: Replacement
 ) -> None:
     group = app.build(app.load()) if program == "llmb-run" else install_group
     context = click.Context(group)
@@ -200,7 +201,7 @@ def test_every_option_of_theirs_is_known() -> None:
         "list": "-w --workload",
     }
     group = app.build(app.load())
-    table = foreign.programs()["llmb-run"].options
+    table = programs()["llmb-run"].options
     for name, flags in theirs.items():
         command = group.get_command(click.Context(group), name)
         assert command is not None
@@ -208,7 +209,7 @@ def test_every_option_of_theirs_is_known() -> None:
         assert [flag for flag in flags.split() if flag not in own and flag not in table] == []
     install = "-v --verbose -i --image-folder -d --dev-mode --record --play --ui-mode"
     own = {option for one in install_group.params for option in one.opts}
-    known = foreign.programs()["llmb-install"]
+    known = programs()["llmb-install"]
     assert [flag for flag in install.split() if flag not in own and flag not in known.options] == []
     express = known.commands["express"].options
     assert {

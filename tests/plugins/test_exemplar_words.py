@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from llmb.cli import foreign
+from llmb_exemplar import words
 from llmb_installer import cli as installer
 
 Wording = Callable[..., None]
@@ -92,7 +92,7 @@ Wording = Callable[..., None]
 def test_the_whole_command_is_in_our_words(
     program: str, unknown: str, given: str, ours: str
 ) -> None:
-    hint = foreign.hint_for(program, unknown, shlex.split(given))
+    hint = words.hint_for(program, unknown, shlex.split(given))
     assert hint is not None
     assert hint.partition("  (")[0] == f"write: {program} {ours}"
 
@@ -107,11 +107,11 @@ def test_the_whole_command_is_in_our_words(
     ],
 )
 def test_what_is_not_theirs_has_no_such_hint(program: str, unknown: str, given: str) -> None:
-    assert foreign.hint_for(program, unknown, given.split()) is None
+    assert words.hint_for(program, unknown, given.split()) is None
 
 
 def test_an_option_that_the_command_has_is_kept() -> None:
-    hint = foreign.hint_for("llmb-run", "-r", ["single", "-w", "a", "-r", "3"], existing=["-w"])
+    hint = words.hint_for("llmb-run", "-r", ["single", "-w", "a", "-r", "3"], existing=["-w"])
     assert hint == "write: llmb-run single -w a --repeats 3"
 
 

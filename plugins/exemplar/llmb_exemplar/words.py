@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints with our words for commands and options of NVIDIA's programs, from foreign.yaml."""
+"""Hints with our words for commands and options of NVIDIA's programs, from words.yaml."""
 
 import itertools
 import shlex
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,7 @@ class ForeignProgram:
 @lru_cache(maxsize=1)
 def programs() -> Mapping[str, ForeignProgram]:
     """The table, by the program's name."""
-    from llmb.core import yamlfile
-
-    data = yamlfile.load(Path(__file__).with_suffix(".yaml")).data
+    data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     return {
         name: ForeignProgram(options=_rows(table["options"]), commands=_rows(table["commands"]))
         for name, table in data.items()

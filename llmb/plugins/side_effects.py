@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 State = tuple[int, int]
-_JSON = ("dumps", "loads", "dump", "load", "JSONEncoder", "JSONDecoder")
+_JSON = (
+    *("dumps", "loads", "dump", "load", "JSONEncoder", "JSONDecoder"),
+    *("JSONEncoder.default", "JSONEncoder.encode", "JSONEncoder.iterencode", "JSONDecoder.decode"),
+)
 # CPython's own count of functions that run at the end. Without it their output is not named.
 _count: Callable[[], int] = getattr(atexit, "_ncallbacks", lambda: 0)
 
@@ -43,7 +46,8 @@ def undo(source: str, call: str, before: State) -> None:
         sys.setrecursionlimit(limit)
     if (changed := _changed_json()) is not None:
         _warn(source, call, f"replaced {changed} of the module json")
-        importlib.reload(sys.modules["json"])
+        for module in ("json.decoder", "json.encoder", "json"):
+            importlib.reload(sys.modules[module])
     if _count() > functions:
         # Functions at exit run from the last to the first: this one before those of the plugin.
         atexit.register(partial(_redirect, source))
@@ -55,10 +59,12 @@ def _warn(source: str, call: str, change: str) -> None:
 
 
 def _changed_json() -> str | None:
-    """Return the name of a function of the module json that is another module's, or None."""
+    """Return the name of a function or method of the module json that is another one's, or None."""
     module = sys.modules.get("json")
     for name in _JSON if module is not None else ():
-        function = getattr(module, name, None)
+        function: Any = module
+        for part in name.split("."):
+            function = getattr(function, part, None)
         owner = str(getattr(function, "__module__", None)).partition(".")[0]
         if owner != "json" or hasattr(function, "__wrapped__"):
             return name

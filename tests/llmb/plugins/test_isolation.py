@@ -209,6 +209,10 @@ def llmb_clusters():
 CHANGES = {
     "recursion": ("sys.setrecursionlimit(150)", "recursion limit"),
     "json": ("json.dumps = lambda *args, **options: 'nonsense'", "dumps of the module json"),
+    "a method of json": (
+        "json.JSONEncoder.encode = lambda self, value: 'nonsense'",
+        "JSONEncoder.encode of the module json",
+    ),
     "exit": ("atexit.register(print, 'bye')", "prints when llmb ends:"),
 }
 

@@ -798,7 +798,7 @@ def asks_nodes(plugins: Plugins) -> bool:
 
 
 def asks_hint(plugins: Plugins) -> bool:
-    return plugins.hint_for("llmb-run", "x", ["x", "y"]) == "llmb-run x x y"
+    return plugins.hint_for("llmb-run", "x", ["x", "y"], ["-v"]) == "llmb-run x x y"
 
 
 def asks_log_settings(plugins: Plugins) -> bool:

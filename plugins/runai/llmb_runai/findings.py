@@ -48,9 +48,9 @@ def notes(section: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[s
         fix = unset or runai_fix(part, _ANSWERS)
         yield f"jobs cannot be submitted to Run:ai now: {error.message} ({fix})"
     pvc = section.pvc  # it may be mounted later
-    if not pvc.here.is_dir():
+    if not pvc.mount.is_dir():
         yield (
-            f"the volume {pvc.name} is not mounted here: there is no folder {pvc.here}"
+            f"the volume {pvc.name} is not mounted here: there is no folder {pvc.mount}"
             " (runai.pvc.local sets another)"
         )
 
@@ -60,7 +60,7 @@ def folder_fault(section: RunaiConfig | None, folder: Path) -> str | None:
     if section is None or request.is_on(section.pvc, folder):
         return None
     return (
-        f"{folder} is not on the volume {section.pvc.here}: pods cannot see it, so llmb-run would"
+        f"{folder} is not on the volume {section.pvc.mount}: pods cannot see it, so llmb-run would"
         " refuse jobs"
     )
 
@@ -90,7 +90,7 @@ def ask_runai(runai: RunaiConfig, environ: Mapping[str, str]) -> tuple[RunaiPart
 
 def runai_fix(part: RunaiPart, settings: Mapping[RunaiPart, str]) -> str:
     """The fix of an error about ``part``, where ``settings`` name what sets each part."""
-    more = {
+    details = {
         "API": (
             ", the network, the proxy (HTTPS_PROXY, NO_PROXY) and the certificates (SSL_CERT_FILE)"
         ),
@@ -99,15 +99,19 @@ def runai_fix(part: RunaiPart, settings: Mapping[RunaiPart, str]) -> str:
             ", and runai.cluster where several clusters have it; or ask for access to the project"
         ),
     }
-    return f"check {settings[part]}{more[part]}"
+    return f"check {settings[part]}{details[part]}"
 
 
-def examine(own: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
+def examine(section: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Examine the section, else the variables of its questions, and ask Run:ai's API."""
     url, project = environ.get("BASE_URL") or None, environ.get("PROJECT_NAME") or None
     pvc = read_mount(environ.get("CUSTOM_MOUNT", ""))
-    if own is not None:
-        url, project, pvc = own.base_url, own.project, (own.pvc.name, own.pvc.path, own.pvc.claim)
+    if section is not None:
+        url, project, pvc = (
+            section.base_url,
+            section.project,
+            (section.pvc.name, section.pvc.path, section.pvc.claim),
+        )
     settings = (
         (API, "BASE_URL", url, "export BASE_URL=https://HOST/api/v1"),
         (PROJECT, "PROJECT_NAME", project, "export PROJECT_NAME=PROJECT"),
@@ -122,52 +126,56 @@ def examine(own: RunaiConfig | None, environ: Mapping[str, str]) -> Iterator[Fin
         _finding(check, f"{name} is not set" if value is None else None, str(value), fix)
         for check, name, value, fix in settings
     ]
-    yield from _asked([*set_up, _secret(own, environ)], own, environ)
+    yield from _with_answer([*set_up, _secret(section, environ)], section, environ)
     folder = environ.get("PVC_DIR") or (pvc[1] if pvc is not None else None)
-    here = own.pvc.here if own is not None else Path(folder) if folder else None
-    if here is not None:
-        fault = None if here.is_dir() else f"there is no folder {here}"
-        name = "runai.pvc.local in cluster_config.yaml" if own is not None else "PVC_DIR"
+    folder_here = section.pvc.mount if section is not None else Path(folder) if folder else None
+    if folder_here is not None:
+        fault = None if folder_here.is_dir() else f"there is no folder {folder_here}"
+        name = "runai.pvc.local in cluster_config.yaml" if section is not None else "PVC_DIR"
         fix = (
             f"mount the volume on this machine, which reads logs from it; {name} is its folder here"
         )
-        yield _finding(MOUNT, fault, str(here), fix)
+        yield _finding(MOUNT, fault, str(folder_here), fix)
 
 
-def _asked(
-    set_up: list[Finding], own: RunaiConfig | None, environ: Mapping[str, str]
+def _with_answer(
+    set_up: list[Finding], section: RunaiConfig | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     """The findings with the answer of the API, which is asked once everything for it is set."""
-    lacking = [one.check for one in set_up if one.check in _CONFIRMED and one.state != "ok"]
+    lacking = [
+        setting.check for setting in set_up if setting.check in _CONFIRMED and setting.state != "ok"
+    ]
     if lacking:
         yield from (
-            _unconfirmed(one, f"not checked without {', '.join(lacking)}") for one in set_up
+            _unconfirmed(setting, f"not checked without {', '.join(lacking)}") for setting in set_up
         )
         return
     try:
         url, project = environ.get("BASE_URL", ""), environ.get("PROJECT_NAME", "")
         refused = ask_runai(
-            own or RunaiConfig(base_url=url, project=project, pvc=_NO_VOLUME), environ
+            section or RunaiConfig(base_url=url, project=project, pvc=_NO_VOLUME), environ
         )
     except KeyFaultError as error:
-        part, fault = "API", _wrong(API, LlmbError(str(error), hint=error.hint))
+        part, fault = "API", _invalid(API, LlmbError(str(error), hint=error.hint))
     else:
         if refused is None:
-            for one in set_up:
+            for setting in set_up:
                 yield (
-                    replace(one, found=f"{one.found}: {_CONFIRMED[one.check]}")
-                    if one.check in _CONFIRMED
-                    else one
+                    replace(setting, found=f"{setting.found}: {_CONFIRMED[setting.check]}")
+                    if setting.check in _CONFIRMED
+                    else setting
                 )
             return
         part, reason = refused
-        fault = _wrong(_CHECKS[part], reason)
-        if own is None:  # the error's own hint is about cluster_config.yaml
+        fault = _invalid(_CHECKS[part], reason)
+        if section is None:  # the error's section hint is about cluster_config.yaml
             fault = replace(fault, fix=runai_fix(part, _VARIABLES))
-    for one in set_up:
-        is_unknown = part == "API" or one.check == PROJECT
-        unconfirmed = _unconfirmed(one, f"unknown, see {fault.check}") if is_unknown else one
-        yield fault if one.check == fault.check else unconfirmed
+    for setting in set_up:
+        is_unknown = part == "API" or setting.check == PROJECT
+        unconfirmed = (
+            _unconfirmed(setting, f"unknown, see {fault.check}") if is_unknown else setting
+        )
+        yield fault if setting.check == fault.check else unconfirmed
 
 
 def _finding(check: str, fault: str | None, value: str, fix: str | None) -> Finding:
@@ -177,26 +185,28 @@ def _finding(check: str, fault: str | None, value: str, fix: str | None) -> Find
     return Finding(check=check, state="missing", found=fault, fix=fix)
 
 
-def _wrong(check: str, error: LlmbError) -> Finding:
+def _invalid(check: str, error: LlmbError) -> Finding:
     return Finding(check=check, state="wrong", found=error.message, fix=error.hint)
 
 
-def _unconfirmed(one: Finding, why: str) -> Finding:
+def _unconfirmed(setting: Finding, reason: str) -> Finding:
     """A warning for a setting that the API has not confirmed."""
-    is_set = one.check in _CONFIRMED and one.state == "ok"
-    return replace(one, state="warning", found=f"{one.found}: {why}") if is_set else one
+    is_set = setting.check in _CONFIRMED and setting.state == "ok"
+    return (
+        replace(setting, state="warning", found=f"{setting.found}: {reason}") if is_set else setting
+    )
 
 
-def _secret(own: RunaiConfig | None, environ: Mapping[str, str]) -> Finding:
+def _secret(section: RunaiConfig | None, environ: Mapping[str, str]) -> Finding:
     try:
         key = find_credentials(
-            own or RunaiConfig(base_url="https://-", project="", pvc=_NO_VOLUME), environ
+            section or RunaiConfig(base_url="https://-", project="", pvc=_NO_VOLUME), environ
         )
     except NotSetError as error:
         fix = f"export {error.name}, or add it to {SECRETS_FILE}"
         return _finding(SECRET, error.message, "", fix)
     except LlmbError as error:
-        return _wrong(SECRET, error)
+        return _invalid(SECRET, error)
     return _finding(SECRET, None, f"it is set, for '{key.id}'", None)
 
 

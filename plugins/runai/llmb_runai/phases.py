@@ -149,8 +149,12 @@ def _reason(run: RunRecord, data: Mapping[str, Any], phase: str) -> str:
     """
     pods = data.get("requestedPods")
     count = pods.get("number") if isinstance(pods, dict) else None
-    wrong = isinstance(count, int) and count != run.launch.nodes and count > 0
-    odd = f"Run:ai asks for {count} pods, and this run has {run.launch.nodes}" if wrong else ""
+    is_unexpected = isinstance(count, int) and count != run.launch.nodes and count > 0
+    odd = (
+        f"Run:ai asks for {count} pods, and this run has {run.launch.nodes}"
+        if is_unexpected
+        else ""
+    )
     return _joined(phase if phase in _NAMED else "", odd, _message(data))
 
 
@@ -169,15 +173,17 @@ def waiting_for(data: Mapping[str, Any]) -> str:
     workloads.
     """
     listed = data.get("pendingSchedulingMessages") if data.get("phase") == "Pending" else None
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    entries = (
+        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
     texts = dict[str, list[str]]()
-    for one in found:
+    for entry in entries:
         name, text = (
-            str(one.get("phaseReason") or ""),
-            str(one.get("userMessage") or one.get("reason") or ""),
+            str(entry.get("phaseReason") or ""),
+            str(entry.get("userMessage") or entry.get("reason") or ""),
         )
         texts.setdefault(": ".join(part for part in (name, text) if part), []).append(
-            str(one.get("nodePool") or "")
+            str(entry.get("nodePool") or "")
         )
     pools = {text: ", ".join(filter(None, names)) for text, names in texts.items()}
     return _joined(

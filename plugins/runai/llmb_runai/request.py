@@ -102,27 +102,25 @@ def body(launch: Launch, stamp: Stamp, script: str, config: ClusterConfig) -> di
         }
     skipped = _OF_SEVERAL if kind_of(launch) == TRAINING else frozenset()
     spec = _joined(spec, {name: value for name, value in runai.spec.items() if name not in skipped})
-    found = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
+    body = {"name": workload_name(launch, stamp), "useGivenNameAsPrefix": False, "spec": spec}
     # the master trains too
-    return found if kind_of(launch) == TRAINING else {**found, "masterSpecSameAsWorker": True}
+    return body if kind_of(launch) == TRAINING else {**body, "masterSpecSameAsWorker": True}
 
 
-def _joined(ours: dict[str, Any], yours: Mapping[str, Any]) -> dict[str, Any]:
-    """``ours`` overridden by ``yours``: mappings are merged, lists joined. A field set to null is
-    omitted.
-    """
-    found = dict(ours)
-    for name, value in yours.items():
-        own = found.get(name)
-        if isinstance(own, dict) and isinstance(value, dict):
-            found[name] = _joined(own, value)
-        elif isinstance(own, list) and isinstance(value, list) and name != "nodePools":
-            found[name] = [*own, *value]
+def _joined(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``overrides``. Mappings merge, lists join, null fields are omitted."""
+    merged = dict(base)
+    for name, value in overrides.items():
+        default = merged.get(name)
+        if isinstance(default, dict) and isinstance(value, dict):
+            merged[name] = _joined(default, value)
+        elif isinstance(default, list) and isinstance(value, list) and name != "nodePools":
+            merged[name] = [*default, *value]
         elif value is None:
-            found.pop(name, None)
+            merged.pop(name, None)
         else:
-            found[name] = value
-    return found
+            merged[name] = value
+    return merged
 
 
 def to_lines(kind: str, content: dict[str, Any]) -> list[str]:
@@ -153,13 +151,13 @@ def placeholder(name: str) -> str:
 
 def _compute(launch: Launch, config: ClusterConfig) -> dict[str, Any]:
     gpus = config.rows_for(launch.gpu_type or config.gpu_type) != "cpu"
-    found: dict[str, Any] = {"gpuDevicesRequest": launch.ranks_per_node} if gpus else {}
-    found["largeShmRequest"] = True  # NCCL and data loaders need more than 64 MB
-    if more := section(config).extended_resources:
-        found["extendedResources"] = [
-            {"resource": name, "quantity": str(count)} for name, count in more.items()
+    compute: dict[str, Any] = {"gpuDevicesRequest": launch.ranks_per_node} if gpus else {}
+    compute["largeShmRequest"] = True  # NCCL and data loaders need more than 64 MB
+    if resources := section(config).extended_resources:
+        compute["extendedResources"] = [
+            {"resource": name, "quantity": str(count)} for name, count in resources.items()
         ]
-    return found
+    return compute
 
 
 def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
@@ -170,38 +168,38 @@ def _variables(launch: Launch, config: ClusterConfig) -> list[dict[str, Any]]:
     named = dict.fromkeys(
         [*launch.secrets, *(name for name in config.pass_environment if name in secrets)]
     )
-    found: list[dict[str, Any]] = [
+    variables: list[dict[str, Any]] = [
         {"name": name, "secret": {"name": secrets[name].name, "key": secrets[name].key}}
         for name in named
         if name in secrets
     ]
     passed = [name for name in config.pass_environment if name not in named]
-    return [*found, *({"name": name, "value": placeholder(name)} for name in passed)]
+    return [*variables, *({"name": name, "value": placeholder(name)} for name in passed)]
 
 
 def is_on(pvc: RunaiPvc, path: str | Path) -> bool:
     """Return True if ``path`` on this machine is on the volume."""
-    return PurePosixPath(path).is_relative_to(PurePosixPath(pvc.here))
+    return PurePosixPath(path).is_relative_to(PurePosixPath(pvc.mount))
 
 
 def in_pod(pvc: RunaiPvc, path: str | Path) -> str:
     """``path`` as pods see it. A path outside the volume stays."""
     if not is_on(pvc, path):
         return str(path)
-    return str(PurePosixPath(pvc.path) / PurePosixPath(path).relative_to(PurePosixPath(pvc.here)))
+    return str(PurePosixPath(pvc.path) / PurePosixPath(path).relative_to(PurePosixPath(pvc.mount)))
 
 
 def launch_in_pod(pvc: RunaiPvc, launch: Launch) -> Launch:
     """``launch`` with every path on the volume as pods see it, also within files and arguments."""
-    if str(pvc.here) == pvc.path:
+    if str(pvc.mount) == pvc.path:
         return launch
     # A whole path, not the middle of a longer one.
-    here = re.compile(rf"(?<![\w./-]){re.escape(str(pvc.here).rstrip('/'))}(?![\w.-])")
+    path_here = re.compile(rf"(?<![\w./-]){re.escape(str(pvc.mount).rstrip('/'))}(?![\w.-])")
 
     def translated(text: str) -> str:
-        return here.sub(lambda _: pvc.path.rstrip("/"), text)
+        return path_here.sub(lambda _: pvc.path.rstrip("/"), text)
 
-    def own(program: Program) -> Program:
+    def translated_program(program: Program) -> Program:
         return replace(
             program,
             script=translated(program.script) if program.script is not None else None,
@@ -212,18 +210,23 @@ def launch_in_pod(pvc: RunaiPvc, launch: Launch) -> Launch:
     server = launch.server
     if server is not None:
         server = replace(
-            server, program=own(server.program), args=tuple(map(translated, server.args))
+            server,
+            program=translated_program(server.program),
+            args=tuple(map(translated, server.args)),
         )
     return replace(
         launch,
-        program=own(launch.program),
+        program=translated_program(launch.program),
         args=tuple(map(translated, launch.args)),
         server=server,
-        after=own(launch.after) if launch.after is not None else None,
+        after=translated_program(launch.after) if launch.after is not None else None,
         venv=translated(launch.venv) if launch.venv is not None else None,
         environment={name: translated(value) for name, value in launch.environment.items()},
         wrappers=tuple(
-            Wrapper(name=one.name, argv=tuple(map(translated, one.argv))) for one in launch.wrappers
+            Wrapper(name=wrapper.name, argv=tuple(map(translated, wrapper.argv)))
+            for wrapper in launch.wrappers
         ),
-        files=tuple(StagedFile(name=one.name, text=translated(one.text)) for one in launch.files),
+        files=tuple(
+            StagedFile(name=file.name, text=translated(file.text)) for file in launch.files
+        ),
     )

@@ -87,14 +87,14 @@ class RestClient:
         offset, before = 0, None
         while True:
             data = self.get(path, {**(params or {}), "limit": PAGE, "offset": offset})
-            found = data.get(key) if isinstance(data, dict) else None
-            if not isinstance(found, list):
+            entries = data.get(key) if isinstance(data, dict) else None
+            if not isinstance(entries, list):
                 raise not_understood(self.base_url, f"no list '{key}' at {path}")
-            if found and found == before:
+            if entries and entries == before:
                 raise not_understood(self.base_url, f"the same page of '{key}' again at {path}")
-            yield from (one for one in found if isinstance(one, dict))
-            offset, before = offset + len(found), found
-            if not found or data.get("next") in (None, "", 0):
+            yield from (entry for entry in entries if isinstance(entry, dict))
+            offset, before = offset + len(entries), entries
+            if not entries or data.get("next") in (None, "", 0):
                 return
 
     def post(self, path: str) -> None:
@@ -114,12 +114,12 @@ class RestClient:
         LlmbError.
         """
         token = self._signed_in()
-        for left in reversed(range(_TOKENS)):
+        for attempts in reversed(range(_TOKENS)):
             headers = {"Authorization": f"Bearer {token.text}"}
             answer = self._send(
                 method, f"{self.base_url}{path}", is_once=is_once, headers=headers, **content
             )
-            if answer.status_code != 401 or not left:
+            if answer.status_code != 401 or not attempts:
                 break
             token = self._signed_in(instead_of=token)  # it was revoked, or the clocks differ
         if answer.status_code < 400:
@@ -148,7 +148,10 @@ class RestClient:
             else:
                 answer = self._send("POST", f"{self.base_url}/token", json=way.content)
             if (token := _token_of(answer)) is not None:
-                self._ways = (way, *(other for other in self._ways if other is not way))
+                self._ways = (
+                    way,
+                    *(alternative for alternative in self._ways if alternative is not way),
+                )
                 return token
             # another way would fail as well
             if answer.status_code == 429 or answer.status_code >= 500:
@@ -223,14 +226,14 @@ class RestClient:
 
     @cached_property
     def _http(self) -> httpx.Client:
-        found = http_client(
+        client = http_client(
             headers={"User-Agent": "llmb-run", "Accept": "application/json"},
             environ=os.environ,
             read_seconds=_HURRIED if self._is_hurried else _SECONDS,
             connect_seconds=_HURRIED if self._is_hurried else _CONNECT_SECONDS,
         )
-        weakref.finalize(self, found.close)  # with whoever holds this client
-        return found
+        weakref.finalize(self, client.close)  # with whoever holds this client
+        return client
 
     def _data(self, answer: httpx.Response, *, is_once: bool = False) -> Any:
         if not answer.content:

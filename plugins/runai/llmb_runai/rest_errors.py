@@ -74,13 +74,13 @@ def fault_of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
             "check the runai section of cluster_config.yaml",
         )
         return RefusedRequestError(message, hint=hint, code="runai-refused", value=status)
-    what, code = (
+    problem, code = (
         ("does not allow it", "runai-denied")
         if status in (401, 403)
         else ("has a problem", "runai-failed")
     )
     message, hint = (
-        f"Run:ai {what}: {reason} (HTTP {status})",
+        f"Run:ai {problem}: {reason} (HTTP {status})",
         _HINTS.get(status, "try again later"),
     )
     return LlmbError(message, hint=hint, code=code, value=status)
@@ -105,9 +105,9 @@ def fault_of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbErr
     return SignInError(message, hint=hint, code="sign-in-refused", key=key, value=status)
 
 
-def not_understood(base_url: str, what: str) -> LlmbError:
+def not_understood(base_url: str, problem: str) -> LlmbError:
     """The error for an answer that is not the API's."""
-    message = f"{base_url} does not answer as Run:ai's API: {what}"
+    message = f"{base_url} does not answer as Run:ai's API: {problem}"
     return LlmbError(message, hint=URL, code="not-runai", key="runai.base_url")
 
 
@@ -119,9 +119,12 @@ def _reason(answer: httpx.Response) -> str:
 
 def _issues(answer: httpx.Response) -> list[str]:
     listed = _data(answer).get("complianceIssues")
-    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    entries = (
+        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
     return [
-        ": ".join(str(one[key]) for key in ("field", "details") if one.get(key)) for one in found
+        ": ".join(str(entry[key]) for key in ("field", "details") if entry.get(key))
+        for entry in entries
     ]
 
 

@@ -59,7 +59,7 @@ def _own_faults(
         hint = "name it as its registry does, such as --image nvcr.io/nvidia/nemo:25.04.01"
         yield Fault(message=message, hint=hint, code="image-is-file", value=launch.image)
     if launch.venv is not None and not request.is_on(runai.pvc, launch.venv):
-        message = f"the environment {launch.venv} is not on the volume {runai.pvc.here}"
+        message = f"the environment {launch.venv} is not on the volume {runai.pvc.mount}"
         yield Fault(message=message, hint=_VOLUME, code="venv-not-on-volume", value=launch.venv)
     if launch.start != "ranks" and launch.nodes > 1:
         message = (
@@ -114,7 +114,7 @@ def faults_of_secrets(
     """
     needed = {name: launch.name for launch in reversed(launches) for name in launch.secrets}
     passed = {name: "pass_environment" for name in config.pass_environment if is_secret_name(name)}
-    for name, who in {**passed, **needed}.items():
+    for name, user in {**passed, **needed}.items():
         if name not in runai.secrets:
             hint = (
                 "kubectl create secret generic NAME --from-file=KEY=FILE --namespace"
@@ -122,28 +122,28 @@ def faults_of_secrets(
                 " {name: NAME, key: KEY}}"
             )
             message = (
-                f"{who} needs {name}, and runai.secrets does not name its secret in Kubernetes"
+                f"{user} needs {name}, and runai.secrets does not name its secret in Kubernetes"
             )
             yield Fault(message=message, hint=hint, code="secret-missing", key=name)
 
 
 def _volume_faults(config: ClusterConfig, runai: RunaiConfig) -> Iterator[Fault]:
-    here = runai.pvc.here
-    if not here.is_dir():
-        message = f"the volume {runai.pvc.name} is not mounted here: {here} does not exist"
-        yield Fault(message=message, hint=_VOLUME, code="volume-not-mounted", value=str(here))
+    mount = runai.pvc.mount
+    if not mount.is_dir():
+        message = f"the volume {runai.pvc.name} is not mounted here: {mount} does not exist"
+        yield Fault(message=message, hint=_VOLUME, code="volume-not-mounted", value=str(mount))
         return
     folders = {
         "the install folder": config.llmb_install,
         "experiments_root": config.runs_root,
     }
     reported = set[Path]()
-    for what, folder in folders.items():
+    for label, folder in folders.items():
         if not request.is_on(runai.pvc, folder) and not any(
-            folder.is_relative_to(other) for other in reported
+            folder.is_relative_to(folder_above) for folder_above in reported
         ):
             reported.add(folder)
-            message = f"{what} {folder} is not on the volume {here}, and pods see nothing else"
+            message = f"{label} {folder} is not on the volume {mount}, and pods see nothing else"
             yield Fault(
                 message=message, hint=_VOLUME, code="folder-not-on-volume", value=str(folder)
             )
@@ -213,23 +213,25 @@ def _list_faults(kind: str, value: object, path: str) -> Iterator[FieldFault]:
     if not isinstance(value, list):
         yield FieldFault(path=path, message="must be a list")
         return
-    for index, one in enumerate(value):
-        yield from _faults(kind, one, f"{path}[{index}]")
+    for index, item in enumerate(value):
+        yield from _faults(kind, item, f"{path}[{index}]")
 
 
 def _object_faults(fields: Mapping[str, str], value: object, path: str) -> Iterator[FieldFault]:
     if not isinstance(value, dict):
         yield FieldFault(path=path or "the body", message="must be an object")
         return
-    known = {name.rstrip("!"): kind for name, kind in fields.items()}
-    for name, own in value.items():
-        where = f"{path}.{name}".lstrip(".")
-        if name not in known:
+    kinds = {name.rstrip("!"): kind for name, kind in fields.items()}
+    for name, field_value in value.items():
+        field_path = f"{path}.{name}".lstrip(".")
+        if name not in kinds:
             yield FieldFault(
-                path=where, message="is not a field of Run:ai's API", hint=suggest(str(name), known)
+                path=field_path,
+                message="is not a field of Run:ai's API",
+                hint=suggest(str(name), kinds),
             )
-        elif own is not None:
-            yield from _faults(known[name], own, where)
+        elif field_value is not None:
+            yield from _faults(kinds[name], field_value, field_path)
     for name in fields:
         if name.endswith("!") and value.get(name[:-1]) is None:
             yield FieldFault(path=f"{path}.{name[:-1]}".lstrip("."), message="is missing")
@@ -237,9 +239,9 @@ def _object_faults(fields: Mapping[str, str], value: object, path: str) -> Itera
 
 def _scalar_fault(kind: re.Match[str], value: object) -> str | None:
     """The fault of a text, a number or a boolean, or None where it is valid."""
-    name, least, most, pattern = kind.groups()
-    wanted, shown = _SCALARS[name]
-    if not isinstance(value, wanted) or (isinstance(value, bool) and name != "boolean"):
+    name, smallest, largest, pattern = kind.groups()
+    types, shown = _SCALARS[name]
+    if not isinstance(value, types) or (isinstance(value, bool) and name != "boolean"):
         return f"must be {shown}"
     size = (
         len(value)
@@ -249,10 +251,10 @@ def _scalar_fault(kind: re.Match[str], value: object) -> str | None:
         else 0
     )
     be, unit = ("have", " characters") if name == "string" else ("be", "")
-    if least and size < int(least):
-        return "is empty" if value == "" else f"must {be} at least {least}{unit}"
-    if most and size > int(most):
-        return f"must {be} at most {most}{unit}"
+    if smallest and size < int(smallest):
+        return "is empty" if value == "" else f"must {be} at least {smallest}{unit}"
+    if largest and size > int(largest):
+        return f"must {be} at most {largest}{unit}"
     if pattern and re.match(pattern, str(value)) is None:
         return f"'{value}' must match {pattern}"
     return None

@@ -95,7 +95,7 @@ class RunaiCluster:
         kind, content = request.from_script(run.script.read_text(encoding="utf-8"))
         variables = content["spec"]["environmentVariables"]
         content["spec"]["environmentVariables"] = [
-            one for one in map(self._filled, variables) if one is not None
+            variable for variable in map(self._filled, variables) if variable is not None
         ]
         broken: BrokenGatewayError | None = None
         fault: LlmbError
@@ -107,13 +107,13 @@ class RunaiCluster:
                 fault = broken = error
             except RefusedRequestError as error:
                 fault = broken or error  # perhaps because an earlier attempt created it
-            if (known := self._known(run, fault)) is not None:
-                return known
+            if (existing := self._existing(run, fault)) is not None:
+                return existing
             if fault is not broken:
                 break
         raise fault
 
-    def _known(self, run: RunRecord, fault: LlmbError) -> str | None:
+    def _existing(self, run: RunRecord, fault: LlmbError) -> str | None:
         """The id of the run's workload, looked up by name. Raises ``fault`` where that fails as
         well.
         """
@@ -131,16 +131,16 @@ class RunaiCluster:
         if not runs:
             return {}
         since = min(run.submitted_at for run in runs)
-        wanted = {name_of(run): run for run in runs}
-        found: dict[str, str] = {}
+        by_name = {name_of(run): run for run in runs}
+        ids: dict[str, str] = {}
         for deleted in (False, True):
-            left = [name for name, run in wanted.items() if run.id not in found]
-            listed = self.api.by_names(left, since, deleted=deleted) if left else {}
-            found |= {wanted[name].id: str(one["id"]) for name, one in listed.items()}
-        for name, run in wanted.items():
-            if run.id not in found and api.job_by_files(run) is not None:
-                found[run.id] = name
-        return found
+            names = [name for name, run in by_name.items() if run.id not in ids]
+            listed = self.api.by_names(names, since, deleted=deleted) if names else {}
+            ids |= {by_name[name].id: str(workload["id"]) for name, workload in listed.items()}
+        for name, run in by_name.items():
+            if run.id not in ids and api.job_by_files(run) is not None:
+                ids[run.id] = name
+        return ids
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id, with one request for each page of workloads. Raises
@@ -148,31 +148,33 @@ class RunaiCluster:
         """
         api, now = self.api, time.time()
         by_workload = {run.scheduler_id: run for run in runs if run.scheduler_id is not None}
-        known = api.by_ids(list(by_workload), min((run.submitted_at for run in runs), default=now))
-        found = {
-            run.id: phases.of_workload(run, known[key], now)
-            for key, run in by_workload.items()
-            if key in known
-        }
-        found |= self._waiting(
-            {key: run for key, run in by_workload.items() if key in known}, known, now
+        workloads = api.by_ids(
+            list(by_workload), min((run.submitted_at for run in runs), default=now)
         )
-        for key, state in self._explained(found, by_workload).items():
-            found[key] = (
+        states = {
+            run.id: phases.of_workload(run, workloads[key], now)
+            for key, run in by_workload.items()
+            if key in workloads
+        }
+        states |= self._waiting(
+            {key: run for key, run in by_workload.items() if key in workloads}, workloads, now
+        )
+        for key, state in self._explained(states, by_workload).items():
+            states[key] = (
                 replace(state, fix=advice(state.reason)) if state.state in phases.WAITING else state
             )
-        found |= self._placed(found, by_workload)
-        missing = [run for run in runs if run.id not in found]
+        states |= self._placed(states, by_workload)
+        missing = [run for run in runs if run.id not in states]
         since = min((run.submitted_at for run in missing), default=now)
         deleted = (
             api.by_names([name_of(run) for run in missing], since, deleted=True) if missing else {}
         )
         for run in missing:
             data = deleted.get(name_of(run))
-            found[run.id] = (
-                phases.of_deleted(run, data, now) if data is not None else _gone(run, now)
+            states[run.id] = (
+                phases.of_deleted(run, data, now) if data is not None else _vanished(run, now)
             )
-        return found
+        return states
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """Stop these runs, waiting or running. Their workloads stay in Run:ai as stopped. Raises
@@ -199,26 +201,31 @@ class RunaiCluster:
         return {"name": name, "value": self.environ[name]} if name in self.environ else None
 
     def _waiting(
-        self, runs: Mapping[str, RunRecord], known: Mapping[str, Mapping[str, object]], now: float
+        self,
+        runs: Mapping[str, RunRecord],
+        workloads: Mapping[str, Mapping[str, object]],
+        now: float,
     ) -> dict[str, JobState]:
         """The states of a few waiting runs, with the scheduler's reasons, which lists do not
         have.
         """
-        found = dict[str, JobState]()
+        states = dict[str, JobState]()
         listed = [
-            key for key in runs if known[key].get("phase") == "Pending" and _WAITS not in known[key]
+            key
+            for key in runs
+            if workloads[key].get("phase") == "Pending" and _WAITS not in workloads[key]
         ]
         for key in listed[:_ASKED]:
             try:
-                data = self.api.one(key)
+                data = self.api.by_id(key)
             except LlmbError:  # the state is known without it
                 continue
             if data is not None:
-                found[runs[key].id] = phases.of_workload(runs[key], data, now)
-        return found
+                states[runs[key].id] = phases.of_workload(runs[key], data, now)
+        return states
 
     def _placed(
-        self, found: Mapping[str, JobState], by_workload: Mapping[str, RunRecord]
+        self, states: Mapping[str, JobState], by_workload: Mapping[str, RunRecord]
     ) -> dict[str, JobState]:
         """The states of a few runs that have started, with the nodes of their pods, where no
         earlier poll had them.
@@ -226,30 +233,30 @@ class RunaiCluster:
         started = [
             (key, run)
             for key, run in by_workload.items()
-            if run.id in found and found[run.id].started
+            if run.id in states and states[run.id].started
         ]
         unplaced = [
             (key, run)
             for key, run in started
-            if not (seen := api.seen_state(run)) or not seen.nodes
+            if not (state := api.seen_state(run)) or not state.nodes
         ]
         placed = dict[str, JobState]()
         for key, run in unplaced[:_PLACED]:
             try:
-                placed[run.id] = replace(found[run.id], nodes=api.fold_nodes(self.api.nodes(key)))
+                placed[run.id] = replace(states[run.id], nodes=api.fold_nodes(self.api.nodes(key)))
             except LlmbError:  # the state is known without them
                 break
         return placed
 
     def _explained(
-        self, found: dict[str, JobState], by_workload: Mapping[str, RunRecord]
+        self, states: dict[str, JobState], by_workload: Mapping[str, RunRecord]
     ) -> dict[str, JobState]:
-        """``found``, with Kubernetes' warnings about a few runs that start or have failed without a
-        reason.
+        """Return ``states`` with Kubernetes' warnings about a few runs that start or have failed
+        without a reason.
         """
         unexplained = []
         for key, run in by_workload.items():
-            state = found.get(run.id)
+            state = states.get(run.id)
             failed = state is not None and state.state == "FAILED" and state.exit_code is None
             if state is not None and not state.reason and (failed or state.state == "CONFIGURING"):
                 unexplained.append((key, run))
@@ -258,13 +265,13 @@ class RunaiCluster:
                 events = self.api.events(key)
             except LlmbError:  # the state is known without it
                 continue
-            warned = next((one for one in events if one.get("type") == "Warning"), None)
+            warned = next((event for event in events if event.get("type") == "Warning"), None)
             if warned is not None:
                 reason = ": ".join(
                     str(warned[part]) for part in ("reason", "message") if warned.get(part)
                 )
-                found[run.id] = replace(found[run.id], reason=reason)
-        return found
+                states[run.id] = replace(states[run.id], reason=reason)
+        return states
 
 
 def create(config: ClusterConfig) -> RunaiCluster:
@@ -277,16 +284,17 @@ def name_of(run: RunRecord) -> str:
     return request.workload_name(run.launch, run.stamp)
 
 
-def _gone(run: RunRecord, now: float) -> JobState:
+def _vanished(run: RunRecord, now: float) -> JobState:
     """The state of a run that Run:ai does not have."""
     if (end := phases.of_files(run)) is not None:
         return replace(
             end, reason=end.reason or "from its own files; Run:ai no longer has its workload"
         )
-    seen = api.seen_state(run) or JobState(state="UNKNOWN")
+    state = api.seen_state(run) or JobState(state="UNKNOWN")
     if now - run.submitted_at < YOUNG:
-        return replace(seen, reason="Run:ai does not list its workload yet")
+        return replace(state, reason="Run:ai does not list its workload yet")
     return JobState(
         state="LOST",
-        reason=f"Run:ai no longer has its workload, and it recorded no end; last seen {seen.state}",
+        reason="Run:ai no longer has its workload, and it recorded no end;"
+        f" last seen {state.state}",
     )

@@ -30,7 +30,7 @@ class RunaiPvc:
             )
 
     @property
-    def here(self) -> Path:
+    def mount(self) -> Path:
         """The mount path of the volume on this machine."""
         return self.local or Path(self.path)
 
@@ -125,27 +125,32 @@ class RunaiConfig:
         """Check that each variable occurs once and is not a secret: the request is stored with the
         logs.
         """
-        for index, one in enumerate(self.spec.get("environmentVariables", ())):
-            where = ("spec", "environmentVariables", index)
-            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+        for index, variable in enumerate(self.spec.get("environmentVariables", ())):
+            place = ("spec", "environmentVariables", index)
+            if not isinstance(variable, dict) or not isinstance(variable.get("name"), str):
                 hint = "write {name: NAME, value: TEXT}"
                 raise KeyFaultError(
-                    "must be a mapping with a name", *where, hint=hint, code="value-type"
+                    "must be a mapping with a name", *place, hint=hint, code="value-type"
                 )
-            before = [other["name"] for other in self.spec["environmentVariables"][:index]]
-            if one["name"] in (*self.secrets, *before):
-                other = "in runai.secrets" if one["name"] in self.secrets else "named above"
-                message = f"{one['name']} is {other} already"
+            before = [
+                variable_before["name"]
+                for variable_before in self.spec["environmentVariables"][:index]
+            ]
+            if variable["name"] in (*self.secrets, *before):
+                definition = (
+                    "in runai.secrets" if variable["name"] in self.secrets else "named above"
+                )
+                message = f"{variable['name']} is {definition} already"
                 raise KeyFaultError(
-                    message, *where, hint="remove one of them", code="key-duplicate"
+                    message, *place, hint="remove one of them", code="key-duplicate"
                 )
-            if "value" in one and is_secret_name(one["name"]):
+            if "value" in variable and is_secret_name(variable["name"]):
                 hint = (
-                    f"runai: secrets: {{{one['name']}: {{name: SECRET, key: KEY}}}} gets it from"
-                    " Kubernetes"
+                    f"runai: secrets: {{{variable['name']}: {{name: SECRET, key: KEY}}}} gets it"
+                    " from Kubernetes"
                 )
                 message, code = (
-                    f"{one['name']} is a secret; its value must not be in this file",
+                    f"{variable['name']} is a secret; its value must not be in this file",
                     "secret-value",
                 )
-                raise KeyFaultError(message, *where, hint=hint, code=code)
+                raise KeyFaultError(message, *place, hint=hint, code=code)

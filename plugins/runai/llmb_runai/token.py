@@ -46,18 +46,19 @@ class Credentials:
         """The ways to request a token, newest first: OAuth 2 (2.24), an access key, an application
         (before 3.0).
         """
-        ours, theirs = "client_credentials", "app_token"
+        oauth, application = "client_credentials", "app_token"
         return (
             TokenRequest(
                 version=2,
-                content={"grant_type": ours, "client_id": self.id, "client_secret": self.secret},
+                content={"grant_type": oauth, "client_id": self.id, "client_secret": self.secret},
             ),
             TokenRequest(
                 version=1,
-                content={"grantType": ours, "clientID": self.id, "clientSecret": self.secret},
+                content={"grantType": oauth, "clientID": self.id, "clientSecret": self.secret},
             ),
             TokenRequest(
-                version=1, content={"grantType": theirs, "appID": self.id, "appSecret": self.secret}
+                version=1,
+                content={"grantType": application, "appID": self.id, "appSecret": self.secret},
             ),
         )
 
@@ -76,17 +77,17 @@ def find_credentials(runai: RunaiConfig, environ: Mapping[str, str]) -> Credenti
 
     Raises NotSetError for a missing one, LlmbError where the secrets file cannot be read.
     """
-    found = find_secrets([name for pair in _NAMES for name in pair], environ)
+    values = find_secrets([name for pair in _NAMES for name in pair], environ)
     for id_name, secret_name in _NAMES:
-        key = found.get(id_name) or runai.app_id
-        if key and secret_name in found:
-            return Credentials(id=key, secret=found[secret_name])
-    missing = next((name for _, name in _NAMES if name in found), None)
-    where = f"export it, or put it into {SECRETS_FILE}"
+        key = values.get(id_name) or runai.app_id
+        if key and secret_name in values:
+            return Credentials(id=key, secret=values[secret_name])
+    missing = next((name for _, name in _NAMES if name in values), None)
+    advice = f"export it, or put it into {SECRETS_FILE}"
     if missing is not None:
         id_name = missing.replace("_SECRET", "_ID")
-        raise NotSetError(id_name, hint=f"{where}, or set runai.app_id in cluster_config.yaml")
-    raise NotSetError("APP_SECRET", hint=f"{where}: it is the secret of the access key for Run:ai")
+        raise NotSetError(id_name, hint=f"{advice}, or set runai.app_id in cluster_config.yaml")
+    raise NotSetError("APP_SECRET", hint=f"{advice}: it is the secret of the access key for Run:ai")
 
 
 def read_token(answer: Any, now: float) -> Token | None:

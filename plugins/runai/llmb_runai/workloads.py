@@ -68,7 +68,7 @@ class Api:
             )
         return workload_id
 
-    def one(self, workload_id: str) -> dict[str, Any] | None:
+    def by_id(self, workload_id: str) -> dict[str, Any] | None:
         """A workload, or None where there is none of that id. Raises LlmbError."""
         try:
             data = self.client.get(f"/workloads/{workload_id}")
@@ -83,49 +83,55 @@ class Api:
 
     def by_ids(self, ids: Sequence[str], since: float) -> dict[str, dict[str, Any]]:
         """The workloads of these ids, all created after ``since`` in seconds since the epoch."""
-        wanted, found = set(ids), dict[str, dict[str, Any]]()
-        if len(wanted) > _FEW:
+        id_set, workloads = set(ids), dict[str, dict[str, Any]]()
+        if len(id_set) > _FEW:
             listed = self._listed(_since(since))
-            found = {
-                one["id"]: one
-                for one in listed
-                if isinstance(one.get("id"), str) and one["id"] in wanted
+            workloads = {
+                workload["id"]: workload
+                for workload in listed
+                if isinstance(workload.get("id"), str) and workload["id"] in id_set
             }
-        for workload_id in sorted(wanted - found.keys()):  # a list may be outdated
-            if (one := self.one(workload_id)) is not None:
-                found[workload_id] = one
-        return found
+        for workload_id in sorted(id_set - workloads.keys()):  # a list may be outdated
+            if (workload := self.by_id(workload_id)) is not None:
+                workloads[workload_id] = workload
+        return workloads
 
     def by_names(
         self, names: Sequence[str], since: float, *, deleted: bool = False
     ) -> dict[str, dict[str, Any]]:
         """The first workload of each of these names, among existing or among ``deleted`` ones."""
         filters = [f"name=={name}" for name in names] if len(names) <= _FEW else [_since(since)]
-        wanted, found = set(names), dict[str, dict[str, Any]]()
-        for one in (one for text in filters for one in self._listed(text, deleted=deleted)):
-            name = one.get("name")
-            if isinstance(name, str) and name in wanted and name not in found:
-                found[name] = one
-        return found
+        name_set, workloads = set(names), dict[str, dict[str, Any]]()
+        for workload in (
+            workload for text in filters for workload in self._listed(text, deleted=deleted)
+        ):
+            name = workload.get("name")
+            if isinstance(name, str) and name in name_set and name not in workloads:
+                workloads[name] = workload
+        return workloads
 
     def events(self, workload_id: str) -> list[dict[str, Any]]:
         """Kubernetes' latest events of a workload, one page of them."""
         data = self.client.get(
             f"/workloads/{workload_id}/events", {"limit": 100, "sortOrder": "desc"}
         )
-        found = data.get("events") if isinstance(data, dict) else None
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        events = data.get("events") if isinstance(data, dict) else None
+        return (
+            [event for event in events if isinstance(event, dict)]
+            if isinstance(events, list)
+            else []
+        )
 
     def nodes(self, workload_id: str) -> list[str]:
         """The nodes of a workload's pods, each once. Raises LlmbError."""
         data = self.client.get(f"/workloads/{workload_id}/pods")
         pods = data.get("pods") if isinstance(data, dict) else None
-        found = (
-            [one.get("nodeName") for one in pods if isinstance(one, dict)]
+        node_names = (
+            [pod.get("nodeName") for pod in pods if isinstance(pod, dict)]
             if isinstance(pods, list)
             else []
         )
-        return sorted({name for name in found if isinstance(name, str) and name})
+        return sorted({name for name in node_names if isinstance(name, str) and name})
 
     def suspend(self, kind: str, workload_id: str) -> None:
         """Stop a workload: its pods end, its record stays. Does nothing where it no longer exists.
@@ -136,38 +142,39 @@ class Api:
         except NotThereError:
             return
 
-    def _listed(self, own: str, *, deleted: bool = False) -> Iterator[dict[str, Any]]:
-        """The project's workloads that the filter ``own`` selects, oldest first, so that new ones
-        shift no page.
+    def _listed(self, selection: str, *, deleted: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the project's workloads that the filter ``selection`` selects.
+
+        The oldest come first, so that new ones shift no page.
         """
         project, narrow = self.project.id, self.memory.narrows
         params: dict[str, str | int] = {"sortBy": "createdAt", "sortOrder": "asc"}
-        params |= {"filterBy": f"{own},projectId=={project}" if narrow else own}
+        params |= {"filterBy": f"{selection},projectId=={project}" if narrow else selection}
         params |= {"deleted": "true"} if deleted else {}
         try:
-            for one in self.client.pages("/workloads", "workloads", params):
-                if one.get("projectId") in (None, project) and _is_named(one):
-                    yield one
+            for workload in self.client.pages("/workloads", "workloads", params):
+                if workload.get("projectId") in (None, project) and _is_named(workload):
+                    yield workload
         except RefusedRequestError:  # the documentation does not say which fields a filter may have
             if not narrow:
                 raise
             self.memory.narrows = False
-            yield from self._listed(own, deleted=deleted)
+            yield from self._listed(selection, deleted=deleted)
 
     def _find_project(self) -> Project:
-        name, wanted = self.runai.project, self.runai.cluster
+        name, cluster = self.runai.project, self.runai.cluster
         listed = self.client.pages("/org-unit/projects", "projects", {"filterBy": f"name=={name}"})
-        named = [one for one in listed if one.get("name") == name]
-        found = [
-            Project(id=str(one["id"]), cluster=str(one["clusterId"]))
-            for one in named
-            if {"id", "clusterId"} <= one.keys()
+        named = [project for project in listed if project.get("name") == name]
+        projects = [
+            Project(id=str(project["id"]), cluster=str(project["clusterId"]))
+            for project in named
+            if {"id", "clusterId"} <= project.keys()
         ]
-        if named and not found:
+        if named and not projects:
             raise not_understood(
                 self.client.base_url, f"project '{name}' without its id and cluster"
             )
-        if not found:
+        if not projects:
             message = f"this access key sees no project '{name}' in Run:ai"
             hint = (
                 "check runai.project in cluster_config.yaml; if the project exists, ask for access"
@@ -176,28 +183,38 @@ class Api:
             raise ProjectError(
                 message, hint=hint, code="project-unknown", key="runai.project", value=name
             )
-        if len(found) == 1 and wanted is None:
-            return found[0]
+        if len(projects) == 1 and cluster is None:
+            return projects[0]
         data = self.client.get("/clusters")
-        clusters = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
-        names = {str(one.get("uuid")): str(one.get("name")) for one in clusters}
-        kept = [one for one in found if wanted in (None, one.cluster, names.get(one.cluster))]
-        if len(kept) == 1:
-            return kept[0]
-        where = ", ".join(sorted(names.get(one.cluster, one.cluster) for one in kept or found))
-        if not kept:
-            message = f"project '{name}' of Run:ai is on {where}, not on cluster '{wanted}'"
+        clusters = (
+            [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+        )
+        names = {str(entry.get("uuid")): str(entry.get("name")) for entry in clusters}
+        candidates = [
+            project
+            for project in projects
+            if cluster in (None, project.cluster, names.get(project.cluster))
+        ]
+        if len(candidates) == 1:
+            return candidates[0]
+        places = ", ".join(
+            sorted(
+                names.get(project.cluster, project.cluster) for project in candidates or projects
+            )
+        )
+        if not candidates:
+            message = f"project '{name}' of Run:ai is on {places}, not on cluster '{cluster}'"
         else:
-            message = f"project '{name}' of Run:ai is on several clusters: {where}"
+            message = f"project '{name}' of Run:ai is on several clusters: {places}"
         hint = "set runai.cluster in cluster_config.yaml to one of them"
         raise ProjectError(
-            message, hint=hint, code="project-ambiguous", key="runai.cluster", value=where
+            message, hint=hint, code="project-ambiguous", key="runai.cluster", value=places
         )
 
 
-def _is_named(one: dict[str, Any]) -> bool:
+def _is_named(workload: dict[str, Any]) -> bool:
     """Return True if an entry of a list names its workload."""
-    return isinstance(one.get("id"), str) and isinstance(one.get("name"), str)
+    return isinstance(workload.get("id"), str) and isinstance(workload.get("name"), str)
 
 
 def _since(seconds: float) -> str:

@@ -86,15 +86,15 @@ CASES: dict[str, tuple[RunaiPvc, Mapping[str, Any], JobEntry]] = {
 
 def script(name: str) -> str:
     pvc, more, request = CASES[name]
-    own = WorkloadConfig(venvs={"torch": pvc.here / "venvs/torch"})
+    own = WorkloadConfig(venvs={"torch": pvc.mount / "venvs/torch"})
     place = ClusterConfig(
         cluster_type="runai",
         gpu_type="h100",
-        llmb_install=pvc.here / "llmb",
+        llmb_install=pvc.mount / "llmb",
         environment={
             "NCCL_DEBUG": "WARN",
             "NOTE": "it's 5 o'clock",
-            "DATA": f"{pvc.here}/data:{pvc.here}2",
+            "DATA": f"{pvc.mount}/data:{pvc.mount}2",
         },
         pass_environment=("SITE_PROXY",),
         sections={
@@ -111,7 +111,7 @@ def script(name: str) -> str:
     (job,) = plan.jobs
     launch = PLUGINS.launch(workloads[job.workload], job, site_of(place, job))
     assert launch is not None
-    return render(launch, STAMP, place, pvc.here / "llmb/.llmb/programs/0")
+    return render(launch, STAMP, place, pvc.mount / "llmb/.llmb/programs/0")
 
 
 @pytest.mark.parametrize("name", CASES)

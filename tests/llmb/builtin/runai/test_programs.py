@@ -100,7 +100,7 @@ def test_a_program_that_starts_once(site: Site) -> None:
 
 def test_paths_of_the_volume_are_those_of_the_pod(site: Site) -> None:
     pvc = site.config.section.pvc
-    here = f"{pvc.here}/folder"
+    here = f"{pvc.mount}/folder"
     done = site.submit(
         program=Program(shell=f"echo {here} $1"), args=(here,), after=Program(argv=("echo", here))
     )

@@ -35,7 +35,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(words: Sequence[str], folder: Path) -> Cost:
-    """Return the cost of one llmb-run. Raises SystemExit with its errors if it cannot do its work."""
+    """Return the cost of one llmb-run. Raises SystemExit with its errors."""
     errors = folder / "errors.txt"
     with errors.open("wb") as stream, Path(os.devnull).open("wb") as nothing:
         process = os.posix_spawn(

@@ -67,13 +67,15 @@ def main() -> None:
             folder, images[compared][0], compared, 1 if arguments.small else arguments.rounds
         )
         print(
-            f"\n{'image':>8}{'fetched':>10}{'file':>10}{'seconds':>9}{'MB/s':>7}{'memory of ours':>16}"
+            f"\n{'image':>8}{'fetched':>10}{'file':>10}{'seconds':>9}"
+            f"{'MB/s':>7}{'memory of ours':>16}"
             f"{'of mksquashfs':>15}{'peak disk':>11}"
         )
         for size, (reference, fetched) in images.items():
             seconds, ours, others, disk, built = watched(folder / "grow", reference)
             print(
-                f"{size:6.1f}GB{fetched / 1e6:8.0f}MB{built / 1e6:8.0f}MB{seconds:9.1f}{size * 1e3 / seconds:7.0f}"
+                f"{size:6.1f}GB{fetched / 1e6:8.0f}MB{built / 1e6:8.0f}MB{seconds:9.1f}"
+                f"{size * 1e3 / seconds:7.0f}"
                 f"{ours / 1e6:14.0f}MB{others / 1e6:13.0f}MB{disk / 1e6:9.0f}MB"
             )
     report({"image of 1 GB / skopeo + umoci + mksquashfs": ratio})

@@ -36,7 +36,8 @@ _HERE = Path(__file__).resolve().parent
 _NUMBERS, _LOCK = _HERE / "instructions.yaml", _HERE.parent / "uv.lock"
 _HEADER = """\
 # SPDX-License-Identifier: Apache-2.0
-# Instructions of planning, divided by those of plain Python work, and of reading, by version of Python.
+# Instructions of planning and of reading, divided by those of plain Python work, by version of
+# Python.
 # lock is the digest of uv.lock when they were counted. `make bench-check` compares,
 # `make bench-check ARGS=--accept` writes this file.
 """

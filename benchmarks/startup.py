@@ -72,7 +72,8 @@ def main() -> None:
     print(f"{'command':32}{'median ms':>10}{'least ms':>10}{'ratio':>7}")
     for name, values in times.items():
         print(
-            f"{name:32}{1000 * statistics.median(values):10.1f}{1000 * min(values):10.1f}{ratios[name]:7.1f}"
+            f"{name:32}{1000 * statistics.median(values):10.1f}{1000 * min(values):10.1f}"
+            f"{ratios[name]:7.1f}"
         )
     report({f"{name} / bare python": ratios[name] for name in LIMITED})
 

@@ -32,11 +32,12 @@ HEAD = """\
 
 <!-- Written by `python docs/commands.py` from the commands: edit those. -->
 
-Every command has `--help`. The same text is in the man pages `llmb-run(1)` and `llmb-install(1)`, which pip installs
-below the environment's `share/man`.
+Every command has `--help`. The same text is in the man pages `llmb-run(1)` and `llmb-install(1)`,
+which pip installs below the environment's `share/man`.
 
-In a terminal, verdicts, states and messages have colours, and written files are links. NO_COLOR turns colours off,
-FORCE_COLOR turns them on in a pipe too. Files, JSON, CSV and Markdown never have any.
+In a terminal, verdicts, states and messages have colours, and written files are links. NO_COLOR
+turns colours off, FORCE_COLOR turns them on in a pipe too. Files, JSON, CSV and Markdown never have
+any.
 """
 VARIABLES = (
     ("LLMB_INSTALL", "The install directory, for commands without --install."),

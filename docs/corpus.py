@@ -18,7 +18,7 @@ BEGIN, END = "<!-- corpus (written by `python docs/corpus.py`) -->", "<!-- end -
 
 
 def table(logs: list[dict[str, Any]]) -> str:
-    """Return a row for each format: its versions, and the logs of the corpus with what they show."""
+    """Return a row for each format: its versions, and the corpus logs with what they show."""
     formats: dict[str, list[dict[str, Any]]] = {}
     for log in logs:
         formats.setdefault(log["format"], []).append(log)

@@ -21,9 +21,9 @@ HEAD = """\
 <!-- Written by `python docs/exemplar.py` from exemplar.yaml, plugins/exemplar/llmb_exemplar/words.yaml and
 llmb/plan/launch_variables.yaml: edit those. -->
 
-If you know NVIDIA's published benchmark tools (`llmb-run`, `llmb-install`, and the `launch.sh` of each recipe): most of
-their commands and all of their job lists work here unchanged. Where llmb uses another word, it refuses theirs and
-prints the whole command in its own words:
+If you know NVIDIA's published benchmark tools (`llmb-run`, `llmb-install`, and the `launch.sh` of
+each recipe): most of their commands and all of their job lists work here unchanged. Where llmb uses
+another word, it refuses theirs and prints the whole command in its own words:
 
 ```text
 $ llmb-run submit-all --max-scale 256 --dryrun
@@ -31,8 +31,8 @@ error: llmb-run submit-all has no option '--dryrun'
 hint: write: llmb-run submit-all --max-scale 256 --dry-run
 ```
 
-A test runs every example of this page as a dry run, on the GPU type of its document, and compares the jobs with the
-tables of NVIDIA's pages.
+A test runs every example of this page as a dry run, on the GPU type of its document, and compares
+the jobs with the tables of NVIDIA's pages.
 """
 COMMANDS = """\
 ## Commands
@@ -47,19 +47,20 @@ llmb refuses these and prints what to write. A `...` is the value of an option.
 LAUNCH = """\
 ## Launch scripts
 
-`launch.sh` becomes `llmb-run single -w WORKLOAD` (or `llmb-run submit -w WORKLOAD`), with the same variables before it.
-No environment has to be activated, and the current folder does not matter.
+`launch.sh` becomes `llmb-run single -w WORKLOAD` (or `llmb-run submit -w WORKLOAD`), with the same
+variables before it. No environment has to be activated, and the current folder does not matter.
 """
 LAUNCH_END = """
-405b at 32, 64 or 128 H100 is the proxy with fewer layers, as in release 25.04; llmb prints that, and `--force` trains
-the whole model. A job list means what it says: write `proxy: true`, or `405b-proxy`.
+405b at 32, 64 or 128 H100 is the proxy with fewer layers, as in release 25.04; llmb prints that,
+and `--force` trains the whole model. A job list means what it says: write `proxy: true`, or
+`405b-proxy`.
 """
 VARIABLES = """\
 ## Variables
 
-`single`, and `submit` with one workload, read these from the shell; options override them, and llmb prints which it
-uses. In `--env` and in a list's `env`, those that set something of a job are used as that setting, which llmb prints
-too. The others are errors there, as no program reads them.
+`single`, and `submit` with one workload, read these from the shell; options override them, and llmb
+prints which it uses. In `--env` and in a list's `env`, those that set something of a job are used
+as that setting, which llmb prints too. The others are errors there, as no program reads them.
 """
 LISTS = """\
 ## Job lists

@@ -39,21 +39,22 @@ HEAD = """\
 
 <!-- Written by `python docs/fields.py` from the code and fields.yaml: edit those. -->
 
-The fields of `--format json`, for programs; ignore those that you do not know. A field is always there, and null if its
-value is unknown, unless its meaning says otherwise. Times are ISO 8601 with an offset.
+The fields of `--format json`, for programs; ignore those that you do not know. A field is always
+there, and null if its value is unknown, unless its meaning says otherwise. Times are ISO 8601 with
+an offset.
 """
 RESULTS = """\
 ## Results
 
-`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ..., "sessions": [...],
-"results": [...], "summary": ...}`; the `sessions` of `parse` are empty. [Results](results.md) explains how llmb measures
-and judges. Each of `results` has:
+`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ...,
+"sessions": [...], "results": [...], "summary": ...}`; the `sessions` of `parse` are empty.
+[Results](results.md) explains how llmb measures and judges. Each of `results` has:
 """
 JOBS = """\
 ## Dry run
 
-`--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on standard error. Each job
-has:
+`--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on
+standard error. Each job has:
 """
 BUDGET = """\
 With `--budget`, the jobs are those that it picks, and next to `jobs` is `budget`:

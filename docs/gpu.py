@@ -18,7 +18,8 @@ KEPT = ("state", "seconds", "reason", "lines", "omitted")
 #: The parts of `make gpu`: what each shows.
 PARTS = {
     "facts": (
-        "every value that llmb reads from the driver (NVML), with return codes, idle and under load;"
+        "every value that llmb reads from the driver (NVML), with return codes, idle and"
+        " under load;"
         " the same values by NVIDIA's own bindings"
     ),
     "load": (
@@ -35,8 +36,8 @@ PARTS = {
         " the verdict on runs that a variable slows, which must be FAIL"
     ),
     "failures": (
-        "out of memory, a killed rank, an illegal address, a time limit, a loss of NaN: the log, and"
-        " what `explain` says"
+        "out of memory, a killed rank, an illegal address, a time limit, a loss of NaN: the log,"
+        " and what `explain` says"
     ),
     "profile": "a run with `--profile`, and which of NVIDIA's profilers the machine has",
     "megatron": (
@@ -49,8 +50,9 @@ HEAD = """\
 
 <!-- Written by `python docs/gpu.py` from gpu.json, the results of `make gpu`: edit the script. -->
 
-`make gpu` measures on one machine what llmb claims about GPUs. It needs a checkout and a Python with torch,
-transformers and what llmb requires. It installs nothing, fetches nothing, and changes no setting of the GPU.
+`make gpu` measures on one machine what llmb claims about GPUs. It needs a checkout and a Python
+with torch, transformers and what llmb requires. It installs nothing, fetches nothing, and changes
+no setting of the GPU.
 
 <!-- not run: it takes up to 40 minutes on a GPU -->
 ```console
@@ -62,22 +64,23 @@ $ make gpu PARTS="facts load gemm" OUT=results
 |---|---|
 """
 TAIL = """
-Each part is a process with a time limit of at most 9 minutes. When a part fails, or its limit ends it, the others
-follow, and the exit code is 1. A microbenchmark (`gemm`, `memory`, ...) is a part too. The last lines of the output are
-the summary. The folder has `results.json`, which is written after each part, and a `.tar.gz` for each part with logs and
-the commands' output: 8 files, none above 16 MiB. A file that does not fit is named in the summary.
+Each part is a process with a time limit of at most 9 minutes. When a part fails, or its limit ends
+it, the others follow, and the exit code is 1. A microbenchmark (`gemm`, `memory`, ...) is a part
+too. The last lines of the output are the summary. The folder has `results.json`, which is written
+after each part, and a `.tar.gz` for each part with logs and the commands' output: 8 files, none
+above 16 MiB. A file that does not fit is named in the summary.
 
-On a machine without a GPU the same parts run on the CPU, much smaller; each result then says `CPU, small`. If `python3`
-has no torch, `make gpu` first makes the installation of `make demo`.
+On a machine without a GPU the same parts run on the CPU, much smaller; each result then says `CPU,
+small`. If `python3` has no torch, `make gpu` first makes the installation of `make demo`.
 
-Without make, `PYTHONPATH=benchmarks python3 -m gpu --out DIR facts load` does the same. `python docs/gpu.py FOLDER`
-adds the results of a GPU to this page.
+Without make, `PYTHONPATH=benchmarks python3 -m gpu --out DIR facts load` does the same. `python
+docs/gpu.py FOLDER` adds the results of a GPU to this page.
 """
 NONE = """
 ## What has been measured
 
-Nothing yet: no machine with a GPU was at hand, so no figure of llmb comes from a GPU. `make gpu` has run on CPUs only, and
-its driver calls against a fake NVML with the values of an H200.
+Nothing yet: no machine with a GPU was at hand, so no figure of llmb comes from a GPU. `make gpu`
+has run on CPUs only, and its driver calls against a fake NVML with the values of an H200.
 """
 
 

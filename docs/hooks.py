@@ -18,9 +18,10 @@ HEAD = """\
 
 <!-- Written by `python docs/hooks.py` from llmb/hookspecs.py: edit that. -->
 
-The contract between llmb and its plugins, version {contract}. A hook is a function of the plugin's module, marked with
-`@api.hookimpl`; it may take fewer arguments. [Write a plugin](write-a-plugin.md#the-hooks) has an example of each, and
-[the plugin contract](plugin-contract.md) what happens if one fails.
+The contract between llmb and its plugins, version {contract}. A hook is a function of the plugin's
+module, marked with `@api.hookimpl`; it may take fewer arguments. [Write a
+plugin](write-a-plugin.md#the-hooks) has an example of each, and [the plugin
+contract](plugin-contract.md) what happens if one fails.
 """
 NAMES = """\
 ## llmb.api

@@ -26,13 +26,15 @@ HEAD = """\
 
 <!-- Written by `python docs/keys.py` from the code and keys.yaml: edit those. -->
 
-Every key of the files that you may write. An unknown key is an error with its line and the nearest valid key.
-`llmb-run config` prints the configuration in effect, with all layers. A plugin's cluster type has a section of its own
-([cluster types](cluster-types.md)), and a plugin its settings below `plugins`.
+Every key of the files that you may write. An unknown key is an error with its line and the nearest
+valid key. `llmb-run config` prints the configuration in effect, with all layers. A plugin's cluster
+type has a section of its own ([cluster types](cluster-types.md)), and a plugin its settings below
+`plugins`.
 """
 # The text before each table, the key of its meanings, and the class whose fields are its keys.
 TABLES: tuple[tuple[str, str, type], ...] = (
-    ("## cluster_config.yaml\n\nIn the install directory; `llmb-install` writes it, and keeps what you change.",
+    ("## cluster_config.yaml\n\n"
+     "In the install directory; `llmb-install` writes it, and keeps what you change.",
      "cluster_config", schema.ClusterConfig),
     ("Each of `gpu_types`:", "gpu_types", schema.GpuTypeConfig),
     ("`slurm` ([Slurm](slurm.md#options-of-sbatch)), which also has the\n"
@@ -43,9 +45,11 @@ TABLES: tuple[tuple[str, str, type], ...] = (
     ("`install`, which records how the directory was built:", "install", schema.InstallConfig),
     ("`workloads`:", "workloads", schema.WorkloadsConfig),
     ("Each of `workloads.config`:", "workloads.config", schema.WorkloadConfig),
-    ("## ~/.config/llmb/config.yaml\n\nA user's own settings, which override those of a shared install directory.",
+    ("## ~/.config/llmb/config.yaml\n\n"
+     "A user's own settings, which override those of a shared install directory.",
      "user", config_layers.UserConfig),
-    ("## The answers file\n\n`llmb-install --config FILE` ([installing](install.md)); `--record FILE` writes one.",
+    ("## The answers file\n\n"
+     "`llmb-install --config FILE` ([installing](install.md)); `--record FILE` writes one.",
      "answers", answers.Answers),
     ("`versions`:", "versions", answers.PackageVersions),
     ("`images` ([images](images.md)):", "images", answers.ImageAnswers),

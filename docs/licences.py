@@ -21,17 +21,18 @@ HEAD = """\
 
 <!-- Written by `python docs/licences.py` from the metadata of the packages. -->
 
-llmb is under the Apache License 2.0. It includes no code of others; it requires these packages, each under the licence
-that its metadata names.
+llmb is under the Apache License 2.0. It includes no code of others; it requires these packages,
+each under the licence that its metadata names.
 """
 FETCHED = """\
 ## What llmb-install fetches
 
-Only for the workloads that you choose, onto your cluster, as their metadata says: torch (BSD-3-Clause, and others for
-the libraries in its wheel), transformers, nemo_toolkit and megatron-bridge (Apache-2.0), megatron-core (Apache-2.0, and
-BSD for parts), and what these require: the lock file of an environment (`.llmb/locks/`) names every package. Container
-images have the licence that their registry shows, and files of a model hub that of their repository, such as Llama's.
-llmb accepts none of them for you.
+Only for the workloads that you choose, onto your cluster, as their metadata says: torch
+(BSD-3-Clause, and others for the libraries in its wheel), transformers, nemo_toolkit and
+megatron-bridge (Apache-2.0), megatron-core (Apache-2.0, and BSD for parts), and what these require:
+the lock file of an environment (`.llmb/locks/`) names every package. Container images have the
+licence that their registry shows, and files of a model hub that of their repository, such as
+Llama's. llmb accepts none of them for you.
 """
 # Texts of old metadata, as SPDX names.
 _SPDX = {
@@ -103,7 +104,7 @@ def named_for_development() -> list[str]:
 
 
 def without_row(text: str) -> list[str]:
-    """The packages that the project names, for users or for development, and a page does not list."""
+    """The packages that the project names and a page does not list."""
     own = closure(["llmb", "llmb-testing"], set())
     rows = set(re.findall(r"^\| ([^ |]+) \|", text, re.MULTILINE))
     named = {*own, *(normal(name) for name in named_for_development())}

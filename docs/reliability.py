@@ -32,16 +32,16 @@ FAULTS = {
         " at once"
     ),
     "again-kills": (
-        "kill -9 of `llmb-run` again and again while it resumes a list, retries runs, or submits the"
-        " rest of a list to a full queue"
+        "kill -9 of `llmb-run` again and again while it resumes a list, retries runs, or submits"
+        " the rest of a list to a full queue"
     ),
     "submit-races": "several `llmb-run` at once on the same list",
     "full-queue": "a queue without a free place: limits of an association, and MaxJobCount",
     "two-clusters": "a site with two Slurm clusters, and variables that select the other one",
     "private-data": "a Slurm that hides partitions, nodes and jobs of others from a plain user",
     "network-files": (
-        "several hosts, as namespaces, on files with whole seconds, late visibility and creation that"
-        " is not exclusive"
+        "several hosts, as namespaces, on files with whole seconds, late visibility and creation"
+        " that is not exclusive"
     ),
     "clocks": "clocks that are set back or ahead, and the hour that a time zone has twice",
     "host-names": "two hosts whose names are 127.0.1.1 to themselves, as network namespaces",
@@ -54,7 +54,8 @@ FAULTS = {
         "kill -9 of the submitter and then of the supervisor of the local queue, with 6 runs"
     ),
     "full-disk": (
-        "a disk that fills while local runs wait or by the log of one; the supervisor alive, and killed"
+        "a disk that fills while local runs wait or by the log of one; the supervisor alive, and"
+        " killed"
     ),
     "own-files": "files of llmb damaged: records, states, journals, locks",
     "own-files-commands": "commands on an install with damaged, empty, newer or unreadable files",
@@ -91,47 +92,53 @@ FAULTS = {
 HEAD = """\
 # Reliability
 
-<!-- Written by `python docs/reliability.py` from reliability.json, which `make test-faults` fills: edit the script. -->
+<!-- Written by `python docs/reliability.py` from reliability.json (`make test-faults`). -->
 
 ## What llmb guarantees
 
-- A job is submitted once. A submission that is killed, or whose answer is lost or unreadable, is looked up by name
-  before anything is sent again.
-- A run's end is final only when there is evidence of it: the scheduler's answer, the run's own files, or a restart of
-  the machine. `LOST` needs two looks at the cluster that took the run, and later evidence corrects it.
-- A damaged, empty, unreadable or newer file costs one row and a warning that names the file. Keys of a newer release
-  are kept.
-- A full queue refuses nothing: the rest of a list stays as it is, and is submitted later, each job once.
+- A job is submitted once. A submission that is killed, or whose answer is lost or unreadable, is
+  looked up by name before anything is sent again.
+- A run's end is final only when there is evidence of it: the scheduler's answer, the run's own
+  files, or a restart of the machine. `LOST` needs two looks at the cluster that took the run, and
+  later evidence corrects it.
+- A damaged, empty, unreadable or newer file costs one row and a warning that names the file. Keys
+  of a newer release are kept.
+- A full queue refuses nothing: the rest of a list stays as it is, and is submitted later, each job
+  once.
 - A full disk stops the local queue with its cause, and the queue continues when there is space.
-- Files of a shared install have the permissions of the install directory, also those that a job writes.
-- Files and servers of others cost an error of their own: pipes, devices, files without an end, a failing file system,
-  odd archives and odd answers stop no command and cause no traceback.
+- Files of a shared install have the permissions of the install directory, also those that a job
+  writes.
+- Files and servers of others cost an error of their own: pipes, devices, files without an end, a
+  failing file system, odd archives and odd answers stop no command and cause no traceback.
 - An installation that is killed continues with the same command, and installs nothing twice.
 - Ctrl-C ends a command without a traceback, from llmb's first line on.
 
 ## How it is tested
 
-`make test-faults` breaks these things many times and writes this table. `LLMB_TEST_KILLS`, `LLMB_TEST_RESTARTS` and
-`LLMB_TEST_FUZZ` set the counts, `ARGS` goes to pytest. `make test` does all of it with small counts; `.ci/run` prints
-their table and fails where a fault was not tried. Kills come at random moments; each test has its own seed, so that you
-can repeat it.
+`make test-faults` breaks these things many times and writes this table. `LLMB_TEST_KILLS`,
+`LLMB_TEST_RESTARTS` and `LLMB_TEST_FUZZ` set the counts, `ARGS` goes to pytest. `make test` does
+all of it with small counts; `.ci/run` prints their table and fails where a fault was not tried.
+Kills come at random moments; each test has its own seed, so that you can repeat it.
 
-*Tried* counts the kills, inputs or cases. *Lost* runs were recorded and not in the scheduler; *doubled* runs were in
-the scheduler twice or without a record. *Wrong ends* are exit codes, states or messages other than the right ones. An
-empty field was not counted by itself: a test that sees such a thing fails.
+*Tried* counts the kills, inputs or cases. *Lost* runs were recorded and not in the scheduler;
+*doubled* runs were in the scheduler twice or without a record. *Wrong ends* are exit codes, states
+or messages other than the right ones. An empty field was not counted by itself: a test that sees
+such a thing fails.
 """
 TAIL = """\
 ## What is not tested
 
 - Power loss of a machine. Records and their folders are synced, and nobody has pulled a plug.
-- Real NFS, Lustre and other network file systems. Locks rely on hard links and, where there are none, on `O_EXCL`. A
-  shim makes exclusive creation not atomic, times whole seconds and changes visible late; hard links stay atomic.
+- Real NFS, Lustre and other network file systems. Locks rely on hard links and, where there are
+  none, on `O_EXCL`. A shim makes exclusive creation not atomic, times whole seconds and changes
+  visible late; hard links stay atomic.
 - Run:ai itself. Its mock is held against the models of the official client.
 - Slurm with more than one controller, and a controller that comes back with an older state.
 - Slurm's accounting lost or cut off in the middle of an answer.
-- A Ctrl-C before llmb's first line. Python itself then prints a traceback, while it imports `site` and the packages'
-  `.pth` files. That takes about as long as `python -c pass`. Of 150 interrupts in the first 0.3 s of `llmb-run`
-  on a busy machine, where `python -c pass` took 0.1 s, Python's start printed 37 tracebacks and llmb none.
+- A Ctrl-C before llmb's first line. Python itself then prints a traceback, while it imports `site`
+  and the packages' `.pth` files. That takes about as long as `python -c pass`. Of 150 interrupts in
+  the first 0.3 s of `llmb-run` on a busy machine, where `python -c pass` took 0.1 s, Python's start
+  printed 37 tracebacks and llmb none.
 """
 
 Counts = Mapping[str, int]

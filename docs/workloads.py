@@ -29,26 +29,29 @@ README = ROOT / "README.md"
 HEAD = """\
 # Workloads
 
-<!-- Written by `python docs/workloads.py` from plugins/*/*/workload.yaml and published.yaml: edit those. -->
+<!-- Written by `python docs/workloads.py` from workload.yaml and published.yaml of plugins/*/*. -->
 
-The workloads that you can run, and their published figures. `llmb-run list -w W` prints the rows of a workload, and
-`llmb-run list --published` the figures; both take `--gpu-type TYPE`, and can print JSON and CSV.
+The workloads that you can run, and their published figures. `llmb-run list -w W` prints the rows of
+a workload, and `llmb-run list --published` the figures; both take `--gpu-type TYPE`, and can print
+JSON and CSV.
 
 A row is for all of its GPU types, dtypes and GPU counts; `16..2048` means 16, 32, 64 and so on.
 
-- N is the job's GPU count, DP = N / (TP·PP·CP), and GA (gradient accumulation) = GBS / (MBS·DP). Both must be whole
-  numbers, the layers must be a multiple of PP·VP, and with VP > 1, GA must be a multiple of PP. `--set tp=4` overrides
-  a number; the same checks apply.
-- A job uses whole nodes; with the sizes smoke and tiny it can use part of a node. smoke is for the first run on a
-  cluster ([jobs](jobs.md)).
-- Strong scaling keeps the batch while the number of GPUs grows; request it with `--strong-scaling`, or with
-  `strong_scaling: true` in a job list.
+- N is the job's GPU count, DP = N / (TP·PP·CP), and GA (gradient accumulation) = GBS / (MBS·DP).
+  Both must be whole numbers, the layers must be a multiple of PP·VP, and with VP > 1, GA must be a
+  multiple of PP. `--set tp=4` overrides a number; the same checks apply.
+- A job uses whole nodes; with the sizes smoke and tiny it can use part of a node. smoke is for the
+  first run on a cluster ([jobs](jobs.md)).
+- Strong scaling keeps the batch while the number of GPUs grows; request it with `--strong-scaling`,
+  or with `strong_scaling: true` in a job list.
 - GB/GPU is the memory that one GPU must have.
-- Release is the published release whose settings a row follows, that of its newest figure, by GPU count if there are
-  several. A row without a release has the settings of NeMo 2.3.1's scripts ([nemo.md](nemo.md#which-settings)).
+- Release is the published release whose settings a row follows, that of its newest figure, by GPU
+  count if there are several. A row without a release has the settings of NeMo 2.3.1's scripts
+  ([nemo.md](nemo.md#which-settings)).
 """
 PEAKS = """\
-Dense peaks, which the MFU uses, by GPU type and dtype. Megatron-Bridge's names for the ways in which fp8 scales:
+Dense peaks, which the MFU uses, by GPU type and dtype. Megatron-Bridge's names for the ways in
+which fp8 scales:
 
 | dtype | scaling | in Megatron-Bridge |
 |---|---|---|
@@ -57,23 +60,24 @@ Dense peaks, which the MFU uses, by GPU type and dtype. Megatron-Bridge's names 
 | `mxfp8` | each block of 32 values | `fp8_mx` |
 | `nvfp4` | 4 bits, each block of 16 values | `nvfp4` |
 
-No workload has rows for every type here: `llmb-run list` shows which it has. With `gpu_types: {h200: {like: h100}}` in
-cluster_config.yaml, an H200 uses the rows of the H100.
+No workload has rows for every type here: `llmb-run list` shows which it has. With `gpu_types:
+{h200: {like: h100}}` in cluster_config.yaml, an H200 uses the rows of the H100.
 """
 FIGURES = """\
 ## Published figures
 
-Step times in seconds, and the values that were printed with them. A figure is valid for its release, batch and window
-only; the window `last` is the last step alone. Compare an MFU only with an MFU of the same FLOPs formula
-([results](results.md)).
+Step times in seconds, and the values that were printed with them. A figure is valid for its
+release, batch and window only; the window `last` is the last step alone. Compare an MFU only with
+an MFU of the same FLOPs formula ([results](results.md)).
 """
 CHECKED = """\
 ## Printed values that disagree
 
-`llmb-run list --published --check` recomputes the printed values: tokens/s and days from the step time, model FLOPs
-from the model's shape, and the MFU from the printed FLOPs and the dense peak. For Llama's 405b and its proxy no FLOPs
-are printed, so the FLOPs that give the printed MFU are used. Tolerance: {tolerance}.
-llmb keeps the values as they were printed; verdicts compare only step times.
+`llmb-run list --published --check` recomputes the printed values: tokens/s and days from the step
+time, model FLOPs from the model's shape, and the MFU from the printed FLOPs and the dense peak. For
+Llama's 405b and its proxy no FLOPs are printed, so the FLOPs that give the printed MFU are used.
+Tolerance: {tolerance}. llmb keeps the values as they were printed; verdicts compare only step
+times.
 """
 
 

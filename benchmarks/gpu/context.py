@@ -71,7 +71,7 @@ class Context:
         return cls(**data | {"folder": Path(data["folder"])})
 
     def record(self, name: str, value: Any, line: str | None = None) -> None:
-        """Keep a figure now, with a ``line`` for the summary: a killed part has what it recorded."""
+        """Keep a figure now, as a killed part must have it, with a ``line`` for the summary."""
         path = self.folder / RESULTS
         data: dict[str, Any] = {"figures": {"size": self.size}, "lines": []}
         if path.exists():

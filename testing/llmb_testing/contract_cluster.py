@@ -385,7 +385,7 @@ class ClusterTypeContract:
     def test_a_submitted_run_is_found(
         self, cluster: Cluster, cluster_config: ClusterConfig
     ) -> None:
-        """While it runs and after its end. One that was never submitted is not, and is no success."""
+        """While it runs and after its end. One that was never submitted is neither."""
         never = self.recorded(cluster, cluster_config, self.launch("exit 0", "never"))
         run = self.submitted(cluster, cluster_config, self.launch("sleep 1"))
         lost = replace(run, scheduler_id=None)

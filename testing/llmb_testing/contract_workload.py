@@ -281,7 +281,7 @@ def _choices(
 
 
 def _check_bash(script: str, name: str) -> None:
-    """Fail for a script of bash that bash cannot read. Scripts in other languages are not checked."""
+    """Fail for a script of bash that bash cannot read. Other languages are not checked."""
     bash = shutil.which("bash")
     if bash is None or not script.startswith("#!") or "bash" not in script.partition("\n")[0]:
         return

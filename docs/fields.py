@@ -48,13 +48,15 @@ RESULTS = """\
 
 `llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ...,
 "sessions": [...], "results": [...], "summary": ...}`; the `sessions` of `parse` are empty.
-[Results](results.md) explains how llmb measures and judges. Each of `results` has:
+[Results](results.md) explains how llmb measures and judges.
+Each of `results` has:
 """
 JOBS = """\
 ## Dry run
 
 `--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on
-standard error. Each job has:
+standard error.
+Each job has:
 """
 BUDGET = """\
 With `--budget`, the jobs are those that it picks, and next to `jobs` is `budget`:

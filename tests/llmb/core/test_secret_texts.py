@@ -20,6 +20,9 @@ BLOCK = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{BODY}\n-----END OPENSSH PRIVATE 
     ("text", "expected"),
     [
         ("srun app --password hunter3secret -v", "srun app --password <> -v"),
+        ("got token: k9x0vv2lqq81 and", "got token: <> and"),
+        ("secret=k9x0vv2lqq81", "secret=<>"),
+        ("password=abc12 token=abc12", "password=<> token=abc12"),
         ("app --password=hunter3 --token 'abcdef123'", "app --password=<> --token '<>'"),
         ("app --hf-token abcdef123 --api-key abcdef123", "app --hf-token <> --api-key <>"),
         ('["--password", "hunter3", "-v"]', '["--password", "<>", "-v"]'),

@@ -230,3 +230,11 @@ def test_one_metric_alone_may_be_judged() -> None:
     (latency,) = judge([only_by(both, "latency")], FIGURES)
     assert (latency.verdict.word, latency.metrics.headline) == (FAIL, "latency")
     assert list(latency.verdict.metrics) == ["latency"]
+
+
+def test_a_metric_of_zero_fails_beside_a_figure_unless_lower_is_better() -> None:
+    (got,) = judge([result("a", (BUSBW, 481.0), (LATENCY, 0.0))], FIGURES)
+    assert got.verdict.metrics["latency"].word == PASS
+    (got,) = judge([result("a", (LATENCY, 36.0), (BUSBW, 0.0))], FIGURES)
+    assert (got.verdict.word, got.verdict.metrics["busbw"].word) == (FAIL, FAIL)
+    assert got.verdict.metrics["busbw"].reference is not None

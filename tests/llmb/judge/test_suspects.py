@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.samples import Environment, MeasuredClock, Node, Samples, Telemetry
+from llmb.contract.samples import (
+    Environment,
+    MeasuredClock,
+    Node,
+    Samples,
+    Straggler,
+    Telemetry,
+)
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
 from llmb.judge.suspects import with_causes
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
 from llmb.measure.columns import csv_rows, report
-from llmb.measure.facts import NETWORK, NODE, LogFacts, facts_of
+from llmb.measure.facts import NETWORK, NODE, STRAGGLER, LogFacts, facts_of
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, uneven_nodes
 from llmb.plan.published import Figure
@@ -279,3 +286,18 @@ def test_the_cause_comes_first_and_everywhere(wording: Any) -> None:
     assert [one.verdict.causes for one in found[:2]] == [(), ()]
     assert found[0].verdict.word == PASS
     assert SUSPICIOUS not in own.reason
+
+
+def test_a_rank_that_its_program_warned_of_is_a_cause_with_its_lowest_score() -> None:
+    warned = Straggler(
+        detector="NVRx", measure="GPU relative performance", rank=9, host="n2", flagged=True
+    )
+    first = run("slow1", 2.3, 32, stragglers=(replace(warned, score=0.61),))
+    second = run(
+        "slow2",
+        2.3,
+        32,
+        stragglers=(replace(warned, score=0.55), replace(warned, rank=3, flagged=False)),
+    )
+    cause = (STRAGGLER, "0.55", "")
+    assert causes(*PASSING, first, second) == {"slow1": [cause], "slow2": [cause]}

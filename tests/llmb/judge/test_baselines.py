@@ -8,7 +8,9 @@ import pytest
 
 from llmb.contract.window import Window
 from llmb.errors import UsageError
-from llmb.judge.export import accept_baseline, baselines, read_baseline
+from llmb.judge.compare import without_accepted
+from llmb.judge.export import accept_baseline, baselines, outcome_of, read_baseline
+from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, WARN
 from llmb.measure.result import SUCCESS, Result
 from llmb_testing.results import result_of
 
@@ -64,3 +66,27 @@ def test_a_name_that_leaves_the_folder_is_refused(
         accept_baseline(tmp_path, name, [result], 1.7e9, replace=True)
     assert raised.value.code == "name-invalid"
     assert [*tmp_path.rglob("*.json")] == []
+
+
+def test_a_run_of_the_baseline_is_not_compared_with_itself(result: Result) -> None:
+    new = replace(result, identity=replace(result.identity, run="b"))
+    assert without_accepted([result, new], [result]) == [new]
+    assert without_accepted([result], [result]) == [result]
+    unnamed = replace(result, identity=replace(result.identity, run=None))
+    assert without_accepted([unnamed, new], [unnamed]) == [unnamed, new]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        (PASS, "passed"),
+        (WARN, "passed"),
+        (None, "passed"),
+        (FAIL, "failure"),
+        (INVALID, "failure"),
+        (INCONCLUSIVE, "skipped"),
+        (NO_REFERENCE, "skipped"),
+    ],
+)
+def test_a_verdict_has_an_outcome_in_junit(verdict: str | None, outcome: str) -> None:
+    assert outcome_of(verdict) == outcome

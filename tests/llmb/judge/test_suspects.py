@@ -301,3 +301,6 @@ def test_a_rank_that_its_program_warned_of_is_a_cause_with_its_lowest_score() ->
     )
     cause = (STRAGGLER, "0.55", "")
     assert causes(*PASSING, first, second) == {"slow1": [cause], "slow2": [cause]}
+    judged = with_causes(judge([*PASSING, first, second], FIGURES), ())
+    nodes = {cause.nodes for result in judged for cause in result.verdict.causes}
+    assert nodes == {("n2",)}

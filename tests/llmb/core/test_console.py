@@ -221,6 +221,8 @@ def test_the_traceback_of_a_bug_holds_no_escape_sequence() -> None:
         ("\x9b1m", "\\x9b1m"),
         ("\u202e", "\\u202e"),
         ("é ±", "é ±"),
+        ("a\x7f", "a\\x7f"),
+        ("a\rb\0", "a\\rb\\x00"),
     ],
 )
 def test_printable(text: str, shown: str) -> None:

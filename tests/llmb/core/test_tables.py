@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llmb.core import tables
-from llmb.core.tables import Column, escape, render, shorten, to_json
+from llmb.core.tables import Column, escape, indented_items, render, shorten, to_json
 
 COLUMNS = [Column(key="name"), Column(key="step_time", show="{:.2f}".format, right=True)]
 ROWS: list[dict[str, Any]] = [
@@ -61,6 +61,37 @@ def test_json_has_no_nan() -> None:
         "a": [None, 1.5],
         "b": [None],
     }
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
+TREES = st.recursive(
+    SCALARS | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text() | st.integers() | st.booleans() | st.none(), inner)
+    ),
+)
+
+
+@given(TREES, st.lists(st.dictionaries(st.sampled_from("abé"), st.sampled_from([[], {"x": [1]}]))))
+def test_json_is_what_pythons_own_encoder_writes(
+    tree: object, items: list[dict[str, object]]
+) -> None:
+    assert to_json(tree) == json.dumps(tree, indent=2) + "\n"
+    printed = ",\n  ".join(indented_items(items, 1))
+    if items:
+        assert f"[\n  {printed}\n]" == json.dumps(items, indent=2)
+
+
+def test_items_are_not_formatted_with_the_value_of_another_item() -> None:
+    script = "#!/bin/bash\n"
+    items = [{"a": value, "script": script} for value in (1, True, 1.0, None)] + [{"b": script}]
+    assert [json.dumps(json.loads(text)) for text in indented_items(items, 0)] == [
+        json.dumps(item) for item in items
+    ]
 
 
 def test_a_narrow_table_folds_text_and_keeps_numbers() -> None:

@@ -1075,6 +1075,26 @@ def test_repeats_are_one_row_for_people_and_all_are_in_csv(
     assert repeats == ["1", "2", "3", "1"] * 2
 
 
+def test_repeats_in_json_differ_in_their_number_alone(
+    cluster: Cluster, dry: Dry, tmp_path: Path
+) -> None:
+    """Whatever their order: the second task has the same experiment with another variable."""
+    install, joblist = cluster("slurm", "h100"), tmp_path / "jobs.yaml"
+    task = "{dtypes: bf16, scales: [16, 64], repeats: REPEATS, overrides: {env: {A: LETTER}}}"
+    tasks = [f"  - {task.replace('LETTER', letter)}" for letter in "xyx"]
+
+    def planned(repeats: int) -> list[dict[str, Any]]:
+        joblist.write_text(
+            "pretrain_nemotron4_15b:\n  tasks:\n"
+            + "\n".join(tasks).replace("REPEATS", str(repeats))
+        )
+        return dry("submit", joblist, "--install", install)
+
+    expected = [{**job, "repeat": repeat} for job in planned(1) for repeat in (1, 2, 3)]
+    assert planned(3) == expected
+    assert [job["env"]["A"] for job in expected[::3]] == [*"xxyyxx"]
+
+
 def test_what_several_workloads_lack_is_one_note(cluster: Cluster, llmb_here: Command) -> None:
     install = cluster("slurm", "h100", slurm={"container": "pyxis"})
     done = llmb_here(

@@ -11,6 +11,7 @@ from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, completed, pass_context
 from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
 from llmb.cli.results import Choice, judged, results_of, states_of
+from llmb.contract.formats import ParseSpec
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.rows import Row
@@ -123,11 +124,16 @@ def _subject(
             for repeat in results
             if repeat.verdict.ratio is not None and pool_key(repeat) == pool_key(subject)
         ],
-        tflops_note="" if spec.tflops_valid else spec.tflops_note or "wrong for this model",
+        tflops_note=tflops_note_of(spec),
         log_note=_log_note(log_of(run), is_open=subject.is_open),
         flops=flops_of(context, run.job),
         origin=str(run.origin or ""),
     )
+
+
+def tflops_note_of(spec: ParseSpec) -> str:
+    """Return why the framework's own TFLOPS are wrong, empty if they are right."""
+    return "" if spec.tflops_valid else spec.tflops_note or "wrong for this model"
 
 
 def figure_of(result: Result, references: References) -> Figure | None:

@@ -14,8 +14,8 @@ from llmb import __version__
 from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, pass_context, say
-from llmb.cli.explain import cause_of, figure_of, row_of
-from llmb.cli.reading import kept_rows, opened, peaks_of, rows_of, spec_of
+from llmb.cli.explain import cause_of, figure_of, row_of, tflops_note_of
+from llmb.cli.reading import flops_of, kept_rows, opened, peaks_of, rows_of, spec_of
 from llmb.cli.results import (
     Choice,
     choice_options,
@@ -34,6 +34,7 @@ from llmb.core.names import suggest
 from llmb.core.secrets import is_secret_name
 from llmb.errors import LlmbError, UsageError
 from llmb.judge.compare import without_accepted
+from llmb.judge.explain import Subject, formulas
 from llmb.judge.export import Baseline
 from llmb.judge.reference import References
 from llmb.judge.scaling import scaling_points
@@ -47,7 +48,7 @@ from llmb.run.store import nodes_of
 from llmb.show.report.history import history_of
 from llmb.show.report.history_pages import history_html, history_markdown
 from llmb.show.report.markdown import sections_markdown, to_markdown
-from llmb.show.report.page import charted, sections_html, to_html
+from llmb.show.report.page import charted, computed, sections_html, to_html
 from llmb.show.report.value import Report, Run
 
 FORMATS = ("md", "html")
@@ -301,13 +302,38 @@ def make_report(
 def with_samples(
     context: CliContext, report: Report, records: Sequence[RunRecord], charted_runs: Sequence[Run]
 ) -> Report:
-    """The report with the steps of the runs ``charted_runs``, from their logs. Raises LlmbError."""
+    """The report with the steps of the runs ``charted_runs``, from their logs. Raises LlmbError.
+
+    One run of each configuration also has the formulas of its figures.
+    """
     chosen = {run.id for run in charted_runs}
+    repeats = {entry.runs[0].id: entry.runs for entry in computed(report)}
     runs = tuple(
-        replace(run, samples=_samples(context, record)) if run.id in chosen else run
+        replace(
+            run,
+            samples=_samples(context, record) if run.id in chosen else None,
+            formulas=_formulas(context, record, run, repeats.get(run.id, ())),
+        )
         for run, record in zip(report.runs, records, strict=True)
     )
     return replace(report, runs=runs)
+
+
+def _formulas(
+    context: CliContext, record: RunRecord, run: Run, repeats: Sequence[Run]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not repeats:
+        return ()
+    subject = Subject(
+        result=run.result,
+        job=run.job,
+        figure=run.figure,
+        peak_tflops=run.peak_tflops,
+        repeats=[repeat.result for repeat in repeats],
+        tflops_note=tflops_note_of(spec_of(context, record)),
+        flops=flops_of(context, run.job),
+    )
+    return tuple(formulas(subject))
 
 
 def _run(

@@ -40,6 +40,9 @@ WIDTH = 11
 _WORTH_SAYING = 0.01  # a fraction of the step time
 
 
+Line = tuple[str, str]  # a name, empty if it continues the line before, and a text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """The judged ``result`` of ``job``, with everything that explains it."""
@@ -64,12 +67,12 @@ def explain(subject: Subject) -> str:
     result = subject.result
     status = f"{result.status}: {result.reason}" if result.reason else result.status
     parts = [
-        _entry("run", f"{result.identity.run}  {result.identity.experiment}"),
-        _entry("status", status),
+        ("run", f"{result.identity.run}  {result.identity.experiment}"),
+        ("status", status),
     ]
     parts += _entries("likely", [cause.text for cause in result.verdict.causes])
     named = (("imported", subject.origin), ("cause", subject.cause), ("fix", subject.fix))
-    parts += [_entry(name, text) for name, text in named if text]
+    parts += [(name, text) for name, text in named if text]
     parts += [*_training(subject), *_declared(result)]
     parts += [
         *_comparison(subject),
@@ -79,15 +82,26 @@ def explain(subject: Subject) -> str:
         *_conditions(subject),
     ]
     parts += _entries("checkpoint", _checkpoints(result))
-    parts.append(_entry("log", result.identity.path + subject.log_note))
-    return "\n".join(part for part in parts if part) + "\n"
+    parts.append(("log", result.identity.path + subject.log_note))
+    return "".join(f"{name:{WIDTH - 1}} {text}\n" for name, text in parts)
+
+
+def formulas(subject: Subject) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each figure of a run by name, with the lines that compute it from numbers."""
+    named: list[tuple[str, tuple[str, ...]]] = []
+    for name, text in [*_training(subject), *_declared(subject.result), *_comparison(subject)]:
+        if name:
+            named.append((name, (text,)))
+        else:
+            named[-1] = (named[-1][0], (*named[-1][1], text))
+    return named
 
 
 def _stragglers(result: Result) -> tuple[Straggler, ...]:
     return () if result.log is None else result.log.stragglers
 
 
-def _training(subject: Subject) -> list[str]:
+def _training(subject: Subject) -> list[Line]:
     """Return step time, throughput and FLOPs of a job that trains a model."""
     metrics, job = subject.result.metrics, subject.job
     seconds, trained = metrics.step_time, job.with_dotted
@@ -101,8 +115,8 @@ def _training(subject: Subject) -> list[str]:
         per_gpu = f"{rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"
         tokens = f"{term} = {rate:,.0f}; {per_gpu}"
     return [
-        _entry("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
-        _entry("tokens/s", tokens),
+        ("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
+        ("tokens/s", tokens),
         *_flops(subject, trained, seconds),
     ]
 
@@ -111,7 +125,7 @@ def _names(trained: Trained) -> str:
     return ", ".join(trained.changes)
 
 
-def _declared(result: Result) -> list[str]:
+def _declared(result: Result) -> list[Line]:
     """Return the values of the workload's own metrics, the headline first."""
     metrics = result.metrics
     declared = [name for name in metrics.measured if name not in TRAINING_BY_NAME]
@@ -121,7 +135,7 @@ def _declared(result: Result) -> list[str]:
         deviation = f"standard deviation {shown(measured.std, measured.unit)}"
         mean = f"{shown(measured.mean, measured.unit)}: mean over {_window_of(metrics)}"
         text = f"{mean} (n={measured.n}), {deviation}"
-        parts.append(_entry(name, f"{text}; {measured.better} is better"))
+        parts.append((name, f"{text}; {measured.better} is better"))
     return parts
 
 
@@ -129,18 +143,14 @@ def _window_of(metrics: Metrics) -> str:
     return f"{differences.window_in_words(metrics.window)} of {metrics.steps}"
 
 
-def _entry(name: str, text: str) -> str:
-    return f"{name:{WIDTH - 1}} {text}"
+def _entries(name: str, lines: Sequence[str]) -> list[Line]:
+    return [("" if number else name, line) for number, line in enumerate(lines)]
 
 
-def _entries(name: str, lines: Sequence[str]) -> list[str]:
-    return [_entry("" if number else name, line) for number, line in enumerate(lines)]
-
-
-def _flops(subject: Subject, trained: Trained, seconds: float) -> list[str]:
+def _flops(subject: Subject, trained: Trained, seconds: float) -> list[Line]:
     job, metrics, verdict = subject.job, subject.result.metrics, subject.result.verdict
     if trained.model is None:
-        return [_entry("FLOPs", f"unknown: {_names(trained)} changes the model")]
+        return [("FLOPs", f"unknown: {_names(trained)} changes the model")]
     flops = subject.flops or flops_of(trained.model)
     total, formulas = flops.total, flops.formulas
     lines = [f"{total:.4g} for one sample, by the formula {flops.convention}:"]
@@ -153,16 +163,16 @@ def _flops(subject: Subject, trained: Trained, seconds: float) -> list[str]:
     if trained.gbs is None:
         return parts
     term = f"batch {trained.gbs} · {total:.4g} / {seconds:.6g} s / {gpus_in_words(job.scale)}"
-    parts.append(_entry("TFLOPS", f"{term} = {tflops_in_digits(tflops)} per GPU"))
+    parts.append(("TFLOPS", f"{term} = {tflops_in_digits(tflops)} per GPU"))
     if trained.other_dtype:
-        return [*parts, _entry("MFU", f"unknown: {_names(trained)} changes the dtype")]
+        return [*parts, ("MFU", f"unknown: {_names(trained)} changes the dtype")]
     if metrics.mfu is None:
         return [
             *parts,
-            _entry("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}"),
+            ("MFU", f"unknown: llmb has no peak TFLOPS of {job.gpu_type} for {job.dtype}"),
         ]
     peak = f"{subject.peak_tflops:g} TFLOPS peak of {job.gpu_type} {job.dtype}"
-    parts.append(_entry("MFU", f"{tflops:.2f} / {peak} = {100 * metrics.mfu:.2f} %"))
+    parts.append(("MFU", f"{tflops:.2f} / {peak} = {100 * metrics.mfu:.2f} %"))
     converted_mfu, figure = verdict.mfu_reference_convention, subject.figure
     if converted_mfu is not None and figure is not None:
         peak = (
@@ -172,19 +182,19 @@ def _flops(subject: Subject, trained: Trained, seconds: float) -> list[str]:
             f"formula {figure.flops_convention}, {figure.model_flops:.4g} for one sample{peak}"
         )
         parts.append(
-            _entry(
+            (
                 "",
                 f"as release {figure.release} computes it: {100 * converted_mfu:.2f} % ({formula})",
             )
         )
     if subject.tflops_note:
-        parts.append(_entry("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
+        parts.append(("", f"the framework's own TFLOPS are ignored: {subject.tflops_note}"))
     elif (logged := metrics.mean(TFLOPS_PER_GPU)) is not None:
-        parts.append(_entry("", f"the framework logs {logged:.2f} TFLOPS per GPU"))
+        parts.append(("", f"the framework logs {logged:.2f} TFLOPS per GPU"))
     return parts
 
 
-def _comparison(subject: Subject) -> list[str]:
+def _comparison(subject: Subject) -> list[Line]:
     verdict, figure = subject.result.verdict, subject.figure
     parts = []
     if figure is not None:
@@ -206,7 +216,7 @@ def _comparison(subject: Subject) -> list[str]:
         window = f" over {baseline.window}" if baseline.window else ""
         value = _exact(baseline.value, baseline.unit)
         text = f"{value}{window}, {baseline.release}: {baseline.source}"
-        parts.append(_entry("reference", text))
+        parts.append(("reference", text))
     if verdict.ratio is not None and verdict.reference is not None:
         measured, reference = (
             subject.result.metrics.measured[verdict.reference.metric],
@@ -221,7 +231,7 @@ def _comparison(subject: Subject) -> list[str]:
             " throughput" if reference.metric == STEP_TIME else ""
         )
         meaning = meaning if figure is not None else f"relative to {reference.release}"
-        parts.append(_entry("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
+        parts.append(("ratio", f"{term} = {verdict.ratio:.4f}: {meaning}"))
         ratios = [
             (repeat.identity.run, repeat.verdict.ratio)
             for repeat in subject.repeats
@@ -229,11 +239,11 @@ def _comparison(subject: Subject) -> list[str]:
         ]
         if len(subject.repeats) > 1:
             pooled = ", ".join(f"{run} {ratio:.4f}" for run, ratio in ratios)
-            parts.append(_entry("", f"pooled with its repeats: {pooled}"))
+            parts.append(("", f"pooled with its repeats: {pooled}"))
     if verdict.word is not None:
-        parts.append(_entry("verdict", f"{verdict.word}: {verdict.bare_reason}"))
+        parts.append(("verdict", f"{verdict.word}: {verdict.bare_reason}"))
     if verdict.ratio is not None:
-        parts.append(_entry("", RULES))
+        parts.append(("", RULES))
     return parts
 
 
@@ -241,7 +251,7 @@ def _exact(value: float, unit: str) -> str:
     return f"{value:g} {unit}".strip()
 
 
-def _conditions(subject: Subject) -> list[str]:
+def _conditions(subject: Subject) -> list[Line]:
     """Return the differences from the published run, and the conditions of this run."""
     result, job, figure = subject.result, subject.job, subject.figure
     ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
@@ -254,7 +264,7 @@ def _conditions(subject: Subject) -> list[str]:
     ]
     differs = differences.differences_from_published(result, job, figure, peak_tflops=peak, row=row)
     return [
-        _entry("the same", differences.settings_in_common(result)),
+        ("the same", differences.settings_in_common(result)),
         *_entries("differs", [*differs]),
         *_entries("ran on", ran_on),
     ]

@@ -124,12 +124,18 @@ FAILURES = 30
 NAMED = 24  # runs of one failure
 CONDITIONS = 150
 RUNS = 500
+FORMULAS = 60
 
 
 def charted(report: Report) -> list[Run]:
     """Return the runs whose steps the page shows: of the worst entries, with at least one step."""
     worst_first = (run for entry in entries_of(report.runs) for run in entry.runs)
     return [run for run in worst_first if run.result.metrics.max_iteration is not None][:CHARTS]
+
+
+def computed(report: Report) -> list[ReportEntry]:
+    """Return the configurations whose formulas the page shows: the worst that measured."""
+    return [entry for entry in entries_of(report.runs) if entry.value is not None][:FORMULAS]
 
 
 def values(report: Report) -> dict[str, Any]:
@@ -179,6 +185,10 @@ def values(report: Report) -> dict[str, Any]:
         "repeats": repeat_pictures(repeated),
         "charts": step_pictures(runs),
         "failures": first(report.failures, FAILURES),
+        "computed": Truncated(
+            [entry for entry in entries if entry.runs[0].formulas],
+            len([e for e in entries if e.value]),
+        ),
         "conditions": conditions,
         "condition_rows": first(conditions.rows, CONDITIONS),
         "runs": first(runs, RUNS),

@@ -130,6 +130,8 @@ class Run:
     samples: Samples | None = None
     #: By the names that its scheduler has.
     nodes: tuple[str, ...] = ()
+    #: Its figures by name, with the lines that compute them. Empty if they are not shown.
+    formulas: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:

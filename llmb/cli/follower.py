@@ -81,21 +81,21 @@ class Follower:
     def changed(self, run: RunRecord, state: JobState) -> None:
         with_reason = state.reason and (state.is_over or state.state == UNKNOWN)
         reason = f": {state.reason}" if with_reason else ""
-        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {state.state}{reason}")
+        self.line(f"{time_of_day()} {run.id} {self.named(run)} {state.state}{reason}")
 
     def retried(self, outcome: SubmitResult, end: JobState) -> None:
         run, error = outcome.run, outcome.error
         self.printed.pop(run.id, None)
         event = f"retried after {end.state}: attempt {run.attempt}"
         refusal = "" if error is None else f", which was refused: {error.message}"
-        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {event}{refusal}")
+        self.line(f"{time_of_day()} {run.id} {self.named(run)} {event}{refusal}")
 
     def submitted(self, result: SubmitResult) -> None:
         run, error = result.run, result.error
         if result.is_turned_away:
             return
         event = "submitted" if error is None else f"was not submitted: {error.message}"
-        self.line(f"{time_of_day()} {run.id} {run.job.experiment_name} {event}")
+        self.line(f"{time_of_day()} {run.id} {self.named(run)} {event}")
 
     def trouble(self, error: LlmbError) -> None:
         is_elsewhere = error.code == ELSEWHERE_CODE
@@ -128,10 +128,14 @@ class Follower:
             return
         self.slow.add((run.id, run.attempt))
         self.line(
-            f"{time_of_day()} {run.id} {run.job.experiment_name} reaches {pace.ratio:.2f} of"
+            f"{time_of_day()} {run.id} {self.named(run)} reaches {pace.ratio:.2f} of"
             f" {reference.name} at step {pace.at.iteration + 1}. Stop it: llmb-run jobs cancel"
             f" {run.id}"
         )
+
+    def named(self, run: RunRecord) -> str:
+        """Return the name of ``run`` in lines."""
+        return run.job.experiment_name
 
     def line(self, text: str) -> None:
         say(text)

@@ -138,6 +138,11 @@ class Bars(Follower):
         self.print_fixes(new)
         self.reasons |= {state.reason for state in new}
 
+    def named(self, run: RunRecord) -> str:
+        """Return the name, short enough for a line with time, id and state."""
+        taken = len(f"00:00:00 {run.id}  COMPLETED")
+        return shorten(run.job.experiment_name, max(self.view.console.width - taken, _LEAST_NAME))
+
     def line(self, text: str) -> None:
         text = console.wrap(completed(text), self.view.console.width, prose=True)
         self.view.console.print(Text.from_ansi(colours.paint(text)), soft_wrap=True)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of runs while they are submitted, and the end of an interrupted submission."""
 
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,12 +10,13 @@ from llmb.cli.context import CliContext, say
 from llmb.cli.output import print_rows
 from llmb.contract.cluster import Cluster, UnclearError
 from llmb.contract.record import RunRecord
-from llmb.core.tables import Column
+from llmb.core.tables import Column, shorten
 from llmb.errors import describe
 from llmb.run import reconcile
 from llmb.run.backlog import Backlog
 from llmb.run.submit import SubmitResult
 
+_LEAST_NAME = 12  # characters of a name in a narrow terminal
 _NAMED = 8  # runs that fit on a line
 
 
@@ -38,7 +41,7 @@ class Announcer:
         attempt = f"  attempt {run.attempt}" if run.attempt > 1 else ""
         if error is None:
             by_other = "" if run.scheduler_id else "  another process is submitting it"
-            say(f"  {run.id}  {run.name}{attempt}{by_other}")
+            say(f"  {run.id}  {_name(run)}{attempt}{by_other}")
             if self.verbose:
                 say(
                     f"      job {run.scheduler_id or 'unknown'}  script {run.script}  log {run.log}"
@@ -59,6 +62,14 @@ class Announcer:
         if reason not in self.reasons:
             say(reason)
         self.reasons.add(reason)
+
+
+def _name(run: RunRecord) -> str:
+    """Return the name of the run's folder, on a terminal shortened to what fits in a line."""
+    if not sys.stderr.isatty():
+        return run.name
+    taken = len(f"  {run.id}  ")
+    return shorten(run.name, max(shutil.get_terminal_size().columns - taken, _LEAST_NAME))
 
 
 def sum_up(

@@ -211,7 +211,7 @@ def _continued(
         if not wanted.nodes:
             raise api.UsageError(
                 "which nodes?",
-                hint="--nodelist n[1-64], without nodes that are down",
+                hint="--nodelist n[1-64], without nodes that are down (Slurm: sinfo -N shows them)",
                 code="nodes-missing",
                 key="--nodelist",
             )

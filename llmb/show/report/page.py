@@ -186,8 +186,8 @@ def values(report: Report) -> dict[str, Any]:
         "charts": step_pictures(runs),
         "failures": first(report.failures, FAILURES),
         "computed": Truncated(
-            [entry for entry in entries if entry.runs[0].formulas],
-            len([e for e in entries if e.value]),
+            [entry for entry in entries if entry.runs[0].formulas][:FORMULAS],
+            sum(entry.value is not None for entry in entries),
         ),
         "conditions": conditions,
         "condition_rows": first(conditions.rows, CONDITIONS),

@@ -182,7 +182,8 @@ def test_the_mfu_is_also_reported_as_the_reference_computes_it(
     assert "53.52" in run("report").stdout
     page = install.folder / "report.html"
     assert run("report", "-o", page).returncode == 0
-    (line,) = [line for line in page.read_text().splitlines() if "55.38" in line]
+    line, formula = [line for line in page.read_text().splitlines() if "55.38" in line]
+    assert formula.startswith("<dt>")
     wording("explain", line)
     monkeypatch.setenv("COLUMNS", "250")
     head, _, *lines = run("results").stdout.splitlines()

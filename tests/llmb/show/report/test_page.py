@@ -3,6 +3,7 @@
 same each time.
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -312,3 +313,21 @@ def test_the_page_of_a_thousand_runs_can_be_sent(
     )
     assert f"and {number - caps.NAMED} more" in page.text
     assert len(page.all("article")) == caps.FAILURES
+
+
+def test_the_formulas_of_ratios_give_their_figures(morning: Report) -> None:
+    page = html.unescape(to_html(morning))
+    ratios = [
+        (run, lines[0])
+        for run in morning.runs
+        for name, lines in run.formulas
+        if name == "ratio" and run.result.verdict.ratio is not None
+    ]
+    assert ratios
+    for run, line in ratios:
+        assert line in page
+        above, below, ratio = map(float, re.findall(r"\d+(?:\.\d+)?", line)[:3])
+        assert above / below == pytest.approx(ratio, abs=1e-4)
+        assert ratio == pytest.approx(run.result.verdict.ratio, abs=1e-4)
+    assert '<details class="formulas">' in page
+    assert "<details open" not in page

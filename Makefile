@@ -2,7 +2,7 @@
 # The tasks of this project. Each creates the .venv that it needs.
 PYTHON ?= python3
 BIN := .venv/bin
-MEMBERS := installer sqshpull workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench plugins/nodes plugins/accept plugins/exemplar plugins/nemotron3 plugins/deepseek plugins/gpt_oss plugins/kimi plugins/qwen3 plugins/runai
+MEMBERS := installer sqshpull workloads testing plugins/nemotron4 plugins/llama31 plugins/nemotronh plugins/microbench plugins/nodes plugins/accept plugins/exemplar plugins/export plugins/nemotron3 plugins/deepseek plugins/gpt_oss plugins/kimi plugins/qwen3 plugins/runai
 STAMP := .venv/.installed
 NEXT ?= tests/slurm tests/llmb
 
@@ -85,6 +85,7 @@ docs: $(STAMP)  ## check links, diagrams and tables of the documentation
 	$(BIN)/python docs/diagnosis.py --check
 	$(BIN)/python docs/gpu.py --check
 	$(BIN)/python docs/corpus.py --check
+	$(BIN)/python docs/dashboard.py --check
 
 SITE := .venv/.site
 site: $(STAMP) $(SITE)  ## build the documentation site in .cache/site; warnings are errors

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 import llmb_accept
+import llmb_export
 import llmb_nodes
 from llmb import errors
 from llmb.builtin.plugins import builtin_plugins
@@ -110,6 +111,7 @@ def programs() -> tuple[Described, ...]:
             *builtin_plugins(),
             ("nodes", llmb_nodes),
             ("accept", llmb_accept),
+            ("export", llmb_export),
         ],
         entries=(),
     )

@@ -22,7 +22,8 @@ HEAD = """\
 <!-- Written by `python docs/licences.py` from the metadata of the packages. -->
 
 llmb is under the Apache License 2.0. It includes no code of others; it requires these packages,
-each under the licence that its metadata names.
+each under the licence that its metadata names. Its tests have
+a copy of the schema of CTRF, from npm's package ctrf 0.3.0 (MIT).
 """
 FETCHED = """\
 ## What llmb-install fetches

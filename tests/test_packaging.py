@@ -24,6 +24,7 @@ PLUGINS = [
     "accept",
     "deepseek",
     "exemplar",
+    "export",
     "gpt_oss",
     "kimi",
     "llama31",

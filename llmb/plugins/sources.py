@@ -33,6 +33,7 @@ OWN_DISTRIBUTIONS = frozenset(
         "llmb-accept",
         "llmb-deepseek",
         "llmb-exemplar",
+        "llmb-export",
         "llmb-gpt-oss",
         "llmb-kimi",
         "llmb-llama31",

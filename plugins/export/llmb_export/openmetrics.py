@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as OpenMetrics text, which the textfile collector of node_exporter reads too.
+
+That collector reads Prometheus' older text format, in which counters have other names, and refuses
+time stamps. So every metric is a gauge without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmb_export.results import VERDICTS, Results, Row, ratio_of
+
+Labels = tuple[tuple[str, str], ...]
+
+#: The unit of a metric's name, and the factor to it, for each unit of a result. Base units, as
+#: Prometheus recommends, but for TFLOPS, which people compare with published figures.
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "s": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "us": ("seconds", 1e-6),
+    "MB/s": ("bytes_per_second", 1e6),
+    "GB/s": ("bytes_per_second", 1e9),
+    "GB": ("bytes", 1e9),
+    "%": ("ratio", 1e-2),
+    "fraction": ("ratio", 1.0),
+    "TFLOPS/GPU": ("tflops_per_gpu", 1.0),
+    "TFLOPS": ("tflops", 1.0),
+    "GFLOPS": ("tflops", 1e-3),
+    "J/GPU": ("joules_per_gpu", 1.0),
+    "W/GPU": ("watts_per_gpu", 1.0),
+    "tokens/J": ("tokens_per_joule", 1.0),
+    "mhz": ("hertz", 1e6),
+    "w": ("watts", 1.0),
+    "j": ("joules", 1.0),
+    "c": ("celsius", 1.0),
+}
+_RESERVED = ("ratio", "verdict", "runs", "run_timestamp", "node")
+_SHARE = "throttle"  # a mapping from reasons to shares
+
+
+@dataclass(slots=True)
+class _Family:
+    """The samples of one metric, by labels. Those of repeats are averaged."""
+
+    help: str
+    unit: str = ""
+    samples: dict[Labels, list[float]] = field(default_factory=dict)
+
+
+class _Families(dict[str, _Family]):
+    def add(self, name: str, text: str, labels: Labels, value: float, unit: str = "") -> None:
+        family = self.setdefault(name, _Family(help=text, unit=unit))
+        family.samples.setdefault(labels, []).append(value)
+
+
+def render(results: Results) -> str:
+    """Return the text, one set of series for each experiment."""
+    families = _Families()
+    for row in results.rows:
+        labels = _labels(row)
+        _add_run(families, results, row, labels)
+        if row["status"] == "Success":
+            _add_measured(families, row, labels)
+            _add_nodes(families, row, labels)
+    lines = (line for name in sorted(families) for line in _lines(name, families[name]))
+    return "".join(f"{line}\n" for line in (*lines, "# EOF"))
+
+
+def _labels(row: Row) -> Labels:
+    settings = row["configuration"] or {}
+    values = {
+        "experiment": row["experiment"],
+        "workload": settings.get("workload"),
+        "size": settings.get("model_size"),
+        "dtype": settings.get("dtype"),
+        "gpu_type": settings.get("gpu_type"),
+        "gpus": settings.get("scale"),
+    }
+    return tuple((name, "" if value is None else str(value)) for name, value in values.items())
+
+
+def _add_run(families: _Families, results: Results, row: Row, labels: Labels) -> None:
+    text = "Number of runs by status."
+    families.add("llmb_runs", text, (*labels, ("status", row["status"])), 1.0)
+    if (times := results.times_of(row)) is not None:
+        name, text = "llmb_run_timestamp_seconds", "Time of the newest submission, since 1970."
+        families.add(name, text, labels, times.submitted, "seconds")
+    if row["verdict"] is None:
+        return
+    for verdict in VERDICTS:
+        text = "Verdict on all repeats: 1 for the one that they have, else 0."
+        value = float(row["verdict"] == verdict)
+        families.add("llmb_verdict", text, (*labels, ("verdict", verdict)), value)
+    if (ratio := ratio_of(row)) is not None:
+        text = "Measured speed relative to the reference; above 1 is better."
+        families.add("llmb_ratio", text, (*labels, ("metric", row["headline"])), ratio, "ratio")
+
+
+def _add_measured(families: _Families, row: Row, labels: Labels) -> None:
+    for name, measured in row["metrics"].items():
+        stem = f"metric_{name}" if name in _RESERVED else name
+        text = f"Mean of {name} over the measured window, in a run."
+        _add(families, stem, measured["unit"], text, labels, measured["mean"])
+
+
+def _add_nodes(families: _Families, row: Row, labels: Labels) -> None:
+    for node in row["nodes"]:
+        labels_of_node = (*labels, ("node", node["name"]))
+        for path, value in _numbers(node.get("telemetry") or {}):
+            field_name, *below = path
+            if field_name == _SHARE:
+                text = "Share of the run in which a GPU of the node was slowed, by reason."
+                reason = ("reason", "_".join(below))
+                families.add(
+                    "llmb_node_throttle_ratio", text, (*labels_of_node, reason), value, "ratio"
+                )
+                continue
+            stem, _, unit = field_name.rpartition("_")
+            if unit not in _UNITS:
+                stem, unit = field_name, "s" if field_name == "seconds" else ""
+            stem = "sampled" if stem == "seconds" else stem
+            text = f"{' '.join(path)} of a node's GPUs, sampled in a run."
+            _add(families, "_".join(["node", stem, *below]), unit, text, labels_of_node, value)
+
+
+def _numbers(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield each number in a mapping of mappings, with its path."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from (((name, *path), number) for path, number in _numbers(value))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield (name,), float(value)
+
+
+def _add(
+    families: _Families, stem: str, unit: str, text: str, labels: Labels, value: float
+) -> None:
+    suffix, factor = _UNITS.get(unit, (_word(unit.replace("/", "_per_")), 1.0))
+    name = f"llmb_{_word(stem)}"
+    if suffix and not name.endswith(f"_{suffix}") and suffix.split("_")[0] not in name.split("_"):
+        name = f"{name}_{suffix}"
+    families.add(name, text, labels, value * factor, suffix)
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+def _lines(name: str, family: _Family) -> Iterator[str]:
+    yield f"# HELP {name} {_escaped(family.help)}"
+    yield f"# TYPE {name} gauge"
+    if family.unit and name.endswith(f"_{family.unit}"):
+        yield f"# UNIT {name} {family.unit}"
+    for labels, values in family.samples.items():
+        pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
+        yield f"{name}{{{pairs}}} {_reduced(name, values)!r}"
+
+
+def _reduced(name: str, values: Sequence[float]) -> float:
+    if name == "llmb_runs":
+        return sum(values)
+    return max(values) if name == "llmb_run_timestamp_seconds" else _mean(values)
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
+
+
+def _escaped(text: str) -> str:
+    """Return text as a label's value. Characters without a place in a line are replaced."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"').replace("\r", " ")

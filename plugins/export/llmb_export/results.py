@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results that are exported: the object of ``results --format json``, and times of runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from llmb import api
+
+Row = Mapping[str, Any]  # an object of `results`
+Outcome = Literal["failed", "undecided", "open", "warned", "passed"]
+
+RUN_FAILED = 3  # the exit code of llmb-run if a run failed or has a bad verdict
+VERDICTS = ("PASS", "WARN", "SUSPICIOUS", "INCONCLUSIVE", "FAIL", "INVALID", "NO_REFERENCE")
+_BAD = ("FAIL", "INVALID")
+_OPEN = ("Pending", "Running")
+_RAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """When a run was submitted (seconds since 1970), and the seconds it ran, None if unknown."""
+
+    submitted: float
+    ran: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """The object of ``results --format json``, with what it does not say."""
+
+    data: Mapping[str, Any]
+    #: Of each run by its id, as far as they are known.
+    times: Mapping[str, Times] = field(default_factory=dict)
+    #: The exit code of the command that printed it.
+    exit_code: int = 0
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The object of each run."""
+        rows: Sequence[Row] = self.data["results"]
+        return rows
+
+    def times_of(self, row: Row) -> Times | None:
+        """Return the times of a run: its own, else those of its session."""
+        if (times := self.times.get(row.get("run") or "")) is not None:
+            return times
+        created = {session["id"]: session["created"] for session in self.data.get("sessions") or ()}
+        begun = created.get(row.get("session"))
+        return None if begun is None else Times(submitted=_seconds(begun))
+
+
+def select(context: api.CommandContext, words: Sequence[str]) -> Results:
+    """Return the results that ``llmb-run results`` prints with ``words``. Raises LlmbError."""
+    code, text = context.call(["results", *words, "--format", "json"])
+    data = json.loads(text)
+    return Results(data=data, times=_times_of(context, data["results"]), exit_code=code)
+
+
+def read(text: str, name: str) -> Results:
+    """Return the results in a file ``name`` that llmb wrote. Raises UsageError."""
+    from llmb import api
+
+    try:
+        data = json.loads(text)
+        rows = data["results"]
+        outcomes = [outcome_of(row) for row in rows]
+    except (ValueError, TypeError, KeyError) as error:
+        hint = "write one: llmb-run results --format json > results.json"
+        raise api.UsageError(
+            f"{name} has no results of llmb", hint=hint, code="results-missing", value=name
+        ) from error
+    return Results(data=data, exit_code=RUN_FAILED if "failed" in outcomes else 0)
+
+
+def _times_of(context: api.CommandContext, rows: Sequence[Row]) -> dict[str, Times]:
+    """Return the times of runs in the install directory. Those of an archive have none."""
+    from llmb import api
+
+    sessions = dict.fromkeys(row["session"] for row in rows if row.get("session"))
+    if not sessions:
+        return {}
+    words = [word for name in sessions for word in ("--session", name)]
+    try:
+        _, text = context.call(["jobs", *words, "--format", "json"])
+    except api.LlmbError:  # runs of an archive
+        return {}
+    return {
+        run["id"]: Times(submitted=_seconds(run["submitted"]), ran=_duration(run["ran"]))
+        for run in json.loads(text)
+        if run["id"] is not None
+    }
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _duration(ran: str | None) -> float | None:
+    match = _RAN.fullmatch(ran or "")
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def outcome_of(row: Row) -> Outcome:
+    """Return the outcome of a run: of its verdict if it succeeded and has one."""
+    if row["status"] in _OPEN:
+        return "open"
+    if row["status"] in ("Failed", "Cancelled") or row["verdict"] in _BAD:
+        return "failed"
+    if row["status"] != "Success" or row["verdict"] in ("INCONCLUSIVE", "NO_REFERENCE"):
+        return "undecided"
+    return "warned" if row["verdict"] in ("WARN", "SUSPICIOUS") else "passed"
+
+
+def word_of(row: Row) -> str:
+    """Return the verdict of a run that succeeded, else its status."""
+    return str(row["verdict"] if row["status"] == "Success" and row["verdict"] else row["status"])
+
+
+def reason_of(row: Row) -> str:
+    """Return why a run has its verdict or its status, empty without a reason."""
+    reasons = (row["reason"], row["verdict_reason"])
+    first, second = reasons if row["status"] != "Success" else reversed(reasons)
+    return str(first or second or "")
+
+
+def ratio_of(row: Row) -> float | None:
+    """Return the ratio that the verdict is about: of all repeats, else of this run."""
+    ratio: float | None = row["ratio"] if row["pooled_ratio"] is None else row["pooled_ratio"]
+    return ratio

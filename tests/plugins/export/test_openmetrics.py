@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenMetrics text, read by prometheus-client's parsers and by promtool."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as older_format
+
+from llmb_export.openmetrics import render
+from llmb_export.results import VERDICTS, Results, Times
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def parsed(text: str) -> Samples:
+    """The samples of each metric by OpenMetrics, which node_exporter's older format confirms."""
+
+    def read(families: Any) -> Samples:
+        return {
+            family.name: [(sample.labels, sample.value) for sample in family.samples]
+            for family in families
+        }
+
+    samples = read(openmetrics(text))  # type: ignore[no-untyped-call]
+    assert read(older_format(text)) == samples
+    return samples
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    (number,) = (number for own, number in samples[name] if labels.items() <= own.items())
+    return number
+
+
+def test_values_have_base_units(data: Mapping[str, Any]) -> None:
+    samples = parsed(render(Results(data=data)))
+    assert value(samples, "llmb_step_time_seconds", experiment="good") == 2.0
+    assert value(samples, "llmb_mfu_ratio", experiment="good") == 0.4
+    assert value(samples, "llmb_busbw_bytes_per_second", experiment="good") == 480e9
+    assert value(samples, "llmb_latency_seconds", experiment="good") == pytest.approx(12e-6)
+    assert value(samples, "llmb_watts_per_gpu", experiment="good") == 650
+    node = {"experiment": "good", "node": "n1"}
+    assert value(samples, "llmb_node_sm_clock_median_hertz", **node) == 1755e6
+    assert value(samples, "llmb_node_power_mean_watts", **node) == 640
+    assert value(samples, "llmb_node_energy_joules", **node) == 1.5e6
+    assert value(samples, "llmb_node_temperature_max_celsius", **node) == 71
+    assert value(samples, "llmb_node_ecc_uncorrected", **node) == 0
+    share = value(samples, "llmb_node_throttle_ratio", **node, reason="sw_power_cap")
+    assert share == 0.25
+    assert not any("in_window" in name for name in samples)
+
+
+def test_exactly_one_verdict_is_1(data: Mapping[str, Any]) -> None:
+    samples = parsed(render(Results(data=data)))
+    for row in data["results"]:
+        words = {
+            labels["verdict"]: number
+            for labels, number in samples["llmb_verdict"]
+            if labels["experiment"] == row["experiment"].replace("\r", " ")
+        }
+        expected = {word: float(word == row["verdict"]) for word in VERDICTS}
+        assert words == (expected if row["verdict"] else {})
+    assert value(samples, "llmb_ratio", experiment="slower") == 0.81
+
+
+def test_repeats_are_one_series(make_row: Callable[..., Any]) -> None:
+    rows = [make_row("e", 1.0, run="a"), make_row("e", 0.5, run="b")]
+    failed = make_row("e", None, run="c", status="Failed", verdict=None)
+    times = {"a": Times(submitted=10.0), "b": Times(submitted=30.0), "c": Times(submitted=20.0)}
+    samples = parsed(render(Results(data={"results": [*rows, failed]}, times=times)))
+    assert value(samples, "llmb_step_time_seconds", experiment="e") == 3.0
+    assert value(samples, "llmb_runs", experiment="e", status="Success") == 2
+    assert value(samples, "llmb_runs", experiment="e", status="Failed") == 1
+    assert value(samples, "llmb_run_timestamp_seconds", experiment="e") == 30
+
+
+def test_a_declared_metric_never_takes_the_name_of_another(make_row: Callable[..., Any]) -> None:
+    metrics = {name: {"mean": 7.0, "unit": ""} for name in ("ratio", "runs", "verdict")}
+    samples = parsed(render(Results(data={"results": [make_row("e", metrics=metrics)]})))
+    assert value(samples, "llmb_metric_runs", experiment="e") == 7
+    assert value(samples, "llmb_runs", experiment="e") == 1
+
+
+def test_no_results_are_a_valid_file() -> None:
+    assert parsed(render(Results(data={"results": []}))) == {}
+
+
+def test_promtool_finds_nothing_to_complain_about(data: Mapping[str, Any], tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool here: apt-get install --no-install-recommends prometheus")
+    text = render(Results(data=data))
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    broken = text.replace("gauge", "gage", 1)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=broken, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0

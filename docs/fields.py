@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes json.md, the fields of llmb's JSON, from the code and fields.yaml; --check: exit code 1 if
-it is stale.
+"""Writes json.md, the fields of llmb's JSON, and its JSON Schemas from the code and fields.yaml;
+--check: exit code 1 if one is stale.
 """
 
 import dataclasses
+import json
+import re
 import sys
 import types
 import typing
@@ -32,7 +34,7 @@ from llmb.plan import listing
 
 PAGE = Path(__file__).with_name("json.md")
 MEANINGS = Path(__file__).with_name("fields.yaml")
-NAME = "docs/json.md"
+SCHEMAS = Path(__file__).with_name("schemas")
 
 HEAD = """\
 # JSON
@@ -42,20 +44,26 @@ HEAD = """\
 The fields of `--format json`, for programs; ignore those that you do not know. A field is always
 there, and null if its value is unknown, unless its meaning says otherwise. Times are ISO 8601 with
 an offset.
+
+Each of these has a JSON Schema (draft 2020-12): [results](schemas/results.json),
+[dry run](schemas/dry-run.json), [runs](schemas/runs.json), [workloads](schemas/workloads.json),
+[comparisons](schemas/comparisons.json) and [scaling](schemas/scaling.json). Objects that are
+printed have a `schema_version`, now 1. It grows when a field is removed or changes its meaning or
+its type; a new field changes nothing. Lists have no place for it, and the same rule.
 """
 RESULTS = """\
 ## Results
 
-`llmb-run results --format json` and `llmb-run parse --format json` print `{"analysis": ...,
-"sessions": [...], "results": [...], "summary": ...}`; the `sessions` of `parse` are empty.
+`llmb-run results --format json` and `llmb-run parse --format json` print `{"schema_version": 1,
+"analysis": ..., "sessions": [...], "results": [...], "summary": ...}`; the `sessions` of `parse` are empty.
 [Results](results.md) explains how llmb measures and judges.
 Each of `results` has:
 """
 JOBS = """\
 ## Dry run
 
-`--dry-run --format json` prints `{"jobs": [...]}` on standard output, and everything else on
-standard error.
+`--dry-run --format json` prints `{"jobs": [...], "schema_version": 1}` on standard output, and
+everything else on standard error.
 Each job has:
 """
 BUDGET = """\
@@ -243,16 +251,148 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+Schema = dict[str, Any]
+#: The table of each field that has objects with a table of their own, by table and field.
+_TABLES: Mapping[tuple[str, str], str] = {
+    ("results", "reference"): "reference",
+    ("results", "cause"): "cause",
+    ("results", "configuration"): "configuration",
+    ("results", "statistics"): "statistics",
+    ("results", "log"): "log",
+    ("results", "checkpoints"): "checkpoints",
+    ("results", "causes"): "causes",
+    ("results", "nodes"): "nodes",
+    ("metrics", "reference"): "reference",
+    ("configuration", "software"): "configuration.software",
+    ("log", "uneven"): "log.uneven",
+    ("log", "fabric"): "log.fabric",
+    ("log", "stragglers"): "log.stragglers",
+    ("log", "checkpoints"): "log.checkpoints",
+    ("nodes", "telemetry"): "nodes.telemetry",
+    ("checkpoints", "saved"): "checkpoints.saved",
+    ("checkpoints", "loaded"): "checkpoints.loaded",
+    ("jobs", "estimate"): "estimate",
+    ("budget", "skipped"): "budget.skipped",
+    ("list", "here"): "here",
+    ("comparisons", "comparisons"): "comparison",
+    ("comparison", "reference"): "reference",
+}
+_KINDS: Mapping[str, Schema] = {
+    "text": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "object": {"type": "object"},
+    "any": {},
+    "[first, last]": {
+        "type": "array",
+        "items": {"type": "integer"},
+        "minItems": 2,
+        "maxItems": 2,
+    },
+    "[low, high]": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+}
+_OPTIONAL = "; only "  # in the meaning of a field that is not always there
+
+
+def kind_schema(kind: str, table_name: str | None) -> Schema:
+    """The schema of a type in words, whose objects are those of a table. Raises KeyError."""
+    if (nullable := kind.removesuffix(" or null")) != kind:
+        return {"anyOf": [kind_schema(nullable, table_name), {"type": "null"}]}
+    if (item := kind.removeprefix("list of ")) != kind:
+        return {"type": "array", "items": kind_schema(item.removesuffix("s"), table_name)}
+    if kind == "object" and table_name is not None:
+        return {"$ref": f"#/$defs/{table_name}"}
+    return dict(_KINDS[kind])
+
+
+def table_schema(key: str, fields: Sequence[Field], meanings: Mapping[str, Any]) -> Schema:
+    """The schema of the objects that a table describes."""
+    properties = {}
+    for name, kind in fields:
+        entry = meanings[name]
+        words, meaning = (kind, entry) if isinstance(entry, str) else entry
+        schema = kind_schema(words, _TABLES.get((key, name)))
+        properties[name] = {**schema, "description": meaning}
+    if key == "results":
+        properties["metrics"]["additionalProperties"] = {"$ref": "#/$defs/metrics"}
+    required = [name for name, own in properties.items() if _OPTIONAL not in own["description"]]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def schemas() -> dict[str, Schema]:
+    """The schema of each output by the name of its file."""
+    all_meanings = yamlfile.load(MEANINGS).data
+    tables = {key: table_schema(key, fields, all_meanings[key]) for _, key, fields in sections()}
+
+    def items(key: str) -> Schema:
+        return {"type": "array", "items": {"$ref": f"#/$defs/{key}"}}
+
+    def one_of(**parts: Schema) -> Schema:
+        version = {"schema_version": {"const": columns.SCHEMA_VERSION}}
+        return {"type": "object", "properties": {**version, **parts}}
+
+    def ref(key: str) -> Schema:
+        return {"$ref": f"#/$defs/{key}"}
+
+    results = one_of(
+        analysis=ref("analysis"),
+        sessions=items("sessions"),
+        results=items("results"),
+        summary=ref("summary"),
+    )
+    results["required"] = [*results["properties"]]
+    dry_run = one_of(jobs=items("jobs"), session=ref("session"), budget=ref("budget"))
+    dry_run["required"] = ["schema_version", "jobs", "session"]
+    roots = {
+        "results": results,
+        "dry-run": dry_run,
+        "runs": items("runs"),
+        "workloads": items("list"),
+        "comparisons": ref("comparisons"),
+        "scaling": items("scaling"),
+    }
+    return {
+        name: {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"llmb {name}, version {columns.SCHEMA_VERSION}",
+            **root,
+            "$defs": _used(root, tables),
+        }
+        for name, root in roots.items()
+    }
+
+
+def _used(schema: Schema, tables: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The tables that a schema refers to, directly or by another table."""
+    used: dict[str, Schema] = {}
+    texts = [json.dumps(schema)]
+    while texts:
+        for key in re.findall(r'"#/\$defs/([\w.]+)"', texts.pop()):
+            if key not in used:
+                used[key] = tables[key]
+                texts.append(json.dumps(tables[key]))
+    return dict(sorted(used.items()))
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with --check, only compare, and return 1 if it is stale."""
-    text = page()
+    """Write page and schemas; with --check, only compare, and return 1 if one is stale."""
+    texts = {PAGE: page()} | {
+        SCHEMAS / f"{name}.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        for name, schema in schemas().items()
+    }
     if "--check" not in arguments:
-        PAGE.write_text(text, "utf-8")
+        SCHEMAS.mkdir(exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text, "utf-8")
         return 0
-    if not PAGE.exists() or PAGE.read_text("utf-8") != text:
-        print(f"{NAME} is out of date; run: python docs/fields.py")
-        return 1
-    print(f"{NAME} is up to date")
+    for path, text in texts.items():
+        if not path.exists() or path.read_text("utf-8") != text:
+            print(
+                f"docs/{path.relative_to(PAGE.parent)} is out of date; run: python docs/fields.py"
+            )
+            return 1
+    print("docs/json.md and its schemas are up to date")
     return 0
 
 

@@ -31,7 +31,7 @@ from llmb.judge.reference import (
     relative,
 )
 from llmb.judge.value import BAD, INVALID, NO_REFERENCE
-from llmb.measure.columns import verdicts_in_json
+from llmb.measure.columns import SCHEMA_VERSION, verdicts_in_json
 from llmb.measure.result import (
     CANCELLED,
     FAILED,
@@ -101,6 +101,7 @@ def summary(rows: Iterable[Comparison]) -> dict[str, int]:
 def to_data(rows: Sequence[Comparison], against: str) -> dict[str, Any]:
     """Return plain data: the output of ``compare --format json``."""
     return {
+        "schema_version": SCHEMA_VERSION,
         "against": against,
         "comparisons": [
             {**typed.to_data(row), "metrics": verdicts_in_json(row.metrics)} for row in rows

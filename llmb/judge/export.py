@@ -129,9 +129,7 @@ def accept_baseline(
     Raises UsageError if it exists and ``replace`` is false.
     """
     path = _path(install, name)
-    text = files.to_json(
-        {"schema_version": 1, "baseline": name, "accepted": int(now), **report(results, sessions)}
-    )
+    text = files.to_json({"baseline": name, "accepted": int(now), **report(results, sessions)})
     if replace:
         files.write_text(path, text)
     elif not files.create_text(path, text):

@@ -40,6 +40,8 @@ class JsonField(NamedTuple):
     name: str
 
 
+# Of objects of `--format json`. It grows when a field is removed or changes its meaning.
+SCHEMA_VERSION = 1
 # Names and order are the contract of `results --format json`.
 FIELDS = {
     "experiment": JsonField("identity", "experiment"),
@@ -160,7 +162,7 @@ def metrics_in_json(
 
 
 def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[str, Any]:
-    """Return the content of ``--format json``: window, sessions, each result, and a summary.
+    """Return the content of ``--format json``: version, window, sessions, results, a summary.
 
     The window is null if the results differ in it. The success rate is of runs with status Success
     or Failed, in whole percent rounded down: 100 means all of them.
@@ -171,6 +173,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
     failed = sum(result.status == FAILED for result in results)
     ended = succeeded + failed
     return {
+        "schema_version": SCHEMA_VERSION,
         "analysis": {
             "min_iteration": common.first if common else None,
             "max_iteration": common.last if common else None,

@@ -24,6 +24,7 @@ from llmb.core.secrets import is_secret_name
 from llmb.core.tables import Column, escape, shorten
 from llmb.core.times import clock
 from llmb.errors import LlmbError
+from llmb.measure.columns import SCHEMA_VERSION
 from llmb.plan.bridge_rows import BRIDGE, usual_image
 from llmb.plan.estimate import JobEstimate, describe, total
 from llmb.plan.repeats import is_repeat
@@ -81,7 +82,8 @@ def show(
         estimates = estimates_of(context, [item.job for item in items])
         data = _jobs_with_scripts(context, items, estimates)
         extra: dict[str, Any] = {
-            "session": {name: getattr(session, name) for name in SESSION_FIELDS}
+            "schema_version": SCHEMA_VERSION,
+            "session": {name: getattr(session, name) for name in SESSION_FIELDS},
         }
         print_json_list("jobs", data, extra if budget is None else {**extra, "budget": budget})
     else:

@@ -461,6 +461,7 @@ def test_the_report_counts_what_has_ended(tmp_path: Path, run: RunRecord) -> Non
 
 def test_the_report_of_nothing_and_of_different_windows(tmp_path: Path) -> None:
     assert report([]) == {
+        "schema_version": 1,
         "analysis": {"min_iteration": 11, "max_iteration": 44},
         "results": [],
         "sessions": [],

@@ -136,7 +136,7 @@ def test_a_preview_of_what_is_left_where_nothing_is(
         (session,) = {run.session for run in runs()}
         assert session is not None
         shown = {"id": session.id, "name": None, "list_sha256": session.list_sha256}
-        assert json.loads(done.stdout) == {"jobs": [], "session": shown}
+        assert json.loads(done.stdout) == {"jobs": [], "schema_version": 1, "session": shown}
     else:
         assert len(done.stdout.splitlines()) == rows
 

@@ -189,7 +189,7 @@ def dry(llmb_here: Command) -> Callable[..., list[dict[str, Any]]]:
         done = llmb_here(*arguments, "--dry-run", "--format", "json")
         assert done.returncode == 0, done.stderr
         data = json.loads(done.stdout)
-        assert list(data) == ["jobs", "session"]
+        assert list(data) == ["jobs", "schema_version", "session"]
         jobs: list[dict[str, Any]] = data["jobs"]
         return jobs
 

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from llmb.builtin.bridge.bridge_recipe import recipe
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.gpus import known_types
 from llmb.contract.job import Job, Training
+from llmb.contract.model import ModelShape
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.plan.bridge_rows import BridgeRow, BridgeSize, releases, table_of
@@ -45,7 +46,10 @@ class Case:
     version: str
     gpu: str
     gpus: int
+    size: BridgeSize
     row: BridgeRow
+    #: The trained model, with the layers and the vocabulary of the row.
+    shape: ModelShape
     recipe: dict[str, Any]
 
 
@@ -145,7 +149,9 @@ def cases() -> Mapping[str, Case]:
                         version=known.bridge,
                         gpu=gpu,
                         gpus=scale,
+                        size=size,
                         row=row,
+                        shape=job.trained.model,
                         recipe=recipe(job, size, row, known, gpu),
                     )
     return found
@@ -178,15 +184,7 @@ def switched() -> Callable[..., dict[str, Any]]:
 def with_batch(case: Case, gbs: int) -> Case:
     """The case with another global batch, as by --set gbs."""
     values = {**case.recipe["set"], "train.global_batch_size": gbs}
-    return Case(
-        label=case.label,
-        release=case.release,
-        version=case.version,
-        gpu=case.gpu,
-        gpus=case.gpus,
-        row=case.row,
-        recipe={**case.recipe, "set": values},
-    )
+    return replace(case, recipe={**case.recipe, "set": values})
 
 
 @pytest.fixture(scope="session")
@@ -252,6 +250,24 @@ def build(
         return found
 
     return built
+
+
+@pytest.fixture(scope="session")
+def construct(
+    run_bridge: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Any:
+    """Returns what construct.py makes of rows."""
+
+    def constructed(version: str, rows: Mapping[str, Any]) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp("construct")
+        (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+        done = run_bridge(version, HERE / "construct.py", "rows.json", "found.json", cwd=folder)
+        assert done.returncode == 0, done.stdout[-4000:]
+        found: dict[str, Any] = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+        return found
+
+    return constructed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

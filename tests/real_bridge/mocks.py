@@ -262,6 +262,12 @@ class FusedAdam:
     ) -> None: ...
 
 
+# By module; construct.py adds layers.
+NAMES: dict[str, dict[str, Any]] = {
+    "transformer_engine.pytorch.optimizers": {"FusedAdam": FusedAdam}
+}
+
+
 class Library(ModuleType):
     """A module that has every public name."""
 
@@ -290,8 +296,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Add the names that are read."""
         module.__dict__["__version__"] = VERSIONS.get(module.__name__, "0")
-        if module.__name__ == "transformer_engine.pytorch.optimizers":
-            module.__dict__["FusedAdam"] = FusedAdam
+        module.__dict__.update(NAMES.get(module.__name__, {}))
 
 
 def install() -> None:

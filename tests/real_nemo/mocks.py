@@ -66,6 +66,7 @@ class Linear(TransformerEngineBaseModule):
         **_: Any,
     ) -> None:
         super().__init__()
+        self.tp_size = tp_size
         out_features = split(out_features, tp_size if parallel_mode == "column" else 1)
         in_features = split(in_features, tp_size if parallel_mode == "row" else 1)
         make = {"dtype": params_dtype, "device": device}

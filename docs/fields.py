@@ -30,6 +30,7 @@ from llmb.measure.causes import Cause
 from llmb.measure.fabric import Fabric
 from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
+from llmb.measure.sustained import Sustained
 from llmb.plan import listing
 
 PAGE = Path(__file__).with_name("json.md")
@@ -195,6 +196,12 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         ("`cause`:", "cause", of_class(Cause)),
         ("`statistics`:", "statistics", of_class(Statistics)),
         ("`losses`:", "losses", of_class(LossCurve)),
+        ("`sustained`:", "sustained", of_class(Sustained)),
+        (
+            "`sustained_verdict`:",
+            "sustained_verdict",
+            of_class(result.SustainedVerdict),
+        ),
         ("`log`:", "log", of_class(facts.LogFacts)),
         ("Each of `log.uneven`:", "log.uneven", of_class(uneven.Uneven)),
         ("`log.fabric`:", "log.fabric", of_class(Fabric)),

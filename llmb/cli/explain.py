@@ -10,12 +10,12 @@ from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, completed, pass_context
 from llmb.cli.reading import flops_of, opened_run, peak_of, spec_of
-from llmb.cli.results import Choice, judged, results_of, states_of
+from llmb.cli.results import Choice, judged, price_option, results_of, states_of
 from llmb.contract.formats import ParseSpec
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.rows import Row
-from llmb.contract.window import Window, parse_window
+from llmb.contract.window import parse_window
 from llmb.core import console
 from llmb.core.tables import escape, output_width
 from llmb.judge.explain import WIDTH, Subject, explain
@@ -26,6 +26,7 @@ from llmb.measure.causes import Cause
 from llmb.measure.find_logs import log_of
 from llmb.measure.reason import REFUSED_KIND, cause_of_end
 from llmb.measure.result import Result
+from llmb.measure.run_result import with_cost
 from llmb.plan.bridge_rows import table_of
 from llmb.plan.images import recorded_digest
 from llmb.plan.published import Figure
@@ -41,6 +42,7 @@ _LOOK = "llmb-run jobs logs RUN shows the training log, --batch the output of th
 @options.window_option
 @options.baseline_option
 @options.reference_option
+@price_option
 @options.read_option
 @pass_context
 def command(
@@ -49,12 +51,13 @@ def command(
     window: str | None,
     baseline: str | None,
     reference: str | None,
+    price: float | None,
 ) -> None:
     """Explain the figures of RUN, or why it failed and how to fix it."""
     name = opened_run(context, run)
-    choice = Choice(window=parse_window(window) if window is not None else None)
+    choice = Choice(window=parse_window(window) if window is not None else None, price=price)
     against = baseline_instead(context, baseline, reference, choice)
-    print_explanation(context, name, choice.window, reference, against)
+    print_explanation(context, name, choice, reference, against)
 
 
 def cause_of(result: Result) -> Cause:
@@ -67,7 +70,7 @@ def cause_of(result: Result) -> Cause:
 def print_explanation(
     context: CliContext,
     name: str,
-    window: Window | None,
+    choice: Choice,
     reference: str | None,
     baseline: Baseline | None,
 ) -> None:
@@ -88,7 +91,11 @@ def print_explanation(
         and (candidate.id in accepted) == is_accepted
         and session_of(candidate).id == session_of(run).id
     ]
-    results = results_of(context, repeats, states_of(context, repeats), window)
+    price = choice.price or context.config.price_per_gpu_hour
+    results = [
+        with_cost(result, price)
+        for result in results_of(context, repeats, states_of(context, repeats), choice.window)
+    ]
     results = judged(context, results, reference, baseline, runs)
     figures = context.figures([run.job.workload]) if baseline is None else ()
     subject = _subject(context, run, results, References(figures, reference))

@@ -48,6 +48,7 @@ from llmb.run.store import nodes_of
 from llmb.show.report.history import history_of
 from llmb.show.report.history_pages import history_html, history_markdown
 from llmb.show.report.markdown import sections_markdown, to_markdown
+from llmb.show.report.own_sections import sections_of
 from llmb.show.report.page import charted, computed, sections_html, to_html
 from llmb.show.report.value import Report, Run
 
@@ -159,8 +160,8 @@ def page_on(
 def _with_sections(
     context: CliContext, report: Report, runs: Sequence[RunRecord], page: str | None
 ) -> Report:
-    sections = _on_page(_sections(context, report.results, runs), page)
-    return replace(report, sections=tuple(sections))
+    sections = [*sections_of(report.results), *_sections(context, report.results, runs)]
+    return replace(report, sections=tuple(_on_page(sections, page)))
 
 
 def _sections(

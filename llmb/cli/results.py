@@ -31,9 +31,11 @@ from llmb.judge.export import Baseline
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.suspects import EXPLAINED, with_causes
+from llmb.judge.sustained import with_sustained
 from llmb.judge.value import BAD
 from llmb.measure import columns
 from llmb.measure.result import CANCELLED, UNKNOWN, Identity, Result
+from llmb.measure.run_result import with_cost
 from llmb.measure.summary import can_keep
 from llmb.plan.published import check_release
 from llmb.run import sessions
@@ -56,6 +58,7 @@ class Choice:
     sessions: tuple[str, ...] = ()  # ids, names, last or all; empty: the newest
     earliest: float | None = None  # only sessions with a run since this moment
     metric: str | None = None  # the one to show and judge; None: each run's headline, and all
+    price: float | None = None  # of a GPU for an hour; None: that of cluster_config.yaml
 
 
 def _nodes(
@@ -107,6 +110,14 @@ node_option = click.option(
 )
 
 
+price_option = click.option(
+    "--price",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="P",
+    help="What a GPU costs for an hour: shows the cost of tokens.",
+)
+
+
 def ran_on(selected: Sequence[str], nodes: Iterable[str]) -> bool:
     """Return True if one of a run's ``nodes`` is among the ``selected``, which have no domain."""
     return not set(selected).isdisjoint(map(short_name, nodes))
@@ -125,6 +136,7 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
         sessions: tuple[str, ...],
         earliest: float | None,
         metric: str | None,
+        price: float | None,
         **remaining: Any,
     ) -> Any:
         counted = parse_window(window) if window is not None else None
@@ -136,12 +148,14 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
             sessions=sessions,
             earliest=earliest,
             metric=metric,
+            price=price,
         )
         return command(*args, choice=choice, **remaining)
 
     text = "Only these workloads, as key or key_size."
     for option in (
         options.window_option,
+        price_option,
         click.option("--metric", metavar="NAME", help="Show and judge only this metric."),
         click.option(
             "--since",
@@ -257,7 +271,10 @@ def gather(
         none = NO_RUN if is_any else "no run matches the options"
         say("no run of these workloads" if runs else none)
     states = states_of(context, selected)
-    results = results_of(context, selected, states, choice.window)
+    price = choice.price or context.config.price_per_gpu_hour
+    results = [
+        with_cost(result, price) for result in results_of(context, selected, states, choice.window)
+    ]
     measured = [
         (run, states[run.id], result)
         for run, result in zip(selected, results, strict=True)
@@ -459,7 +476,7 @@ def judged(
     """
     if reference is not None:
         check_release(reference, context.figures())
-    verdicts = _judge(context, results, reference, baseline)
+    verdicts = [*map(with_sustained, _judge(context, results, reference, baseline))]
     if not any(result.verdict.word in EXPLAINED for result in verdicts):
         return verdicts
     peers = _judge(context, kept_results(runs, verdicts), reference, baseline)

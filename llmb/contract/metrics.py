@@ -152,11 +152,14 @@ JOULES_PER_STEP, WATTS_PER_GPU, TOKENS_PER_JOULE = (
     "watts_per_gpu",
     "tokens_per_joule",
 )
-# The energy and power of the GPUs, which some programs log. No verdict is about them.
+COST_PER_MILLION_TOKENS = "cost_per_million_tokens"
+# The energy and power of the GPUs, which some programs log, and their price. No verdict is about
+# them.
 ENERGY = (
     MetricSpec(name=JOULES_PER_STEP, unit="J/GPU", better=LOWER, judged=False),
     MetricSpec(name=WATTS_PER_GPU, unit="W/GPU", better=LOWER, judged=False),
     MetricSpec(name=TOKENS_PER_JOULE, unit="tokens/J", judged=False),
+    MetricSpec(name=COST_PER_MILLION_TOKENS, unit="per million tokens", better=LOWER, judged=False),
 )
 ENERGY_BY_NAME = {spec.name: spec for spec in ENERGY}
 

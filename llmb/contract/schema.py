@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of cluster_config.yaml. Names of fields are its keys."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -103,6 +104,18 @@ class WorkloadsConfig:
         return next(matches, WorkloadConfig())
 
 
+def check_price(value: float, *path: str) -> None:
+    """Raise KeyFaultError for a price that is no number above 0."""
+    if not 0 < value < math.inf:
+        raise KeyFaultError(
+            f"must be a price above 0, not {value:g}",
+            *path,
+            hint="omit it if it is unknown",
+            code="value-not-allowed",
+            value=value,
+        )
+
+
 class OfClusterType:
     """A value of a cluster type: ``kind``, or if no plugin offers it, its name alone."""
 
@@ -145,6 +158,8 @@ class ClusterConfig(OfClusterType):
     experiments_root: Path | None = None
     #: The most runs of one user that wait or run at a time, None without a limit.
     max_in_queue: int | None = None
+    #: Of one GPU, in any currency, None if unknown.
+    price_per_gpu_hour: float | None = None
     gpu_type: str
     gpu_types: dict[str, GpuTypeConfig] = field(default_factory=dict)
     environment: Environment = field(default_factory=dict)
@@ -175,6 +190,8 @@ class ClusterConfig(OfClusterType):
                 code="value-not-allowed",
                 value=self.max_in_queue,
             )
+        if self.price_per_gpu_hour is not None:
+            check_price(self.price_per_gpu_hour, "price_per_gpu_hour")
         type_names = [*self.types, *self.gpu_types]
         if self.gpu_type not in type_names:
             nearest, line = (

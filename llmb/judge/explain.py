@@ -8,6 +8,7 @@ from llmb.contract.flops import Flops, flops_of
 from llmb.contract.gpus import gpus_in_words
 from llmb.contract.job import Job
 from llmb.contract.metrics import (
+    ENERGY_BY_NAME,
     LOWER,
     STEP_TIME,
     TFLOPS_PER_GPU,
@@ -19,7 +20,7 @@ from llmb.contract.metrics import (
 from llmb.contract.model_settings import Trained
 from llmb.contract.rows import Row
 from llmb.contract.samples import Straggler
-from llmb.judge import correctness, differences
+from llmb.judge import correctness, differences, sustained
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
 from llmb.measure.checkpoints import in_words
@@ -35,6 +36,10 @@ RULES = (
     f"rules: FAIL below {FAIL_BELOW}, WARN below {WARN_BELOW}, SUSPICIOUS above {SUSPICIOUS_ABOVE},"
     f" otherwise PASS; INCONCLUSIVE if the 95 % interval reaches from below {FAIL_BELOW} to above"
     f" {WARN_BELOW}"
+)
+ENERGY_NOTE = (
+    "energy and power are those of the GPUs, not at the wall; the cost is that of the GPUs' time in"
+    " steps"
 )
 WIDTH = 11
 _WORTH_SAYING = 0.01  # a fraction of the step time
@@ -73,11 +78,12 @@ def explain(subject: Subject) -> str:
     parts += _entries("likely", [cause.text for cause in result.verdict.causes])
     named = (("imported", subject.origin), ("cause", subject.cause), ("fix", subject.fix))
     parts += [(name, text) for name, text in named if text]
-    parts += [*_training(subject), *_declared(result)]
+    parts += [*_training(subject), *_declared(result), *_entries("energy", _energy(result))]
     parts += [
         *_comparison(subject),
         *_entries("training", [*correctness.in_words(result.verdict)]),
         *_entries("steps", [*step_notes(result)]),
+        *_entries("sustained", _sustained(result)),
         *_entries("slow ranks", [straggler_in_words(rank) for rank in _stragglers(result)]),
         *_conditions(subject),
     ]
@@ -99,6 +105,11 @@ def formulas(subject: Subject) -> list[tuple[str, tuple[str, ...]]]:
 
 def _stragglers(result: Result) -> tuple[Straggler, ...]:
     return () if result.log is None else result.log.stragglers
+
+
+def _sustained(result: Result) -> list[str]:
+    held_out = result.metrics.sustained
+    return [] if held_out is None else sustained.in_words(held_out)
 
 
 def _training(subject: Subject) -> list[Line]:
@@ -131,12 +142,30 @@ def _declared(result: Result) -> list[Line]:
     declared = [name for name in metrics.measured if name not in TRAINING_BY_NAME]
     parts = []
     for name in sorted(declared, key=lambda name: name != metrics.headline):
+        if name in ENERGY_BY_NAME and name != metrics.headline:
+            continue
         measured = metrics.measured[name]
         deviation = f"standard deviation {shown(measured.std, measured.unit)}"
         mean = f"{shown(measured.mean, measured.unit)}: mean over {_window_of(metrics)}"
         text = f"{mean} (n={measured.n}), {deviation}"
         parts.append((name, f"{text}; {measured.better} is better"))
     return parts
+
+
+def _energy(result: Result) -> list[str]:
+    """Return energy, power and cost, and what they are of."""
+    values = energy_of(result)
+    return [*map(": ".join, values), ENERGY_NOTE] if values else []
+
+
+def energy_of(result: Result) -> list[tuple[str, str]]:
+    """Return the name and the value of each known metric of energy, power and cost."""
+    measured = result.metrics.measured
+    return [
+        (name, shown(measured[name].mean, measured[name].unit))
+        for name in ENERGY_BY_NAME
+        if name in measured
+    ]
 
 
 def _window_of(metrics: Metrics) -> str:

@@ -58,7 +58,7 @@ def judge_values(
     ratio = round(relative(measured.mean, other.mean, metric.better), 9)
     counts = (len(values), *(() if exact else (len(reference),)))
     interval = None if estimate is None else _interval(ratio, estimate.variance, counts)
-    verdict = _verdict(ratio, interval, metric)
+    verdict = ratio_verdict(ratio, interval, metric)
     enough = None
     reason = _why(verdict, metric)
     if estimate is not None and interval is not None:
@@ -97,8 +97,8 @@ def outside_limits(value: float, metric: MetricSpec) -> str | None:
     return f"{metric.name} {shown(value, metric.unit)} is {word} {shown(limit, metric.unit)}"
 
 
-def _verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bounds) -> str:
-    """The mean decides, unless the ratio may as well be a PASS as a FAIL."""
+def ratio_verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bounds) -> str:
+    """Return the word: the mean decides, unless the ratio may be a PASS as well as a FAIL."""
     if interval and interval[0] < bounds.fail_below and interval[1] > bounds.warn_below:
         return INCONCLUSIVE
     if ratio < bounds.fail_below:

@@ -27,9 +27,11 @@ from llmb.measure.result import (
     MetricVerdict,
     ReferenceValue,
     Result,
+    SustainedVerdict,
     Verdict,
 )
 from llmb.measure.statistics import Statistics
+from llmb.measure.sustained import Sustained
 from llmb.measure.uneven import Uneven
 
 
@@ -90,6 +92,8 @@ FIELDS = {
     "pair": JsonField("identity", "pair"),
     "nodes": JsonField("", "nodes"),
     "losses": JsonField("metrics", "losses"),
+    "sustained": JsonField("metrics", "sustained"),
+    "sustained_verdict": JsonField("verdict", "sustained"),
 }
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _DECIDED = ("FAIL", "INCONCLUSIVE", "WARN", "SUSPICIOUS")
@@ -195,7 +199,11 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
 
 
 _BARE = (Settings,)  # its fields keep their names, unless a result has them too
-_ENDS = ("ratio_interval", "interval")  # a lower and an upper end, which become two columns
+_ENDS = (
+    "ratio_interval",
+    "interval",
+    "drift_interval",
+)  # a lower and an upper end, which become two columns
 # each event: the last ones are in `checkpoints`; `causes` names nodes
 _OMITTED = (CheckpointTime, Uneven, Straggler)
 _NODES = "nodes"  # a list of what was measured on each
@@ -206,6 +214,8 @@ _NESTED = {
     "cause": Cause,
     "configuration": Settings,
     "statistics": Statistics,
+    "sustained": Sustained,
+    "sustained_verdict": SustainedVerdict,
     "log": LogFacts,
     "checkpoints": Checkpoints,
 }

@@ -21,6 +21,7 @@ from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts, VerdictCause
 from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
+from llmb.measure.sustained import Sustained
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
@@ -76,6 +77,7 @@ class Metrics:
     invalid: tuple[str, ...] = ()  #: why the measurement is invalid
     statistics: Statistics | None = None  #: of the headline in the window
     losses: LossCurve | None = None  #: of all steps, None without a loss
+    sustained: Sustained | None = None  #: of a long training
 
     @property
     def value(self) -> Measured | None:
@@ -134,6 +136,14 @@ class MetricVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SustainedVerdict:
+    """The verdict on how a long training held out, apart from the one on its speed."""
+
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The comparison of a result with its reference. Fields are None before it is judged."""
 
@@ -155,6 +165,7 @@ class Verdict:
     metrics: Mapping[str, MetricVerdict] = field(default_factory=dict)
     #: Why the loss of a training was not compared with that of the reference runs.
     loss_not_compared: str | None = None
+    sustained: SustainedVerdict | None = None  #: of a long training
 
     @property
     def bare_reason(self) -> str:

@@ -45,6 +45,7 @@ from llmb.measure.result import (
     Result,
 )
 from llmb.measure.root_cause import root_cause
+from llmb.measure.sustained import sustained_of
 from llmb.run import sessions
 
 
@@ -250,6 +251,20 @@ def with_power(metrics: Metrics, nodes: Sequence[Node], gpus: int) -> Metrics:
     return replace(metrics, measured={**power, **metrics.measured}) if power else metrics
 
 
+def with_cost(result: Result, price_per_gpu_hour: float | None) -> Result:
+    """Add the cost of a million tokens at the price of a GPU for an hour, in its currency.
+
+    The run's own time per token decides: nothing is added for starts, restarts and idle GPUs.
+    """
+    metrics, name = result.metrics, known.COST_PER_MILLION_TOKENS
+    rate = metrics.measured.get(known.TOKENS_PER_SECOND_PER_GPU)
+    if price_per_gpu_hour is None or rate is None or rate.mean <= 0 or name in metrics.measured:
+        return result
+    cost = price_per_gpu_hour * 1e6 / (rate.mean * 3600)
+    value = known.ENERGY_BY_NAME[name].measured(cost, cost * rate.std / rate.mean, rate.n)
+    return replace(result, metrics=replace(metrics, measured={**metrics.measured, name: value}))
+
+
 def with_times(samples: Samples, settings: Settings) -> Samples:
     """Add step times that follow from rates of tokens, if the log has only rates.
 
@@ -321,8 +336,11 @@ def result_of_run(
         load=job.switches.load_checkpoint,
         ended=state.is_end,
     )
-    nodes = telemetry.nodes_of(samples, path, metrics.window)
+    series = [*telemetry.read_folder(path.parent)]
+    nodes = telemetry.nodes_of(samples, series, metrics.window)
     metrics = with_power(metrics, nodes, job.scale)
+    if job.training is not None:
+        metrics = replace(metrics, sustained=sustained_of(samples, metrics.window, series, nodes))
     logs = find_logs.logs_of(record, path)
     complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
     status = _status(state, complete=complete, readable=not unreadable)

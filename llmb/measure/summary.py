@@ -31,6 +31,7 @@ from llmb.measure.losses import LossCurve
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader
 from llmb.measure.statistics import Statistics
+from llmb.measure.sustained import Sustained
 from llmb.run import sessions, store
 
 SUMMARY, READER = "summary.json", "reader.json"
@@ -70,6 +71,7 @@ class _Row:
     headline: str = STEP_TIME
     nodes: tuple[NodeFacts, ...] = ()
     losses: LossCurve | None = None
+    sustained: Sustained | None = None
 
 
 _NAMES = tuple(key.name for key in fields(_Row))

@@ -71,13 +71,14 @@ class NodeSamples:
     samples: tuple[Sample, ...]
 
 
-def nodes_of(samples: Samples, log: Path, window: Window | None) -> tuple[Node, ...]:
-    """Return the nodes that the log describes or whose samples are beside it.
+def nodes_of(
+    samples: Samples, series: Sequence[NodeSamples], window: Window | None
+) -> tuple[Node, ...]:
+    """Return the nodes that the log describes or that have a ``series`` of samples.
 
     Their telemetry is that of the ``window`` if the samples tell, or else of the whole run.
     """
     nodes = joined(samples.environment.described)
-    series = [*read_folder(log.parent)]
     times = None if window is None else window_times(series, samples, window)
     sampled = [
         Node(host=node.host, gpus=node.gpus, telemetry=summarize(node, times)) for node in series
@@ -182,6 +183,23 @@ def window_times(
         return None
     # A window that is shorter than two intervals has the samples around it.
     return (start, end) if start <= end else (end, start)
+
+
+def time_of_line(series: Sequence[NodeSamples], offset: int | None) -> float | None:
+    """Return when the line at the byte ``offset`` of the log was there, at most an interval late.
+
+    None if no sample was taken after it, or if nothing tells.
+    """
+    if offset is None:
+        return None
+    times = (
+        sample.time
+        for node in series
+        if node.is_first
+        for sample in node.samples
+        if sample.log_bytes is not None and sample.log_bytes > offset
+    )
+    return next(times, None)
 
 
 def summarize(node: NodeSamples, times: tuple[float, float] | None) -> Telemetry:

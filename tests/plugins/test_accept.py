@@ -273,6 +273,32 @@ def test_a_minimum_and_a_bound_of_the_workload() -> None:
     assert "is below 120" in assessment.left["n1"]
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("PASS", ACCEPTED),
+        ("WARN", ACCEPTED),
+        ("INCONCLUSIVE", NOT_ACCEPTED),
+        ("FAIL", NOT_ACCEPTED),
+        (None, NOT_ACCEPTED),  # too short
+    ],
+)
+def test_a_sustained_training_needs_its_own_verdict(word: str | None, answer: str) -> None:
+    plan = """\
+title: A soak
+phases: [{name: sustained, jobs: [{job: pretrain_x, sustained: true}]}]
+"""
+    verdict = None if word is None else {"verdict": word, "reason": "6 % slower at the end"}
+
+    def machine(_phase: str, _group: Group, _number: int) -> Mapping[str, Any]:
+        return a_row(sustained_verdict=verdict)
+
+    assessment, _, _ = carried_out(an_acceptance(plan), machine)
+    assert assessment.answer == answer
+    (item,) = assessment.phases[0].items
+    assert ("6 % slower" in item.text) == (word is not None)  # also on the certificate of a PASS
+
+
 def test_what_cannot_run_makes_it_not_accepted_and_is_listed() -> None:
     cannot_run = {"training.pretrain_llama3_1_8b": "there is no such workload"}
     assessment, evidence, _ = carried_out(an_acceptance(cannot_run=cannot_run))

@@ -20,6 +20,7 @@ ACCEPTED, NOT_ACCEPTED = "ACCEPTED", "NOT_ACCEPTED"
 PASSED, FAILED, NOT_RUN, OPEN = "passed", "failed", "not run", "open"
 OK = "OK"  # the word of a node that a check of nodes has no objection to
 SUCCESS = "Success"
+_HELD_OUT = ("PASS", "WARN")
 _ENDED = (SUCCESS, "Failed", "Cancelled", "Unknown")
 # A group is slow if it is below the median of its peers by both: modified deviations, and a share
 # of the median, the spread of its row. They are those of the checks of nodes.
@@ -463,6 +464,8 @@ def problem_of(row: Mapping[str, Any], required: Row) -> str:
     for name, metric in judged.items():
         if (problem := _broken_bound(name, metric)) is not None:
             return problem
+    if required.sustained and (problem := _not_sustained(row)):
+        return problem
     if required.ratio_above is None:
         return ""
     ratios = [metric["ratio"] for metric in judged.values() if metric["ratio"] is not None]
@@ -472,6 +475,15 @@ def problem_of(row: Mapping[str, Any], required: Row) -> str:
         least = _percent(required.ratio_above)
         return f"{100 * min(ratios):.1f} % of its reference; more than {least} is needed"
     return ""
+
+
+def _not_sustained(row: Mapping[str, Any]) -> str:
+    """Return why a training did not hold out, empty if it did."""
+    verdict = row["sustained_verdict"]
+    if verdict is None:
+        return "it was too short to say how it holds out, or has no step times"
+    word, reason = verdict["verdict"], verdict["reason"]
+    return "" if word in _HELD_OUT else f"sustained {word}: {reason}"
 
 
 def _broken_bound(name: str, metric: Mapping[str, Any]) -> str | None:
@@ -498,7 +510,10 @@ def shown(row: Mapping[str, Any]) -> str:
     name = row["headline"]
     metric = row["metrics"][name]
     text = f"{name} {metric['mean']:.4g} {metric['unit']}".strip()
-    return text if metric["ratio"] is None else f"{text} ({100 * metric['ratio']:.1f} %)"
+    if metric["ratio"] is not None:
+        text += f" ({100 * metric['ratio']:.1f} %)"
+    sustained = row.get("sustained_verdict")
+    return f"{text}; {sustained['verdict']}: {sustained['reason']}" if sustained else text
 
 
 def nodes_in_words(nodes: Group) -> str:

@@ -22,6 +22,10 @@ CHECKS = ("quick", "full")
 SPREAD = 0.035
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _HERE = Path(__file__).parent / "plans"
+_ROW_KEYS = (
+    *("job", "dtype", "scale", "gpu_types", "task"),
+    *("minimum", "ratio_above", "sustained", "spread"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class Row:
     minimum: Mapping[str, float] = field(default_factory=dict)
     #: The ratio to a published figure that it must exceed. Without such a figure it does not pass.
     ratio_above: float | None = None
+    #: The run must also have held out: a verdict of its own on drift, time in steps and heat.
+    sustained: bool = False
     #: The share of the median of all groups that a healthy group may be below it.
     spread: float = SPREAD
 
@@ -178,8 +184,7 @@ class _Reader:
         )
 
     def row(self, key: str, data: Any, nodes: Any) -> Row:
-        known = ("job", "dtype", "scale", "gpu_types", "task", "minimum", "ratio_above", "spread")
-        values = self.keys(key, data, known, needed=("job",))
+        values = self.keys(key, data, _ROW_KEYS, needed=("job",))
         job = self.text(f"{key}.job", values["job"])
         scale = values.get("scale", [])
         scales = [self.number(f"{key}.scale", one) for one in _listed(scale)]
@@ -207,6 +212,7 @@ class _Reader:
             ratio_above=None
             if ratio is None
             else self.typed(f"{key}.ratio_above", ratio, (int, float)),
+            sustained=self.typed(f"{key}.sustained", values.get("sustained", False), bool),
             spread=self.typed(f"{key}.spread", values.get("spread", SPREAD), (int, float)),
         )
 

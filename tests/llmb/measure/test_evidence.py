@@ -181,7 +181,35 @@ def test_a_run_has_tokens_per_joule(install: Any, run: Any) -> None:
     metric = row["metrics"]["tokens_per_joule"]
     assert (metric["mean"], metric["unit"]) == (pytest.approx(8.192), "tokens/J")
     shown = " ".join(run("explain", "a1").stdout.split())
-    assert "watts_per_gpu 500.0 W/GPU" in shown
+    assert "watts_per_gpu: 500.0 W/GPU" in shown
+    assert "not at the wall" in shown
+    assert "cost_per_million_tokens" not in row["metrics"]
+
+
+def test_a_price_gives_the_cost_of_tokens(install: Any, run: Any) -> None:
+    """In 4 s, each of 16 GPUs trains 16,384 of the tokens of 64 samples of 4096."""
+    install.run("a1", install.job("nemotron4_15b", "bf16", 16), STEPS)
+    named = json.loads(run("results", "--price", "2.5", "--format", "json").stdout)
+    config = install.folder / "cluster_config.yaml"
+    config.write_text(f"{config.read_text()}price_per_gpu_hour: 5\n")
+    configured = json.loads(run("results", "--format", "json").stdout)
+    costs = [
+        data["results"][0]["metrics"]["cost_per_million_tokens"] for data in (named, configured)
+    ]
+    assert costs[0]["mean"] == pytest.approx(2.5 * 4 / 3600 / 0.016384)
+    assert costs[1]["mean"] == pytest.approx(2 * costs[0]["mean"])
+    assert not costs[0]["judged"]
+    for words in (("explain", "a1"), ("report", "--format", "md")):
+        shown = " ".join(run(*words).stdout.split())
+        assert "not at the wall" in shown
+        assert "0.3391" in shown
+
+
+@pytest.mark.parametrize("price", ["0", "-1", "nan"])
+def test_a_price_is_above_0(install: Any, run: Any, price: str) -> None:
+    config = install.folder / "cluster_config.yaml"
+    config.write_text(f"{config.read_text()}price_per_gpu_hour: {price}\n")
+    assert run("results").returncode == 2
 
 
 def test_a_log_without_energy_has_no_such_metric(tmp_path: Path) -> None:

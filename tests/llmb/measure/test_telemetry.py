@@ -133,7 +133,7 @@ def test_the_window_is_cut_by_the_size_of_the_log(tmp_path: Path) -> None:
     energy: dict[str, Any] = {"energy_j": lambda time: 500 * (time - 900)}
     write_node(tmp_path, "n1", clocks, sizes, **energy)
     write_node(tmp_path, "n2", dict.fromkeys(sizes, 1395.0))
-    nodes = telemetry.nodes_of(read_log(log), log, Window(4, 7))
+    nodes = telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], Window(4, 7))
     first = of_host(nodes, "n1")
     assert first.sm_clock_mhz == MeasuredClock(median=1980.0, p5=1980.0)
     assert (first.seconds, first.in_window, first.energy_j) == (38.0, True, 19000.0)
@@ -161,7 +161,9 @@ def test_without_the_times_of_the_window_it_is_the_whole_run(tmp_path: Path, cas
     write_node(tmp_path, "n1", clocks, None if case == "no sizes" else sizes)
     samples = Samples() if case == "no offsets" else read_log(log)
     window = None if case == "no window" else Window(4, 7)
-    measured = of_host(telemetry.nodes_of(samples, log, window), "n1")
+    measured = of_host(
+        telemetry.nodes_of(samples, [*telemetry.read_folder(log.parent)], window), "n1"
+    )
     assert not measured.in_window
     assert measured.seconds == max(sizes) - min(sizes)
 
@@ -173,7 +175,9 @@ def test_errors_and_rows_are_those_of_the_whole_run(tmp_path: Path) -> None:
         "remapped_rows": lambda time: int(time > 1100),
     }
     write_node(tmp_path, "n1", dict.fromkeys(sizes, 1980.0), sizes, **columns)
-    measured = of_host(telemetry.nodes_of(read_log(log), log, Window(4, 7)), "n1")
+    measured = of_host(
+        telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], Window(4, 7)), "n1"
+    )
     assert (measured.ecc_uncorrected, measured.remapped_rows) == (1, 1)
 
 
@@ -193,7 +197,7 @@ def test_what_is_missing_or_damaged_in_a_file_is_passed_over(tmp_path: Path) -> 
     (tmp_path / "telemetry-empty.jsonl").write_text("")
     (tmp_path / "telemetry-other.jsonl").write_text('{"host": 7, "gpus": 1}\n')
     (tmp_path / "telemetry-folder.jsonl").mkdir()
-    nodes = telemetry.nodes_of(read_log(log), log, Window(4, 7))
+    nodes = telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], Window(4, 7))
     assert [node.host for node in nodes] == ["n1"]
     assert of_host(nodes, "n1").sm_clock_mhz == MeasuredClock(median=1980.0, p5=1980.0)
 
@@ -204,7 +208,7 @@ def test_power_and_tokens_of_a_joule(tmp_path: Path) -> None:
     clocks = dict.fromkeys(sizes, 1980.0)
     write_node(tmp_path, "n1", clocks, sizes, gpus=2, **energy)
     write_node(tmp_path, "n2", clocks, gpus=2, power_w=lambda time: 700.0)
-    nodes = telemetry.nodes_of(read_log(log), log, Window(4, 7))
+    nodes = telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], Window(4, 7))
     # 2 × 500 W by the counters of energy, 2 × 700 W by samples
     found = telemetry.power_metrics(nodes, 4, 4800.0)
     assert {name: value.mean for name, value in found.items()} == {
@@ -213,5 +217,5 @@ def test_power_and_tokens_of_a_joule(tmp_path: Path) -> None:
     }
     assert not any(value.judged for value in found.values())
     assert telemetry.power_metrics(nodes, 8, 4800.0) == {}  # a node is missing
-    whole = telemetry.nodes_of(read_log(log), log, None)
+    whole = telemetry.nodes_of(read_log(log), [*telemetry.read_folder(log.parent)], None)
     assert telemetry.power_metrics(whole, 4, 4800.0) == {}  # not of the window

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge how a long training held out: drift, share of time in steps, heat. Pure.
+
+The drift has the bounds of every ratio: the speed at the end relative to the speed at the begin.
+Meta reports more than 90 % effective training time for Llama 3 405B (arXiv 2407.21783, 3.3.4).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from llmb.contract.metrics import STEP_TIME, MetricSpec
+from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN, WORST, ratio_verdict
+from llmb.measure.result import Result, SustainedVerdict
+from llmb.measure.sustained import Sustained
+
+GOODPUT_FAILS, GOODPUT_WARNS = 0.90, 0.95
+# Telemetry is up to 4 s off, which in shorter runs is more than 1 %.
+SHORTEST = 400.0  # seconds
+_BOUNDS = MetricSpec(name=STEP_TIME, suspicious_above=float("inf"))
+
+
+def with_sustained(result: Result) -> Result:
+    """Return ``result`` with the verdict on how it held out, if it is a long training."""
+    sustained = result.metrics.sustained
+    if sustained is None:
+        return result
+    return replace(result, verdict=replace(result.verdict, sustained=judge(sustained)))
+
+
+def judge(sustained: Sustained) -> SustainedVerdict:
+    """Return the verdict, the worst of drift, share of time and heat, and the reason for it."""
+    parts = [*_parts(sustained)]
+    worst = min((word for word, _ in parts), key=WORST.index, default=PASS)
+    texts = [text for word, text in parts if word == worst]
+    return SustainedVerdict(verdict=worst, reason="; ".join(texts))
+
+
+def in_words(sustained: Sustained) -> list[str]:
+    """Return the verdict and all values, a line each."""
+    verdict = judge(sustained)
+    return [
+        f"{verdict.verdict} over {sustained.steps} steps: {verdict.reason}",
+        *(text for word, text in _parts(sustained) if word != verdict.verdict),
+        *_unknown(sustained),
+    ]
+
+
+def _parts(sustained: Sustained) -> Iterator[tuple[str, str]]:
+    """Yield the verdict on each value that is known, with the value in words."""
+    if sustained.drift is not None and sustained.drift_interval is not None:
+        low, high = sustained.drift_interval
+        ends = 1 / (1 + high), 1 / max(1 + low, 1e-3)
+        word = ratio_verdict(1 / max(1 + sustained.drift, 1e-3), ends, _BOUNDS)
+        change = "slower" if sustained.drift > 0 else "faster"
+        drift = f"{100 * abs(sustained.drift):.1f} % {change} from begin to end"
+        yield word, f"{drift} ({100 * low:.1f} to {100 * high:.1f} %)"
+    if sustained.goodput is not None and sustained.elapsed_s is not None:
+        yield _goodput_word(sustained), _goodput(sustained)
+    if sustained.slowed_nodes:
+        yield WARN, f"GPUs were slowed: {'; '.join(sustained.slowed_nodes)}"
+    elif sustained.hottest_c is not None:
+        yield PASS, f"at most {sustained.hottest_c:g} °C, nothing slowed a GPU"
+
+
+def _goodput_word(sustained: Sustained) -> str:
+    goodput, elapsed = sustained.goodput or 0.0, sustained.elapsed_s or 0.0
+    if goodput >= GOODPUT_WARNS:
+        return PASS
+    if elapsed < SHORTEST and not sustained.restarts:
+        return INCONCLUSIVE
+    return WARN if goodput >= GOODPUT_FAILS else FAIL
+
+
+def _goodput(sustained: Sustained) -> str:
+    share = f"{100 * (sustained.goodput or 0):.1f} % of {sustained.elapsed_s:,.0f} s in steps"
+    lost = f"{sustained.between_steps_s:,.0f} s between steps"
+    if sustained.restarts:
+        times = f"{sustained.restarts} restart{'s' if sustained.restarts > 1 else ''}"
+        lost += f", {sustained.lost_to_restarts_s:,.0f} s lost to {times}"
+    return f"{share} ({lost})"
+
+
+def _unknown(sustained: Sustained) -> Iterator[str]:
+    if sustained.goodput is None:
+        yield "share of time in steps unknown: no telemetry of the first node"
+    if sustained.goodput is None and sustained.restarts:
+        yield f"restarts: {sustained.restarts}"
+    if sustained.hottest_c is None:
+        yield "temperature unknown: no telemetry"

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a report on sustained trainings, and on energy and cost. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from llmb.contract.metrics import ENERGY, Measured, shown
+from llmb.contract.report_section import ReportSection
+from llmb.judge import sustained
+from llmb.judge.explain import ENERGY_NOTE
+from llmb.measure.result import Result
+
+_COLUMNS = ("run", "verdict", "reason", "further")
+
+
+def sections_of(results: Sequence[Result]) -> tuple[ReportSection, ...]:
+    """Return the sections for which at least one result has values."""
+    return (*_sustained(results), *_energy(results))
+
+
+def _sustained(results: Sequence[Result]) -> Iterator[ReportSection]:
+    rows = []
+    for result in results:
+        if (held_out := result.metrics.sustained) is not None:
+            verdict = sustained.judge(held_out)
+            further = "; ".join(sustained.in_words(held_out)[1:])
+            rows.append((result.identity.name, verdict.verdict, verdict.reason, further))
+    if rows:
+        text = "Drift, share of the time in steps, and heat of trainings of 100 steps or more."
+        yield ReportSection(title="Sustained runs", text=text, columns=_COLUMNS, rows=tuple(rows))
+
+
+def _energy(results: Sequence[Result]) -> Iterator[ReportSection]:
+    known = [
+        spec for spec in ENERGY if any(spec.name in result.metrics.measured for result in results)
+    ]
+    rows = [
+        (result.identity.name, *(_cell(result.metrics.measured.get(spec.name)) for spec in known))
+        for result in results
+        if any(spec.name in result.metrics.measured for spec in known)
+    ]
+    if rows:
+        yield ReportSection(
+            title="Energy and cost",
+            text=f"{ENERGY_NOTE[:1].upper()}{ENERGY_NOTE[1:]}.",
+            columns=("run", *(f"{spec.name} ({spec.unit})" for spec in known)),
+            rows=tuple(rows),
+        )
+
+
+def _cell(measured: Measured | None) -> str | None:
+    return None if measured is None else shown(measured.mean)

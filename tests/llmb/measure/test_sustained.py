@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sustained trainings: drift, share of time in steps, restarts and heat, and the verdict on them."""
+
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from llmb.contract.samples import MeasuredTemperature, Node, Samples, Step, Telemetry
+from llmb.contract.window import Window
+from llmb.judge.sustained import judge
+from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN
+from llmb.measure.sustained import FEWEST_STEPS, Sustained, sustained_of
+from llmb.measure.telemetry import NodeSamples, Sample
+
+Wording = Callable[..., None]
+LINE = 100  # bytes
+
+
+def training(times: Sequence[float], *, attempts: int = 1, begins: int = 0) -> Samples:
+    return Samples(
+        steps=tuple(Step(iteration=n, step_time=seconds) for n, seconds in enumerate(times)),
+        last=len(times) - 1,
+        attempts=attempts,
+        offsets=tuple((number, begins + number * LINE) for number in range(len(times))),
+    )
+
+
+def sampled(ends: Sequence[float], *, begins: int = 0, start: float = 0.0) -> list[NodeSamples]:
+    """The samples of every second of a log whose line n was written at ``ends[n]``."""
+    rows, lines = [], 0
+    for second in range(int(start), int(ends[-1]) + 4):
+        while lines < len(ends) and ends[lines] <= second:
+            lines += 1
+        size = begins + lines * LINE if lines else begins
+        rows.append(Sample(time=float(second), log_bytes=float(size), columns={}))
+    return [NodeSamples(host="n1", gpus=8, is_first=True, samples=tuple(rows))]
+
+
+def held_out(
+    times: Sequence[float], series: Sequence[NodeSamples] = (), nodes: Sequence[Node] = ()
+) -> Sustained:
+    sustained = sustained_of(training(times), Window(0, 10), series, nodes)
+    assert sustained is not None
+    return sustained
+
+
+def accumulated(times: Sequence[float], start: float = 0.0, pauses: float = 0.0) -> list[float]:
+    ends, now = [], start
+    for seconds in times:
+        now += seconds + pauses
+        ends.append(now)
+    return ends
+
+
+def noisy(slope: float, steps: int = 400, seed: int = 1) -> list[float]:
+    source = random.Random(seed)
+    return [2.0 * (1 + slope * n / (steps - 1)) + source.gauss(0, 0.02) for n in range(steps)]
+
+
+@pytest.mark.parametrize("slope", [-0.04, 0.0, 0.01, 0.04, 0.08])
+def test_the_drift_is_that_of_a_regression_over_all_steps(slope: float) -> None:
+    times = noisy(slope)
+    sustained = held_out(times)
+    line = statistics.linear_regression(range(len(times)), times)
+    expected = line.slope * (len(times) - 1) / statistics.median(times)
+    assert sustained.drift == pytest.approx(expected, abs=0.004)
+    assert sustained.drift_interval is not None
+    low, high = sustained.drift_interval
+    assert low < slope < high
+
+
+def test_the_interval_of_no_drift_contains_0_as_often_as_it_says() -> None:
+    inside = 0
+    for seed in range(300):
+        interval = held_out(noisy(0.0, 200, seed)).drift_interval
+        assert interval is not None
+        inside += interval[0] <= 0 <= interval[1]
+    assert 0.90 <= inside / 300 <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("slope", "verdict"), [(-0.03, PASS), (0.0, PASS), (0.03, WARN), (0.08, FAIL)]
+)
+def test_a_run_that_gets_slower_is_named(slope: float, verdict: str, wording: Wording) -> None:
+    judged = judge(held_out(noisy(slope)))
+    assert judged.verdict == verdict
+    wording("explain", judged.reason)
+
+
+def test_a_single_slow_step_is_no_drift() -> None:
+    times = [2.0] * 400
+    times[390] = 60.0
+    assert judge(held_out(times)).verdict == PASS
+
+
+def test_time_between_steps_is_lost() -> None:
+    """Each of 300 steps of 2 s is followed by 0.3 s in none: 13 % of the time."""
+    times = [2.0] * 300
+    sustained = held_out(times, sampled(accumulated(times, 50, pauses=0.3), start=0))
+    assert sustained.in_steps_s == 600
+    assert sustained.elapsed_s == pytest.approx(690, abs=2)
+    assert sustained.between_steps_s == pytest.approx(90, abs=2)
+    assert sustained.goodput == pytest.approx(600 / 690, abs=0.003)
+    assert (sustained.restarts, sustained.lost_to_restarts_s) == (0, 0)
+    assert judge(sustained).verdict == FAIL
+
+
+def test_the_start_of_the_program_is_not_lost_without_a_restart() -> None:
+    times = [2.0] * 300
+    sustained = held_out(times, sampled(accumulated(times, 500), start=0))
+    assert sustained.goodput == pytest.approx(1, abs=0.004)
+    assert judge(sustained).verdict == PASS
+
+
+def test_a_restart_loses_everything_before_the_last_attempt(wording: Wording) -> None:
+    """200 s of a first attempt, and a start of 40 s again."""
+    times = [2.0] * 300
+    samples = training(times, attempts=2, begins=5000)
+    series = sampled(accumulated(times, 240), begins=5000, start=0)
+    sustained = sustained_of(samples, Window(0, 10), series, ())
+    assert sustained is not None
+    assert sustained.restarts == 1
+    assert sustained.lost_to_restarts_s == pytest.approx(240, abs=2)
+    assert sustained.goodput == pytest.approx(600 / 840, abs=0.003)
+    judged = judge(sustained)
+    assert judged.verdict == FAIL
+    wording("explain", judged.reason)
+
+
+def test_a_short_run_has_an_uncertain_share() -> None:
+    times = [0.1] * 100
+    sustained = held_out(times, sampled(accumulated(times, 5, pauses=0.02)))
+    assert judge(sustained).verdict == INCONCLUSIVE
+
+
+def test_heat_is_named_with_its_node(wording: Wording) -> None:
+    hot = Telemetry(temperature_c=MeasuredTemperature(max=91), throttle={"hw_thermal": 0.4})
+    cool = Telemetry(temperature_c=MeasuredTemperature(max=70), throttle={"sw_power_cap": 0.9})
+    nodes = (Node(host="n1", telemetry=cool), Node(host="n2", telemetry=hot))
+    sustained = held_out([2.0] * 400, nodes=nodes)
+    assert sustained.hottest_c == 91
+    judged = judge(sustained)
+    assert judged.verdict == WARN
+    wording("explain", judged.reason)
+    assert judge(held_out([2.0] * 400, nodes=nodes[:1])).verdict == PASS
+
+
+def test_a_short_training_and_one_without_times_have_none() -> None:
+    times = [2.0] * FEWEST_STEPS
+    assert sustained_of(training(times), None, (), ()) is not None
+    assert sustained_of(training(times[1:]), None, (), ()) is None
+    assert sustained_of(training([*times, float("nan")]), None, (), ()) is None

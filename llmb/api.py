@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from llmb.kit.command_kit import (
         expand_nodes as expand_nodes,
         fold_nodes as fold_nodes,
+        hold_lock as hold_lock,
         render_table as render_table,
         write_file as write_file,
     )

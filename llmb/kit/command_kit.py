@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For commands of plugins: lists of nodes as Slurm has them, tables as llmb prints them, files."""
+"""For commands of plugins: lists of nodes as Slurm has them, tables as llmb prints them, files and
+locks.
+"""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from llmb.core import files, node_lists, tables
+from llmb.core import files, locks, node_lists, tables
 from llmb.core.tables import Column, Row
 
 
@@ -30,3 +33,12 @@ def write_file(path: Path, text: str) -> None:
     """
     files.make_folder(path.parent)
     files.write_text(path, text)
+
+
+def hold_lock(folder: Path, name: str) -> AbstractContextManager[None]:
+    """Hold the lock ``name`` in a folder of the install directory, which may not exist yet.
+
+    It holds on shared folders and other hosts too. Raises LlmbError with the process that holds it.
+    """
+    files.make_folder(folder)
+    return locks.hold(folder, name)

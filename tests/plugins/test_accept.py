@@ -12,7 +12,7 @@ import yaml
 
 from llmb import api
 from llmb_accept import certificate
-from llmb_accept.acceptance import Acceptance
+from llmb_accept.acceptance import FOLDER, Acceptance
 from llmb_accept.judge import (
     ACCEPTED,
     FAILED,
@@ -29,9 +29,12 @@ from llmb_accept.judge import (
     assess,
     peers_limit,
     placed,
+    problem_of,
+    shown,
     split,
 )
 from llmb_accept.plan import Row, find_plan, read_plan, shipped
+from llmb_accept.running import compared
 
 PLAN = """\
 title: A test
@@ -173,6 +176,48 @@ def test_a_run_that_has_not_ended_is_waited_for() -> None:
     assert assessment.answer == NOT_ACCEPTED
 
 
+def test_nobody_is_suspected_before_the_first_round_of_groups_has_ended() -> None:
+    acceptance = an_acceptance()
+
+    def machine(phase: str, group: Group, _number: int) -> Mapping[str, Any]:
+        return (
+            a_row(status="Failed") if phase == "pairs" and "n1" in group else sound(phase, group, 1)
+        )
+
+    _, evidence, _ = carried_out(acceptance, machine)
+    first = [run for run in evidence.runs if run.session == "test.pairs.microbench_all_reduce.1"]
+    running = replace(first[1], row=a_row(status="Running"))
+    begun = [run for run in evidence.runs if run.session.split(".")[1] in ("health", "node")]
+    assessment = assess(acceptance, replace(evidence, runs=(*begun, first[0], running, first[2])))
+    assert (assessment.waiting, assessment.needed) == ((running.id,), ())
+
+
+@pytest.mark.parametrize(("names_nodes", "answer"), [(False, ACCEPTED), (True, NOT_ACCEPTED)])
+def test_the_check_of_this_machine_alone_may_have_another_name_for_it(
+    names_nodes: bool, answer: str
+) -> None:
+    plan = "title: x\nphases: [{name: health, check: quick}]"
+    acceptance = an_acceptance(plan, ("here.example.org",), names_nodes=names_nodes)
+    _, evidence, _ = carried_out(acceptance)
+    (run,) = evidence.runs
+    checks = {run.id: {"here": NodeWord(word="OK")}}
+    assert assess(acceptance, replace(evidence, checks=checks)).answer == answer
+    # Of two nodes, nobody knows which one this machine is.
+    checks = {run.id: {"here": NodeWord(word="OK"), "there": NodeWord(word="OK")}}
+    assert assess(acceptance, replace(evidence, checks=checks)).answer == NOT_ACCEPTED
+
+
+def test_a_value_of_0_has_no_speed_to_compare() -> None:
+    def machine(phase: str, group: Group, number: int) -> Mapping[str, Any]:
+        row = dict(sound(phase, group, number))
+        if phase == "node":
+            metric = {**row["metrics"]["busbw"], "better": "lower", "mean": 0.0}
+            row["metrics"] = {"busbw": metric}
+        return row
+
+    assert carried_out(an_acceptance(), machine)[0].answer == ACCEPTED
+
+
 def test_phases_that_passed_are_no_answer_while_a_run_is_open_or_if_a_node_left() -> None:
     passed = (PhaseOutcome(name="health", status=PASSED),)
     assert Assessment(phases=passed).answer == ACCEPTED
@@ -299,6 +344,48 @@ phases: [{name: sustained, jobs: [{job: pretrain_x, sustained: true}]}]
     assert ("6 % slower" in item.text) == (word is not None)  # also on the certificate of a PASS
 
 
+def comparison(loss: str = "PASS", memory: str = "PASS") -> dict[str, Any]:
+    """A row of `llmb-run compare --baseline april --format json`."""
+    reference = {"value": 50.0, "release": "baseline april"}
+    words = {"busbw": "PASS", "loss": loss, "peak_memory": memory}
+    return {
+        "runs": ["run0"],
+        "metrics": {
+            name: {"verdict": word, "reason": f"{name} is {word}", "reference": reference}
+            for name, word in words.items()
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "better", "ratio"),
+    [(49.0, "higher", 0.98), (40.0, "higher", 0.8), (40.0, "lower", 1.25)],
+)
+def test_a_baseline_is_the_reference_where_nothing_is_published(
+    value: float, better: str, ratio: float
+) -> None:
+    row = a_row(value)
+    row["metrics"]["busbw"]["better"] = better
+    (enriched,) = compared({"run0": row}, [comparison()]).values()
+    assert enriched["metrics"]["busbw"]["ratio"] == pytest.approx(ratio)
+    required = Row(name="r", job="j", ratio_above=0.95)
+    problem = problem_of(enriched, required)
+    assert (problem == "") == (ratio > 0.95)
+    assert problem_of(row, required).startswith("NO_REFERENCE")
+    assert "of baseline april" in (problem or shown(enriched))
+
+
+def test_a_published_figure_is_the_reference_beside_a_baseline() -> None:
+    (enriched,) = compared({"run0": a_row(40.0, ratio=0.97)}, [comparison()]).values()
+    assert enriched["metrics"]["busbw"]["ratio"] == 0.97
+
+
+@pytest.mark.parametrize("change", [{"loss": "FAIL"}, {"memory": "FAIL"}])
+def test_a_fast_run_with_a_wrong_loss_or_memory_fails(change: dict[str, str]) -> None:
+    (enriched,) = compared({"run0": a_row(50.0)}, [comparison(**change)]).values()
+    assert problem_of(enriched, Row(name="r", job="j")).startswith("FAIL: ")
+
+
 def test_what_cannot_run_makes_it_not_accepted_and_is_listed() -> None:
     cannot_run = {"training.pretrain_llama3_1_8b": "there is no such workload"}
     assessment, evidence, _ = carried_out(an_acceptance(cannot_run=cannot_run))
@@ -341,6 +428,15 @@ def test_one_release_throughout() -> None:
     mixed = assess(acceptance, replace(evidence, runs=(*evidence.runs[:-1], last)))
     assert mixed.answer == NOT_ACCEPTED
     assert mixed.problems == ("llmb was not one release throughout: 0.1.0, 0.2.0",)
+    plugins = [
+        replace(last, llmb_version="0.1.0", plugin=name, plugin_version="2") for name in ("", "p")
+    ]
+    runs = [replace(run, plugin_version="1") for run in evidence.runs[:-1]]
+    without, with_plugin = (
+        assess(acceptance, replace(evidence, runs=(*runs, run))).problems for run in plugins
+    )
+    assert without == ("a workload was not one release throughout: 1, 2",)
+    assert with_plugin == ()  # another plugin may have another release
     anything = assess(an_acceptance(), replace(evidence, runs=(*evidence.runs[:-1], last)))
     assert anything.answer == ACCEPTED
 
@@ -536,3 +632,24 @@ def test_the_nodes_must_be_named(llmb_run: Callable[..., Any], install: Path) ->
     done = llmb_run("accept", "quick", "--install", install)
     assert done.returncode == 2
     assert "--nodelist" in done.stderr
+
+
+def test_an_unknown_baseline_is_refused(llmb_run: Callable[..., Any], install: Path) -> None:
+    words = ("accept", "quick", "--nodelist", "n[1-4]", "--baseline", "april", "--dry-run")
+    done = llmb_run(*words, "--install", install)
+    assert done.returncode == 2
+    assert "april" in done.stderr
+
+
+def test_two_commands_do_not_carry_out_one_acceptance(
+    llmb_run: Callable[..., Any], install: Path
+) -> None:
+    """The second one names the process that has it, and writes nothing."""
+    root = install / "workloads" / FOLDER
+    with api.hold_lock(root, "night"):
+        done = llmb_run(
+            *("accept", "quick", "--nodelist", "n[1-4]", "--name", "night", "--install", install)
+        )
+    assert done.returncode == 1
+    assert "is in use by process" in done.stderr
+    assert not (root / "night").exists()

@@ -39,6 +39,8 @@ class Acceptance:
     created: str
     #: Options of ``llmb-run submit`` for all jobs.
     options: tuple[str, ...] = ()
+    #: The accepted baseline that runs are compared with where nothing is published.
+    baseline: str | None = None
     #: Why a phase or a row (``PHASE.ROW``) cannot run here.
     cannot_run: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,8 +102,8 @@ def load_certificate(root: Path, name: str) -> dict[str, Any] | None:
 
 def names(root: Path) -> list[str]:
     """Return the names of all acceptances, oldest first."""
-    found = [path.parent for path in root.glob(f"*/{_FILE}")]
-    return [folder.name for folder in sorted(found, key=lambda each: _created(each / _FILE))]
+    files = sorted(root.glob(f"*/{_FILE}"), key=_created)
+    return [path.parent.name for path in files]
 
 
 def _created(path: Path) -> str:

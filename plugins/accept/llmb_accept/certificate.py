@@ -39,6 +39,7 @@ def make(
         "date": date,
         "releases": sorted({run.llmb_version for run in evidence.runs}),
         "by": acceptance.by,
+        "baseline": acceptance.baseline,
         "problems": [*assessment.problems],
         "left": assessment.left,
         "phases": [asdict(phase) for phase in assessment.phases],
@@ -55,11 +56,13 @@ def differences(certificate: Mapping[str, Any], again: Mapping[str, Any]) -> lis
     pairs = [(key, certificate.get(key), again[key]) for key in keys]
     pairs += [("nodes", sorted(certificate.get("nodes", [])), sorted(again["nodes"]))]
     pairs += [("left", sorted(certificate.get("left", {})), sorted(again["left"]))]
-    pairs += [("phases", [*_kept(certificate.get("phases", []))], [*_kept(again["phases"])])]
+    pairs += [
+        ("phases", [*_outcomes(certificate.get("phases", []))], [*_outcomes(again["phases"])])
+    ]
     return [key for key, before, after in pairs if before != after]
 
 
-def _kept(phases: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+def _outcomes(phases: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     for phase in phases:
         yield phase["name"], phase["status"]
         for item in phase["items"]:
@@ -114,6 +117,8 @@ def _facts(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "GPUs", f"{certificate['gpus']} {certificate['gpu_type']}"
     yield "date", certificate["date"]
     yield "release", f"llmb {', '.join(certificate['releases']) or 'unknown, as nothing ran'}"
+    if certificate.get("baseline"):
+        yield "baseline", certificate["baseline"]
     if certificate["by"]:
         yield "by", certificate["by"]
 
@@ -125,20 +130,20 @@ def _rows(certificate: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for item in phase["items"]:
             by_name.setdefault(item["name"], []).append(item)
         for name, items in by_name.items():
-            bad = [item for item in items if item["status"] != PASSED]
-            status = bad[0]["status"] if bad else PASSED
-            passed = f"{len(items) - len(bad)} of {len(items)}"
-            yield phase["name"], name, status, passed, _result(items, bad)
+            failed = [item for item in items if item["status"] != PASSED]
+            status = failed[0]["status"] if failed else PASSED
+            passed = f"{len(items) - len(failed)} of {len(items)}"
+            yield phase["name"], name, status, passed, _result(items, failed)
 
 
-def _result(items: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]]) -> str:
-    shown = bad[:_MOST] if bad else items[:1] if len(items) == 1 else ()
+def _result(items: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]]) -> str:
+    shown = failed[:_MOST] if failed else items[:1] if len(items) == 1 else ()
     texts = [
         item["text"] if len(items) == 1 else f"{api.fold_nodes(item['nodes'])}: {item['text']}"
         for item in shown
     ]
-    more = len(bad) - len(shown)
-    return "; ".join([*texts, *([f"and {more} more"] if more > 0 else [])])
+    omitted = len(failed) - len(shown)
+    return "; ".join([*texts, *([f"and {omitted} more"] if omitted > 0 else [])])
 
 
 def _remarks(certificate: Mapping[str, Any]) -> Iterator[str]:

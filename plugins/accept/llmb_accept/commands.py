@@ -69,6 +69,9 @@ def accept() -> None:
 @click.option("--nodelist", metavar="NODES", help="Accept these nodes: n[1-64] (Slurm).")
 @click.option("--name", metavar="NAME", help="Name the acceptance (default: the plan's name).")
 @click.option("--by", metavar="WHO", help="Who runs it, for the certificate.")
+@click.option(
+    "--baseline", metavar="NAME", help="Compare with it what has no published figure, and losses."
+)
 @click.option("--dry-run", "-d", is_flag=True, help="Show the jobs and their GPU-hours.")
 @click.option(
     "-o",
@@ -93,6 +96,7 @@ def run(
     nodelist: str | None,
     name: str | None,
     by: str | None,
+    baseline: str | None,
     dry_run: bool,
     output: Path | None,
     report: Path | None,
@@ -105,13 +109,32 @@ def run(
     the next one. If you interrupt it, the jobs continue, and the same command continues the plan.
     The exit code is 0 if the cluster is ACCEPTED, 3 if it is NOT_ACCEPTED.
     """
-    from llmb_accept import acceptance as store, certificate, running
+    from llmb import api
+    from llmb_accept import acceptance as store, running
 
     root = store.root_of(context.config)
-    wanted = _new(context, plan_name, nodelist, by, passed)
-    current = _continued(root, wanted, name, is_nodelist_given=nodelist is not None)
+    new = _new(context, plan_name, nodelist, by, baseline, passed)
+    current = _continued(root, new, name, is_nodelist_given=nodelist is not None)
     if dry_run:
         return _show_estimates([*running.estimates(context, current)], fmt)
+    with api.hold_lock(root, current.name):
+        # Another command may have begun or completed it before this one had the lock.
+        current = _continued(root, new, current.name, is_nodelist_given=nodelist is not None)
+        return _carry_out(context, root, current, plan_name, output, report, fmt)
+
+
+def _carry_out(
+    context: api.CommandContext,
+    root: Path,
+    current: Acceptance,
+    plan_name: str,
+    output: Path | None,
+    report: Path | None,
+    fmt: str,
+) -> int:
+    """Run what is left of an acceptance, write its certificate, and return the exit code."""
+    from llmb_accept import acceptance as store, certificate, running
+
     if (finished := store.load_certificate(root, current.name)) is not None:
         click.echo(f"{current.name} is complete since {finished['date']}", err=True)
         return _print(finished, None, fmt)
@@ -130,11 +153,11 @@ def run(
             err=True,
         )
         raise
-    made = certificate.make(current, assessment, evidence, _now())
-    store.save_certificate(root, current.name, made)
-    if report is not None and made["runs"]:
-        context.call(["report", *made["runs"], "-o", str(report)])
-    return _print(made, _archive(context, root, made, path), fmt)
+    issued = certificate.make(current, assessment, evidence, _now())
+    store.save_certificate(root, current.name, issued)
+    if report is not None and issued["runs"]:
+        context.call(["report", *issued["runs"], "-o", str(report)])
+    return _print(issued, _archive(context, root, issued, path), fmt)
 
 
 def _new(
@@ -142,6 +165,7 @@ def _new(
     plan_name: str,
     nodelist: str | None,
     by: str | None,
+    baseline: str | None,
     passed: Mapping[str, str | None],
 ) -> Acceptance:
     """Return an acceptance of this plan and these nodes. Raises UsageError."""
@@ -155,6 +179,8 @@ def _new(
     text = path.read_text(encoding="utf-8")
     plan = read_plan(text, str(path))
     config = context.config
+    if baseline is not None:
+        _check_baseline(context, baseline)
     gpu_type = passed["gpu_type"] or config.gpu_type
     names_nodes = config.traits.sbatch_options and not config.traits.one_machine
     if not names_nodes and not config.traits.one_machine:
@@ -182,15 +208,32 @@ def _new(
         nodes=tuple(dict.fromkeys(nodes)),
         names_nodes=names_nodes,
         by=by,
+        baseline=baseline,
         created=_now(),
         options=tuple(words),
     )
 
 
+def _check_baseline(context: api.CommandContext, name: str) -> None:
+    """Raise UsageError unless there is a baseline of this name."""
+    from llmb import api
+
+    _, text = context.call(["baseline", "list", "--format", "json"])
+    names = [baseline["name"] for baseline in json.loads(text)]
+    if name not in names:
+        raise api.UsageError(
+            f"there is no baseline '{name}'",
+            hint=f"there are {', '.join(names)}" if names else "llmb-run baseline accept NAME",
+            code="baseline-unknown",
+            key="--baseline",
+            value=name,
+        )
+
+
 def _continued(
-    root: Path, wanted: Acceptance, name: str | None, *, is_nodelist_given: bool
+    root: Path, new: Acceptance, name: str | None, *, is_nodelist_given: bool
 ) -> Acceptance:
-    """Return the acceptance to continue, or ``wanted`` with a name that is free.
+    """Return the acceptance to continue, or ``new`` with a name that is free.
 
     Raises UsageError if the nodes are open, or if the named one is of another plan or nodes.
     """
@@ -199,28 +242,33 @@ def _continued(
     from llmb import api
     from llmb_accept import acceptance as store
 
-    chosen = name or wanted.name
+    chosen = name or new.name
     if name is not None:
         _check_name(name)
     number = 1
     while name is None and store.load_certificate(root, chosen) is not None:
         number += 1
-        chosen = f"{wanted.name}-{number}"
+        chosen = f"{new.name}-{number}"
     begun = store.load(root, chosen)
     if begun is None:
-        if not wanted.nodes:
+        if not new.nodes:
             raise api.UsageError(
                 "which nodes?",
                 hint="--nodelist n[1-64], without nodes that are down (Slurm: sinfo -N shows them)",
                 code="nodes-missing",
                 key="--nodelist",
             )
-        return replace(wanted, name=chosen)
-    is_other = begun.plan_text != wanted.plan_text
-    if is_other or (is_nodelist_given and set(begun.nodes) != set(wanted.nodes)):
+        return replace(new, name=chosen)
+    difference = None
+    if begun.plan_text != new.plan_text:
+        difference = "another plan"
+    elif is_nodelist_given and set(begun.nodes) != set(new.nodes):
+        difference = api.fold_nodes(begun.nodes)
+    elif new.baseline is not None and new.baseline != begun.baseline:
+        difference = f"the baseline {begun.baseline}" if begun.baseline else "no baseline"
+    if difference is not None:
         raise api.UsageError(
-            f"{chosen} was begun {begun.created} with"
-            f" {'another plan' if is_other else f'{api.fold_nodes(begun.nodes)}'}",
+            f"{chosen} was begun {begun.created} with {difference}",
             hint="--name NAME begins another one",
             code="accept-begun",
             key="--name",
@@ -371,8 +419,8 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
             value=str(archive),
         )
     begun = store.load(root, names[0])
-    kept = store.load_certificate(root, names[0])
-    if begun is None or kept is None:
+    issued = store.load_certificate(root, names[0])
+    if begun is None or issued is None:
         raise api.LlmbError(
             f"{archive}: its acceptance is not complete",
             hint="the archive of a complete one has a certificate",
@@ -381,8 +429,8 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
         )
     evidence = running.gather(opened, begun, opened.config.llmb_install)
     assessment = judge.assess(begun, evidence)
-    again = certificate.make(begun, assessment, evidence, kept["date"])
-    changed = certificate.differences(kept, again)
+    again = certificate.make(begun, assessment, evidence, issued["date"])
+    changed = certificate.differences(issued, again)
     code = _print(again, archive, fmt)
     if changed:
         click.echo(f"the certificate in the archive differs in {', '.join(changed)}", err=True)
@@ -414,9 +462,9 @@ def show(context: api.CommandContext, name: str | None, fmt: str) -> int:
             key="NAME",
             value=name or "",
         )
-    kept = store.load_certificate(root, begun.name)
-    if kept is not None:
-        return _print(kept, None, fmt)
+    issued = store.load_certificate(root, begun.name)
+    if issued is not None:
+        return _print(issued, None, fmt)
     evidence = running.gather(context, begun)
     assessment = judge.assess(begun, evidence)
     click.echo(f"{begun.name} is not complete: llmb-run accept continues it", err=True)

@@ -211,7 +211,7 @@ class _Work:
     def _end(
         self,
         items: Sequence[Item],
-        left: Mapping[str, str] | None = None,
+        failed_nodes: Mapping[str, str] | None = None,
         notes: Sequence[str] = (),
     ) -> PhaseOutcome:
         statuses = {item.status for item in items}
@@ -220,7 +220,7 @@ class _Work:
             name=self.phase.name,
             status=status,
             items=tuple(items),
-            left=left or {},
+            left=failed_nodes or {},
             notes=tuple(notes),
         )
 
@@ -245,16 +245,16 @@ class _Work:
         if not self.acceptance.names_nodes and len(words) == 1:  # this machine, by its own name
             words = {self.nodes[0]: next(iter(words.values()))}
         silent = NodeWord(word="UNKNOWN", reasons=("the check has nothing of it",))
-        items, left = [], {}
+        items, failed_nodes = [], {}
         for node in self.nodes:
-            found = words.get(node, silent)
-            text = "; ".join((found.word, *found.reasons))
-            is_ok = found.word == OK
+            node_word = words.get(node, silent)
+            text = "; ".join((node_word.word, *node_word.reasons))
+            is_ok = node_word.word == OK
             status = PASSED if is_ok else FAILED
             items.append(Item(name="check", nodes=(node,), status=status, text=text, run=run.id))
             if not is_ok:
-                left[node] = text
-        return self._end(items, left)
+                failed_nodes[node] = text
+        return self._end(items, failed_nodes)
 
     # Jobs on all nodes
 
@@ -286,26 +286,26 @@ class _Work:
         failed = {
             row.name: [item for item in first[row.name] if item.status == FAILED] for row in rows
         }
-        bad = {node for items in failed.values() for item in items for node in item.nodes}
-        good = [node for node in self.nodes if node not in bad]
+        suspects = {node for items in failed.values() for item in items for node in item.nodes}
+        partners = [node for node in self.nodes if node not in suspects]
         items = [item for of_row in first.values() for item in of_row if item.status != FAILED]
-        left: dict[str, str] = {}
+        failed_nodes: dict[str, str] = {}
         notes: list[str] = []
         for row in rows:
-            suspects = [node for item in failed[row.name] for node in item.nodes]
-            self._confirm(row, first[row.name], suspects, good, items, left, notes)
+            nodes = [node for item in failed[row.name] for node in item.nodes]
+            self._confirm(row, first[row.name], nodes, partners, items, failed_nodes, notes)
         if self.needed or self.waiting:
             return self._open()
-        return self._end(items, left, notes)
+        return self._end(items, failed_nodes, notes)
 
     def _confirm(
         self,
         row: Row,
         first: Sequence[Item],
         suspects: Sequence[str],
-        good: Sequence[str],
+        partners: Sequence[str],
         items: list[Item],
-        left: dict[str, str],
+        failed_nodes: dict[str, str],
         notes: list[str],
     ) -> None:
         """Measure each node of a group that failed again, with nodes that passed everything.
@@ -317,14 +317,20 @@ class _Work:
         reasons = {
             node: item.text for item in first if item.status == FAILED for node in item.nodes
         }
-        if len(good) < size - 1:
+        if len(partners) < size - 1:
             for node in suspects:
                 text = f"{reasons[node]}; no good node is left to measure it with"
-                left[node] = f"{row.name}: {text}"
+                failed_nodes[node] = f"{row.name}: {text}"
                 items.append(Item(name=row.name, nodes=(node,), status=FAILED, text=text))
             return
         groups = tuple(
-            (node, *(good[(number * (size - 1) + other) % len(good)] for other in range(size - 1)))
+            (
+                node,
+                *(
+                    partners[(number * (size - 1) + place) % len(partners)]
+                    for place in range(size - 1)
+                ),
+            )
             for number, node in enumerate(suspects)
         )
         gpus = size * self.acceptance.gpus_per_node
@@ -332,7 +338,7 @@ class _Work:
         for (node, *_), item in zip(groups, again, strict=True):
             items.append(item)
             if item.status == FAILED:
-                left[node] = f"{row.name}: {item.text} (before: {reasons[node]})"
+                failed_nodes[node] = f"{row.name}: {item.text} (before: {reasons[node]})"
             elif item.status == PASSED:
                 notes.append(f"{node}: {row.name}: {reasons[node]}; not so when measured again")
 
@@ -464,13 +470,15 @@ def problem_of(row: Mapping[str, Any], required: Row) -> str:
     for name, metric in judged.items():
         if (problem := _broken_bound(name, metric)) is not None:
             return problem
+    if row.get("wrong"):
+        return f"FAIL: {row['wrong']}"
     if required.sustained and (problem := _not_sustained(row)):
         return problem
     if required.ratio_above is None:
         return ""
     ratios = [metric["ratio"] for metric in judged.values() if metric["ratio"] is not None]
     if not ratios:
-        return "NO_REFERENCE: nothing is published for it"
+        return "NO_REFERENCE: nothing is published for it, and no baseline has it"
     if min(ratios) <= required.ratio_above:
         least = _percent(required.ratio_above)
         return f"{100 * min(ratios):.1f} % of its reference; more than {least} is needed"
@@ -490,14 +498,15 @@ def _broken_bound(name: str, metric: Mapping[str, Any]) -> str | None:
     """Return the limit of a verdict FAIL that this run alone breaks."""
     bounds = metric["bounds"] or {}
     value, ratio = metric["mean"], metric["ratio"]
-    least, most = bounds.get("minimum"), bounds.get("maximum")
-    if least is not None and value < least:
-        return f"{name} {value:.4g} {metric['unit']} is below {least:g}"
-    if most is not None and value > most:
-        return f"{name} {value:.4g} {metric['unit']} is above {most:g}"
+    minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
+    if minimum is not None and value < minimum:
+        return f"{name} {value:.4g} {metric['unit']} is below {minimum:g}"
+    if maximum is not None and value > maximum:
+        return f"{name} {value:.4g} {metric['unit']} is above {maximum:g}"
     fails_below = bounds.get("fail_below") or 0.95
     if ratio is not None and ratio < fails_below:
-        return f"FAIL: {100 * ratio:.1f} % of its reference, below {_percent(fails_below)}"
+        against = metric.get("against", "its reference")
+        return f"FAIL: {100 * ratio:.1f} % of {against}, below {_percent(fails_below)}"
     return None
 
 
@@ -511,7 +520,8 @@ def shown(row: Mapping[str, Any]) -> str:
     metric = row["metrics"][name]
     text = f"{name} {metric['mean']:.4g} {metric['unit']}".strip()
     if metric["ratio"] is not None:
-        text += f" ({100 * metric['ratio']:.1f} %)"
+        against = f" of {metric['against']}" if "against" in metric else ""
+        text += f" ({100 * metric['ratio']:.1f} %{against})"
     sustained = row.get("sustained_verdict")
     return f"{text}; {sustained['verdict']}: {sustained['reason']}" if sustained else text
 

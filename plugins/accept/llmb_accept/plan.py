@@ -22,6 +22,8 @@ CHECKS = ("quick", "full")
 SPREAD = 0.035
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 _HERE = Path(__file__).parent / "plans"
+_PLAN_KEYS = ("name", "title", "statement", "one_release", "phases")
+_PHASE_KEYS = ("name", "check", "nodes", "attempts", "jobs")
 _ROW_KEYS = (
     *("job", "dtype", "scale", "gpu_types", "task"),
     *("minimum", "ratio_above", "sustained", "spread"),
@@ -131,8 +133,7 @@ class _Reader:
             data = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise self.fault("", f"is no YAML: {error}", "correct it") from error
-        known = ("name", "title", "statement", "one_release", "phases")
-        values = self.keys("", data, known, needed=("title", "phases"))
+        values = self.keys("", data, _PLAN_KEYS, required=("title", "phases"))
         phases = tuple(self.phases(values["phases"]))
         if not phases:
             raise self.fault("phases", "is empty", "name the phases of the plan")
@@ -146,10 +147,9 @@ class _Reader:
 
     def phases(self, data: Any) -> Iterator[Phase]:
         names: set[str] = set()
-        for number, each in enumerate(self.typed("phases", data, list)):
+        for number, section in enumerate(self.typed("phases", data, list)):
             key = f"phases[{number}]"
-            known = ("name", "check", "nodes", "attempts", "jobs")
-            values = self.keys(key, each, known, needed=("name",))
+            values = self.keys(key, section, _PHASE_KEYS, required=("name",))
             name = self.name(f"{key}.name", values["name"])
             if name in names:
                 raise self.fault(f"{key}.name", f"'{name}' is there twice", "name each once")
@@ -167,8 +167,8 @@ class _Reader:
             return Phase(name=name, check=check)
         nodes = values.get("nodes", ALL)
         rows = tuple(
-            self.row(f"{key}.jobs[{number}]", each, nodes)
-            for number, each in enumerate(self.typed(f"{key}.jobs", values["jobs"], list))
+            self.row(f"{key}.jobs[{number}]", job, nodes)
+            for number, job in enumerate(self.typed(f"{key}.jobs", values["jobs"], list))
         )
         attempts = self.number(f"{key}.attempts", values.get("attempts", 1))
         if nodes != ALL and attempts != 1:
@@ -184,10 +184,10 @@ class _Reader:
         )
 
     def row(self, key: str, data: Any, nodes: Any) -> Row:
-        values = self.keys(key, data, _ROW_KEYS, needed=("job",))
+        values = self.keys(key, data, _ROW_KEYS, required=("job",))
         job = self.text(f"{key}.job", values["job"])
         scale = values.get("scale", [])
-        scales = [self.number(f"{key}.scale", one) for one in _listed(scale)]
+        scales = [self.number(f"{key}.scale", gpus) for gpus in _listed(scale)]
         if scales and nodes != ALL:
             hint = "omit it: a job has all GPUs of its nodes"
             raise self.fault(f"{key}.scale", "is for jobs of all nodes", hint)
@@ -217,14 +217,14 @@ class _Reader:
         )
 
     def keys(
-        self, key: str, data: Any, known: tuple[str, ...], *, needed: tuple[str, ...]
+        self, key: str, data: Any, allowed: tuple[str, ...], *, required: tuple[str, ...]
     ) -> Mapping[str, Any]:
         values: Mapping[str, Any] = self.typed(key, data, dict)
-        hint = f"its keys are {', '.join(known)}"
+        hint = f"its keys are {', '.join(allowed)}"
         for name in values:
-            if name not in known:
+            if name not in allowed:
                 raise self.fault(f"{key}.{name}".strip("."), "is not a key here", hint)
-        for name in needed:
+        for name in required:
             if name not in values:
                 raise self.fault(f"{key}.{name}".strip("."), "is missing", hint)
         return values
@@ -233,8 +233,8 @@ class _Reader:
         is_flag = isinstance(value, bool) and kinds is not bool
         if not isinstance(value, kinds) or is_flag:
             words = {dict: "a mapping", list: "a list", bool: "true or false", str: "a text"}
-            wanted = words[kinds] if isinstance(kinds, type) and kinds in words else "a number"
-            raise self.fault(key, f"is {value!r}", f"write {wanted}")
+            kind = words[kinds] if isinstance(kinds, type) and kinds in words else "a number"
+            raise self.fault(key, f"is {value!r}", f"write {kind}")
         return value
 
     def text(self, key: str, value: Any) -> str:
@@ -254,9 +254,9 @@ class _Reader:
         return value
 
     def fault(self, key: str, problem: str, hint: str) -> api.UsageError:
-        where = f"{self.place}: {key}" if key else self.place
+        place = f"{self.place}: {key}" if key else self.place
         return api.UsageError(
-            f"{where} {problem}", hint=hint, code="plan-invalid", key=key, value=self.place
+            f"{place} {problem}", hint=hint, code="plan-invalid", key=key, value=self.place
         )
 
 

@@ -46,13 +46,17 @@ def gather(
     ]
     if not records:
         return Evidence()
-    where = ("--install", str(install)) if install is not None else ()
+    options = ("--install", str(install)) if install is not None else ()
     ids = [run.id for run in records]
-    _, text = context.call(["results", *ids, "--format", "json", *where])
+    _, text = context.call(["results", *ids, "--format", "json", *options])
     rows = {row["run"]: row for row in json.loads(text)["results"]}
+    if acceptance.baseline is not None:
+        words = ["--baseline", acceptance.baseline, "--format", "json", *options]
+        _, text = context.call(["compare", ",".join(ids), *words])
+        rows = compared(rows, json.loads(text)["comparisons"])
     runs = tuple(
         _run(record, rows[record.id])
-        for record in sorted(records, key=lambda each: (each.created, each.id))
+        for record in sorted(records, key=lambda record: (record.created, record.id))
         if rows[record.id]["state"] != _UNSENT
     )
     sessions = {
@@ -61,11 +65,47 @@ def gather(
         if phase.check is not None
     }
     checks = {
-        run.id: _words(context, run.id, where)
+        run.id: _words(context, run.id, options)
         for run in runs
         if run.session in sessions and not run.is_open
     }
     return Evidence(runs=runs, checks=checks)
+
+
+def compared(
+    rows: Mapping[str, Mapping[str, Any]], comparisons: Sequence[Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the rows of ``results`` with what ``compare --baseline`` says of their runs.
+
+    A metric without a published figure gets its ratio to the baseline. ``wrong`` says why the loss
+    or the memory of a run is not that of the baseline, whatever its speed.
+    """
+    enriched = dict(rows)
+    for comparison in comparisons:
+        verdicts = comparison["metrics"]
+        wrong = [
+            verdicts[name]["reason"]
+            for name in ("loss", "peak_memory")
+            if verdicts.get(name, {}).get("verdict") == "FAIL"
+        ]
+        for run in comparison["runs"]:
+            if (row := rows.get(run)) is not None:
+                metrics = {
+                    name: _with_ratio(metric, verdicts.get(name))
+                    for name, metric in row["metrics"].items()
+                }
+                enriched[run] = {**row, "metrics": metrics, "wrong": "; ".join(wrong)}
+    return enriched
+
+
+def _with_ratio(metric: Mapping[str, Any], verdict: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the metric of a run with its own ratio to the baseline, if it has none."""
+    reference = None if verdict is None else verdict["reference"]
+    if metric["ratio"] is not None or reference is None or not metric["mean"]:
+        return metric
+    ratio = metric["mean"] / reference["value"]
+    ratio = ratio if metric["better"] == "higher" else 1 / ratio
+    return {**metric, "ratio": ratio, "against": reference["release"]}
 
 
 def _run(record: api.RunRecord, row: Mapping[str, Any]) -> Run:
@@ -81,10 +121,10 @@ def _run(record: api.RunRecord, row: Mapping[str, Any]) -> Run:
     )
 
 
-def _words(context: api.CommandContext, run: str, where: Sequence[str]) -> dict[str, NodeWord]:
+def _words(context: api.CommandContext, run: str, options: Sequence[str]) -> dict[str, NodeWord]:
     """Return the nodes of a check, empty if it has no values."""
     try:
-        _, text = context.call(["nodes", "show", "--check", run, "--format", "json", *where])
+        _, text = context.call(["nodes", "show", "--check", run, "--format", "json", *options])
     except api.LlmbError as error:
         if error.code != "check-empty":
             raise

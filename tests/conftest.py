@@ -127,6 +127,8 @@ _LONGEST = [
     "slurm/test_trouble.py",
     "slurm/test_admin.py",
     "integration/test_main_job.py",
+    "integration/test_correctness.py",
+    "integration/test_sustained_run.py",
     "installer/applying/test_install.py",
     "workloads/test_torch_pretrain.py",
     "llmb/builtin/local/test_queue.py",

@@ -374,15 +374,17 @@ def _write_new(path: Path, text: str, mode: int, *, durable: bool = True) -> Non
     except FileNotFoundError:
         make_folder(path.parent)
         descriptor = os.open(path, flags, mode)
-    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+    try:
         if mode == MODE and (shared := mode_of_install(path.parent)) is not None:
             with contextlib.suppress(OSError):  # a file system that has no modes
                 os.fchmod(descriptor, 0o600 | shared & 0o066)
         unwritten = memoryview(text.encode("utf-8", "surrogateescape"))
         while unwritten:
-            unwritten = unwritten[stream.write(unwritten) :]
+            unwritten = unwritten[os.write(descriptor, unwritten) :]
         if durable:
             os.fsync(descriptor)
+    finally:
+        os.close(descriptor)  # NFS reports a full disk here
 
 
 def _put_in_place(part: Path, path: Path, text: str, mode: int) -> bool:

@@ -104,8 +104,11 @@ def _now_at(folder: Path) -> float:
             part.unlink()
 
 
-def _try_acquire(folder: Path, name: str, now: Callable[[], float]) -> Path | None:
-    generations = _generations(folder, name)
+def _try_acquire(
+    folder: Path, name: str, now: Callable[[], float], *, is_new: bool = False
+) -> Path | None:
+    # In a new folder the first generation is free, as the look after its creation confirms.
+    generations = [] if is_new else _generations(folder, name)
     last = generations[-1] if generations else (0, None)
     if last[1] is not None and _holder_of(last[1], now) is not None:
         return None
@@ -151,15 +154,19 @@ def hold(
     *,
     wait: float = 0.0,
     on_wait: Callable[[process.ProcessId], None] | None = None,
+    is_new: bool = False,
 ) -> Iterator[None]:
     """Hold the lock ``name`` in ``folder``, waiting up to ``wait`` seconds. Raises LockHeldError.
+
+    ``is_new``: this process has just created the folder, so that nobody is expected to hold it.
 
     ``on_wait`` is called once with the holder before waiting. While the lock is held, a heartbeat
     shows it to other hosts.
     """
     deadline, pause, now = time.monotonic() + wait, _FIRST_PAUSE, _clock_of(folder)
     announced = False
-    while (lock := _try_acquire(folder, name, now)) is None:
+    while (lock := _try_acquire(folder, name, now, is_new=is_new)) is None:
+        is_new = False
         owner = _holder(folder, name, now)
         if time.monotonic() >= deadline:
             raise _held(folder, name, owner)

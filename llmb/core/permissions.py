@@ -30,8 +30,12 @@ def umask_in(folder: Path, default: int) -> int:
 
 def own_umask() -> int:
     try:
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("\nUmask:")[2].split()[0], 8)
+        descriptor = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+        return int(status.partition(b"\nUmask:")[2].split()[0], 8)
     except (OSError, ValueError, IndexError):
         umask = os.umask(0o077)  # the only other way to read it
         os.umask(umask)
@@ -42,7 +46,10 @@ def share_folder(folder: Path) -> None:
     """Give a new folder the mode of the install directory that contains it, if any."""
     if (shared := mode_of_install(folder.parent)) is not None:
         with contextlib.suppress(OSError):
-            folder.chmod(folder.stat().st_mode & 0o7000 | 0o700 | shared & 0o077)
+            now = stat.S_IMODE(folder.stat().st_mode)
+            mode = now & 0o7000 | 0o700 | shared & 0o077
+            if mode != now:
+                folder.chmod(mode)
 
 
 def share_tree(folder: Path) -> None:

@@ -61,7 +61,8 @@ def run(
     """
     if watch is not None:
         return _run_watched(argv, watch, env=env, timeout=timeout, cwd=cwd)
-    source: dict[str, Any] = {"input": stdin} if stdin else {"stdin": subprocess.DEVNULL}
+    fed = stdin.encode(errors="replace")
+    source: dict[str, Any] = {"input": fed} if fed else {"stdin": subprocess.DEVNULL}
     try:
         process = subprocess.run(
             argv,
@@ -70,8 +71,7 @@ def run(
             cwd=cwd,
             capture_output=True,
             check=False,
-            text=True,
-            errors="replace",
+            bufsize=0,
             process_group=0,
             **source,
         )
@@ -80,9 +80,13 @@ def run(
     except subprocess.TimeoutExpired as error:
         message = f"{argv[0]} did not answer within {timeout:g} s"
         raise TimedOutError(message, code="program-timeout", value=argv[0]) from error
-    return Completed(
-        argv=tuple(argv), code=process.returncode, out=process.stdout, err=process.stderr
-    )
+    out, err = _text(process.stdout), _text(process.stderr)
+    return Completed(argv=tuple(argv), code=process.returncode, out=out, err=err)
+
+
+def _text(data: bytes) -> str:
+    """Return the output of a program, with a newline at the end of each line."""
+    return data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _run_watched(

@@ -48,7 +48,8 @@ def new_directory(experiments: Path, name: str, now: int) -> Stamp:
                 now += 1
                 continue
             permissions.share_folder(directory)
-            files.make_folder(directory / name)
+            (directory / name).mkdir()
+            permissions.share_folder(directory / name)
             return Stamp(id=new_id(), timestamp=str(now), directory=str(directory))
     except OSError as error:
         hint = (

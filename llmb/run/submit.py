@@ -84,8 +84,7 @@ def start_attempt(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
         files.make_folder(run.place)
         # The record is on disk before the submission: a run that the cluster has is never unknown.
         record.save(run)
-        for folder in run.directory.parents[:2]:  # the folders that contain the run's new one
-            files.sync_folder(folder)
+        _sync_folders_above(run)
     except LlmbError as error:
         return SubmitResult(run=run, error=error)
     except OSError as error:
@@ -95,6 +94,21 @@ def start_attempt(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
         )
         return SubmitResult(run=run, error=LlmbError(message, hint=hint, code="run-folder"))
     return submit_recorded(run, cluster)
+
+
+_synced: set[Path] = set()  # folders of experiments whose own names survive a crash
+
+
+def _sync_folders_above(run: record.RunRecord) -> None:
+    """Make the names of the run's folder and of its experiment's survive a crash.
+
+    That of the experiment does so after the first of its runs.
+    """
+    experiment = run.directory.parent
+    files.sync_folder(experiment)
+    if experiment not in _synced:
+        files.sync_folder(experiment.parent)
+        _synced.add(experiment)
 
 
 def submit_recorded(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
@@ -272,7 +286,7 @@ def _submit_new(run: record.RunRecord, cluster: Cluster) -> SubmitResult:
     """Submit a new run, and remove its directory again if its record cannot be written."""
     try:
         # From its first file on, the run is locked: no other command takes it for abandoned.
-        with submission_lock(run):
+        with locks.hold(run.directory, LOCK, is_new=True):
             result = start_attempt(run, cluster)
     except LlmbError as error:  # the lock cannot be written
         result = SubmitResult(run=run, error=error)

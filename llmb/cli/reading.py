@@ -92,7 +92,7 @@ def result_of(
     log = find_logs.log_of(run)
     # before the log is read: a line that comes meanwhile makes the summary outdated
     stamps = summary.stamps_of(run, log, state) if window is None else None
-    result, reader = _read(context, run, state, peak_tflops, window, stored)
+    result, reader = _read(context, run, state, peak_tflops, window, stored, log)
     if stored is not None and stored.is_better_than(result):
         if window is None:
             return stored.result_of(run, summary.EARLIER)
@@ -124,6 +124,7 @@ def _read(
     peak_tflops: float | None,
     window: Window | None,
     stored: summary.Summary | None,
+    log: Path,
 ) -> tuple[Result, LogReader | None]:
     """Read the logs of a run. The reader is None if its plugin did not read them."""
     read = partial(
@@ -133,6 +134,7 @@ def _read(
         peak_tflops=peak_tflops or (stored.peak_tflops if stored is not None else None),
         window=window,
         flops=flops_of(context, run.job, stored),
+        log=log,
     )
     reader, missing = _reader(context, run, stored)
     plugin_reader = reader
@@ -142,9 +144,10 @@ def _read(
         console.warn_once(error.message)
         reader, missing = LogReader(failures=reader.failures), error.message
         result = read(reader)
-    before = stored.log_reader if stored is not None else summary.kept_reader(run)
-    if state.is_end and result.status != SUCCESS and before not in (None, reader, plugin_reader):
-        assert before is not None
+    before = None
+    if state.is_end and result.status != SUCCESS:
+        before = stored.log_reader if stored is not None else summary.kept_reader(run)
+    if before is not None and before not in (reader, plugin_reader):
         earlier = None
         with suppress(PatternError):  # of an earlier version of the plugin
             earlier = read(before)

@@ -201,11 +201,13 @@ class Format:
     name: str | None = None
     needle: Needle
     iteration: re.Pattern[bytes]
+    #: ``iteration`` has the group ``last``.
+    announces: bool
     first_iteration: int
     redrawn: bool
     #: The log's keys for each of our names, and the factor of their values.
     keys: Mapping[str, Keys]
-    #: The keys of step time, TFLOPS, loss, memory and gradient norm.
+    #: The keys of step time, TFLOPS, loss, memory, gradient norm and rate of tokens.
     each_step: tuple[Keys, ...]
     #: The keys of the metrics that the workload declares.
     declared: tuple[tuple[str, Keys], ...] = ()
@@ -229,16 +231,21 @@ class Format:
     own: bool = False
 
 
+_EACH_STEP = ("step_time", "tflops", "loss", "peak_memory", "grad_norm", "tokens_rate")
+
+
 def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
     """The format that ``spec`` describes."""
     keys = {
         name: (tuple(key.encode() for key in keys.split("|")), spec.factor_of(name))
         for name, keys in spec.keys.items()
     }
+    iteration = re.compile(b"" if spec.json_lines else spec.iteration.encode())
     return Format(
         name=name,
         needle=needle(spec.needle),
-        iteration=re.compile(b"" if spec.json_lines else spec.iteration.encode()),
+        iteration=iteration,
+        announces="last" in iteration.groupindex,
         first_iteration=spec.first_iteration,
         thousands=spec.thousands,
         json_names=tuple(spec.iteration.split("/")) if spec.json_lines else None,
@@ -246,10 +253,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
         redrawn=spec.redrawn,
         source=spec.source,
         keys=keys,
-        each_step=tuple(
-            keys.get(name, NO_KEYS)
-            for name in ("step_time", "tflops", "loss", "peak_memory", "grad_norm")
-        ),
+        each_step=tuple(keys.get(name, NO_KEYS) for name in _EACH_STEP),
         declared=tuple(
             (name, spellings)
             for name, spellings in keys.items()

@@ -36,6 +36,7 @@ class Bounds:
 
 USUAL_BOUNDS = Bounds()
 _BOUNDS = tuple(field.name for field in fields(Bounds))
+_USUAL = [getattr(USUAL_BOUNDS, name) for name in _BOUNDS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,8 @@ class MetricSpec(Bounds):
     @property
     def bounds(self) -> Bounds | None:
         """The limits of its verdict, None for the usual ones."""
-        own = Bounds(**{name: getattr(self, name) for name in _BOUNDS})
-        return None if own == USUAL_BOUNDS else own
+        own = [getattr(self, name) for name in _BOUNDS]
+        return None if own == _USUAL else Bounds(**dict(zip(_BOUNDS, own, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,8 +46,7 @@ _GZIP = b"\x1f\x8b"
 _FREQUENT = b" 0x57f:1ec2da8493b6nNtoCLrsuIFOi[]pmAlhfgkRGScedBvP,\"()-/=MTEDwy'U_zqjW|+.;"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """The line around a place: the bytes ``before`` and from there on, ``after``.
 
     Each has at most REACH bytes.
@@ -79,6 +78,10 @@ def needle(text: str | bytes, nearby: bytes = b"") -> Needle:
     return Needle(data, bytes(rarest))
 
 
+#: The buffer of the last file that was read to its end.
+_spare: list[bytearray] = []
+
+
 @dataclass(slots=True)
 class Block:
     """A stretch of a file in memory: ``data[: filled]``, whose first byte has the offset ``base``.
@@ -96,9 +99,13 @@ class Block:
 
     def line(self, at: int) -> Line:
         """The line around the index ``at``."""
-        data, first, last = self.data, max(0, at - REACH), min(self.filled, at + REACH)
-        begin = max(data.rfind(b"\n", first, at) + 1, first)
-        begin = max(data.rfind(b"\r", begin, at) + 1, begin)
+        data, first, last = self.data, at - REACH, at + REACH
+        if first < 0:
+            first = 0
+        if last > self.filled:
+            last = self.filled
+        begin = data.rfind(b"\n", first, at) + 1 or first
+        begin = data.rfind(b"\r", begin, at) + 1 or begin
         end = data.find(b"\n", at, last)
         ended = data.find(b"\r", at, end if end >= 0 else last)
         end = ended if ended >= 0 else end
@@ -170,7 +177,7 @@ def read_blocks(stream: BinaryIO, start: int = 0) -> Iterator[Block]:
     reader (SIGBUS).
     """
     stream.seek(start)
-    data = bytearray(REACH + CHUNK + AHEAD)
+    data = _buffer(REACH + CHUNK + AHEAD)
     base, low, filled, at_end = start, 0, 0, False
     while not at_end:
         filled = _fill(stream, data, filled)
@@ -182,6 +189,15 @@ def read_blocks(stream: BinaryIO, start: int = 0) -> Iterator[Block]:
         begin = max(0, high - REACH)
         data[: filled - begin] = data[begin:filled]
         base, low, filled = base + begin, high - begin, filled - begin
+    _spare[:] = [data]
+
+
+def _buffer(size: int) -> bytearray:
+    """Return the spare buffer: a new one for each of thousands of small logs costs a tenth."""
+    with contextlib.suppress(IndexError):
+        if len(spare := _spare.pop()) == size:
+            return spare
+    return bytearray(size)
 
 
 def _fill(stream: BinaryIO, data: bytearray, filled: int) -> int:

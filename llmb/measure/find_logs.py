@@ -118,18 +118,19 @@ def log_of(record: RunRecord) -> Path:
     """
     if record.attempt > 1:
         return as_kept(record.log)
+    log = record.log
     folders = [name for name in _names(record.directory) if name.startswith("attempt-")]
-    logs = [as_kept(record.directory / name / record.log.name) for name in folders]
+    logs = [as_kept(record.directory / name / log.name) for name in folders]
     attempts = [log for log in logs if files.is_file(log)]
-    return (
-        max(attempts, key=lambda log: _number_of(log.parent)) if attempts else as_kept(record.log)
-    )
+    return max(attempts, key=lambda log: _number_of(log.parent)) if attempts else as_kept(log)
 
 
 def as_kept(log: Path) -> Path:
     """Return the log, or the file that ``gzip`` made of it in place."""
+    if files.is_file(log):
+        return log
     packed = log.with_name(f"{log.name}.gz")
-    return packed if not files.is_file(log) and files.is_file(packed) else log
+    return packed if files.is_file(packed) else log
 
 
 def logs_of(record: RunRecord, log: Path) -> list[Path]:
@@ -138,7 +139,8 @@ def logs_of(record: RunRecord, log: Path) -> list[Path]:
     ``log`` is ``log_of(record)``.
     """
     # without the folder, or the right to read it, there are none: reading the log says so
-    paths = [log.parent / name for name in _names(log.parent)]
+    folder = log.parent
+    paths = [folder / name for name in _names(folder) if name.endswith(_LOGS)]
     beside = [path for path in paths if path.suffix in _LOGS and files.is_file(path)]
     return list(dict.fromkeys((log, record.batch_log, *sorted(beside))))
 
@@ -203,7 +205,7 @@ def _listing(folder: Path) -> Listing:
         reports=tuple(name for name in names if name == _PROFILES or name.endswith(_REPORTS)),
         configs={name: match[1] for name in names if (match := _CONFIG.fullmatch(name))},
         logs=len(logs),
-        jobs=len({job_of(name) or name for name in logs}),
+        jobs=len({job_of(name) or name for name in logs}) if len(logs) > 1 else len(logs),
     )
 
 

@@ -8,7 +8,7 @@ in its last line: ``{'train_runtime': 110.5948, 'train_samples_per_second': 28.9
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
@@ -120,8 +120,9 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
     if line.cut and header.string is after and header.end() == len(after):
         return None  # further digits may follow
     cut = cut and line.cut
-    step_time, tflops, loss, memory, norm = _values_of(text, form.each_step, cut)
-    rate = _value_of(text, "tokens_rate", form, cut)
+    step_time, tflops, loss, memory, norm, rate = _values_of(text, form.each_step, cut)
+    if "tokens_rate" in form.patterns:
+        rate = _value_of(text, "tokens_rate", form, cut)
     values: dict[str, float] = {}
     if form.declared:
         declared = _values_of(text, [keys for _, keys in form.declared], cut)
@@ -152,8 +153,9 @@ def _read_step(line: Line, form: Format, with_batch: bool) -> StepLine | None:
         and (cut or not (form.declared or form.patterns))
     ):
         return None
-    announced = "last" in form.iteration.groupindex and header["last"] is not None
-    last = _number(header, "last", form, line) - form.first_iteration if announced else None
+    last = None
+    if form.announces and header["last"] is not None:
+        last = _number(header, "last", form, line) - form.first_iteration
     iteration = _number(header, "i", form, line) - form.first_iteration
     if iteration < 0:
         return None
@@ -201,6 +203,8 @@ def _fault(text: bytes) -> str:
 def _number(header: re.Match[bytes], group: str, form: Format, line: Line) -> int:
     """Return the number that ``group`` of the iteration's pattern matched. Raises NoNumberError."""
     text = header[group]
+    if not form.own:
+        return int(text.replace(b",", b"") if form.thousands else text)  # a known form has digits
     if text is not None and form.thousands:
         text = text.replace(b",", b"")
     if text is not None and _INTEGER.fullmatch(text):
@@ -321,22 +325,27 @@ def _unit_of(text: bytes, name: str, form: Format, cut: bool, expected: str) -> 
 def _values_of(text: bytes, all_keys: Sequence[Keys], cut: bool) -> list[float | None]:
     """Return the values of ``all_keys``, in our units. Half of the time for a log is spent here."""
     # Most lines are `key: value | key: value`: splitting them is faster than finding each key.
-    parts = [] if cut else text.split(b" | ")
-    fields = {key: value for key, _, value in [part.partition(b": ") for part in parts]}
-    whole = len(fields) == len(parts)
-    return [_value_in(fields if whole else {}, text, keys, unit, cut) for keys, unit in all_keys]
-
-
-def _value_in(
-    fields: Mapping[bytes, bytes], text: bytes, keys: tuple[bytes, ...], unit: float, cut: bool
-) -> float | None:
-    for key in keys:
-        try:
-            return float(fields[key]) * unit
-        except (KeyError, ValueError):
-            if key in text and (value := read_value(text, key, cut)) is not None:
-                return value * unit
-    return None
+    fields: dict[bytes, bytes] = {}
+    if not cut:
+        parts = [part.partition(b": ") for part in text.split(b" | ")]
+        fields = {key: value for key, _, value in parts}
+        if len(fields) != len(parts):
+            fields = {}
+    values: list[float | None] = []
+    for keys, unit in all_keys:
+        number: float | None = None
+        for key in keys:
+            if key in fields:
+                try:
+                    number = float(fields[key]) * unit
+                    break
+                except ValueError:
+                    pass
+            if key in text and (number := read_value(text, key, cut)) is not None:
+                number *= unit
+                break
+        values.append(number)
+    return values
 
 
 def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:

@@ -302,14 +302,17 @@ def result_of_run(
     window: Window | None = None,
     *,
     flops: Flops | None = None,
+    log: Path | None = None,
 ) -> Result:
     """Return the result of a recorded run.
+
+    ``log`` is ``log_of(record)`` if that is known.
 
     ``peak_tflops`` is the peak of one GPU at the job's dtype, None if unknown. ``flops`` are of one
     sample by the plugin's own formula, None for llmb's. If a log exists and cannot be read, the
     status is Unknown and the reason says why.
     """
-    job, path, spec = record.job, find_logs.log_of(record), reader.spec
+    job, path, spec = record.job, log or find_logs.log_of(record), reader.spec
     samples, unreadable = (
         read_samples(path, spec) if _exists(path) else (spec.samples or Samples(), "")
     )
@@ -341,9 +344,10 @@ def result_of_run(
     metrics = with_power(metrics, nodes, job.scale)
     if job.training is not None:
         metrics = replace(metrics, sustained=sustained_of(samples, metrics.window, series, nodes))
-    logs = find_logs.logs_of(record, path)
     complete = metrics.has_figures and not samples.failed and has_ended(samples, metrics)
     status = _status(state, complete=complete, readable=not unreadable)
+    may_have_failed = status in (FAILED, CANCELLED) or state.state == states.LOST
+    logs = find_logs.logs_of(record, path) if may_have_failed else []
     if (
         status == FAILED
         and state.state == states.COMPLETED

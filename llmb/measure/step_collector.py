@@ -233,22 +233,24 @@ class Collector:
             self._take_opening()
 
     def _add_step(self, step_line: log_lines.StepLine, line: Line, at: int, form: Format) -> None:
-        step_line = self._counted_on(step_line, line)
-        if self._is_of_another_rank(step_line.step, line, form):
-            return
-        if self._add_values(step_line, form):
-            return
-        if self.from_list or self._starts_anew(step_line.step, redrawn=form.redrawn):
-            self._begin(at)
-            self.rank = log_lines.read_rank(line, form)
-            # the known batch may be that of the attempt before
-            step_line = self._read_step(line, form) or step_line
-            self.epoch, self.before = log_lines.read_epoch(line), 0
+        if not self._goes_on(step_line.step):
+            step_line = self._counted_on(step_line, line)
+            if self._is_of_another_rank(step_line.step, line, form):
+                return
+            if self._add_values(step_line, form):
+                return
+            if self.from_list or self._starts_anew(step_line.step, redrawn=form.redrawn):
+                self._begin(at)
+                self.rank = log_lines.read_rank(line, form)
+                # the known batch may be that of the attempt before
+                step_line = self._read_step(line, form) or step_line
+                self.epoch, self.before = log_lines.read_epoch(line), 0
+            if self.steps and self.steps[-1].iteration == step_line.step.iteration:
+                self.steps.pop()  # a progress bar was drawn again
         self._take_opening()
-        if self.steps and self.steps[-1].iteration == step_line.step.iteration:
-            self.steps.pop()  # a progress bar was drawn again
-        self.steps.append(self._with_tflops(step_line.step))
-        self.offsets[step_line.step.iteration] = at
+        step = self._with_tflops(step_line.step) if self.step_times else step_line.step
+        self.steps.append(step)
+        self.offsets[step.iteration] = at
         announced = self.environment.steps  # by the trainer, before its first step
         self.last = (
             step_line.last if step_line.last is not None or announced is None else announced - 1
@@ -259,6 +261,12 @@ class Collector:
         self.gbs = self.gbs or step_line.gbs or self.environment.gbs
         if step_line.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, step_line.peak_memory)
+
+    def _goes_on(self, step: Step) -> bool:
+        """Return True for the next step of an attempt in its first epoch, as almost all are."""
+        if not self.steps or self.before or self.from_list:
+            return False
+        return step.iteration > self.steps[-1].iteration
 
     def _counted_on(self, step_line: log_lines.StepLine, line: Line) -> log_lines.StepLine:
         """Return the step with the number that it has in all epochs together.
@@ -349,8 +357,6 @@ class Collector:
 
     def _with_tflops(self, step: Step) -> Step:
         """Return the step with the TFLOPS of an earlier line without a number, used once."""
-        if not self.step_times:  # as in most logs
-            return step
         matched = next((pair for pair in self.step_times if _matches(step, pair)), None)
         if matched is None:
             return step

@@ -7,6 +7,7 @@ files that it was made from. After the log has been deleted, it is all that rema
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -218,14 +219,16 @@ def stamps_of(run: RunRecord, log: Path, state: JobState) -> dict[str, tuple[int
     if not state.is_final or store.seen_state(run) != state:
         return None
     try:
-        paths = [run.place / store.STATE, log.parent, *find_logs.logs_of(run, log)]
+        logs = find_logs.logs_of(run, log)
     except OSError:  # a folder that this user may not read
         return None
-    stamps: dict[str, tuple[int, ...]] = {}
-    for path in paths:
-        with contextlib.suppress(ValueError):  # a log outside of the run's folder
-            stamps[str(path.relative_to(run.directory))] = _stamp(str(path))
-    return stamps if stamps.get(str((run.place / store.STATE).relative_to(run.directory))) else None
+    folder, state_file = f"{run.directory}/", f"{run.place}/{store.STATE}"
+    stamps = {
+        path.removeprefix(folder): _stamp(path)
+        for path in (state_file, str(log.parent), *map(str, logs))
+        if path.startswith(folder)  # unlike a log elsewhere
+    }
+    return stamps if stamps.get(state_file.removeprefix(folder)) else None
 
 
 def keep(
@@ -238,10 +241,10 @@ def keep(
     """Keep the ``result`` of a run that has ended, if its folder is writable."""
     if result.status not in (SUCCESS, FAILED, CANCELLED) or not files.is_folder(run.place):
         return
-    try:
-        path = str(Path(result.identity.path).relative_to(run.directory))
-    except ValueError:
+    folder = f"{run.directory}/"
+    if not result.identity.path.startswith(folder):
         return
+    path = result.identity.path.removeprefix(folder)
     row = _Row(**{name: columns.json_value(result, name) for name in _NAMES} | {"path": path})
     summary = {
         _VERSION: SCHEMA_VERSION,
@@ -297,19 +300,30 @@ def _compact(value: Any) -> Any:
 
     The file is half as long. Text of a log may contain NUL, which no file of llmb's own may.
     """
-    if is_dataclass(value) and not isinstance(value, type):
-        values = {name: (getattr(value, name), default) for name, default in _defaults(type(value))}
-        return {name: _compact(item) for name, (item, default) in values.items() if item != default}
+    kind = type(value)
+    if value is None or kind is int or kind is bool or (kind is float and math.isfinite(value)):
+        return value
+    if kind is str:
+        return value.replace("\0", "\ufffd") if "\0" in value else value
+    if (defaults := _defaults(kind)) is not None:  # type: ignore[arg-type]
+        data = {}
+        for name, default in defaults:
+            item = getattr(value, name)
+            if item is not default and item != default:
+                data[name] = _compact(item)
+        return data
     if isinstance(value, Mapping):
         return {name: _compact(item) for name, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [_compact(item) for item in value]
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else typed.own_data(value)
+    return typed.own_data(value)
 
 
 @cache
-def _defaults(kind: type) -> list[tuple[str, Any]]:
-    """Return the name and the default of each field of a dataclass."""
+def _defaults(kind: type) -> list[tuple[str, Any]] | None:
+    """Return the name and the default of each field, None for a type that is no dataclass."""
+    if not is_dataclass(kind):
+        return None
     return [
         (key.name, key.default if key.default_factory is MISSING else key.default_factory())
         for key in fields(kind)

@@ -16,7 +16,7 @@ import yaml
 class Replacement:
     """A row of the table: the replacement of a command or an option."""
 
-    # The keys are described at the top of foreign.yaml.
+    # The keys are described at the top of words.yaml.
     write: str = ""
     value: bool = False
     omit: str = ""

@@ -23,6 +23,7 @@ BLOCK = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{BODY}\n-----END OPENSSH PRIVATE 
         ("got token: k9x0vv2lqq81 and", "got token: <> and"),
         ("secret=k9x0vv2lqq81 passphrase=k9x0vv2lqq81", "secret=<> passphrase=<>"),
         ("token=abcd12 and token=abc12", "token=<> and token=abc12"),
+        ("gpg --passphrase k9x0vv2lqq81 -d x", "gpg --passphrase <> -d x"),
         ("slack app xapp-" + "1-A012345678", "slack app <>"),
         ("https://discord.com/api/webhooks/12345678/" + "a1" * 10, None),
         ("password=abc12 token=abc12", "password=<> token=abc12"),

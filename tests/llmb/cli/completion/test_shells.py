@@ -69,7 +69,7 @@ def types_words(child: "pexpect.spawn[str]") -> None:
     """Tab completes words that are unique, continues an open one, and lists several in the order of
     llmb.
     """
-    child.send("llmb-run exp\t")
+    child.send("llmb-run expl\t")
     child.expect_exact("explain ")
     child.send(f"{CLEAR}llmb-run submit -w nemotronh -s sm\t")
     child.expect_exact("smoke ")

@@ -233,7 +233,7 @@ class Collector:
             self._take_opening()
 
     def _add_step(self, step_line: log_lines.StepLine, line: Line, at: int, form: Format) -> None:
-        if not self._goes_on(step_line.step):
+        if not self._is_next(step_line.step):
             step_line = self._counted_on(step_line, line)
             if self._is_of_another_rank(step_line.step, line, form):
                 return
@@ -262,7 +262,7 @@ class Collector:
         if step_line.peak_memory is not None:
             self.peak_memory = max(self.peak_memory or 0, step_line.peak_memory)
 
-    def _goes_on(self, step: Step) -> bool:
+    def _is_next(self, step: Step) -> bool:
         """Return True for the next step of an attempt in its first epoch, as almost all are."""
         if not self.steps or self.before or self.from_list:
             return False

@@ -219,6 +219,17 @@ def test_a_failure_that_does_not_come_back_blames_nobody() -> None:
     assert "n6" in finding.nodes
 
 
+def test_a_node_that_fails_is_found_although_all_others_are_slow_across_their_groups() -> None:
+    def answer(test: GroupTest, _: int) -> Outcome:
+        if "n2" in test.nodes:
+            return Outcome(None, "n2: no such interface")
+        return Outcome(50.0 if test.stage == "across" else 100.0)
+
+    diagnosis, _ = run(plan_of(6), answer)
+    failing = [finding for finding in diagnosis.findings if finding.problem]
+    assert found(failing) == {("node", ("n2",))}
+
+
 def test_the_usual_value_is_that_of_the_faster_half() -> None:
     assert strategy.usual_of([]) is None
     assert strategy.usual_of([50.0, 100.0, 50.0, 99.0]) == 99.0

@@ -225,6 +225,14 @@ class _Book:
         except StopIteration as end:
             return end.value
 
+    def set_aside(self, nodes: Collection[str]) -> None:
+        """Fill up no group with nodes that are slow outside of theirs, as long as others are left.
+
+        Without any good node, no fault in a group could be found.
+        """
+        remaining = {node: None for node in self.good if node not in nodes}
+        self.good = remaining or self.good
+
     def _measure(self, tests: Sequence[GroupTest]) -> Rounds:
         """Run the tests of a round as often as their noise demands. Return the mean outcomes."""
         outcomes: dict[GroupTest, list[Outcome]] = {test: [] for test in tests}
@@ -418,9 +426,8 @@ def _search(plan: Plan, book: _Book) -> _Search:
     failing, across = yield from _together(
         [_screen_others(plan, remainders, book), _across(plan, healthy)]
     )
-    for suspicion in across:  # nodes that are slow outside of their group do not fill up others
-        for node in (*suspicion.first, *suspicion.second):
-            book.good.pop(node, None)
+    for suspicion in across:
+        book.set_aside((*suspicion.first, *suspicion.second))
     results = yield from _together(
         [
             *(_fault_within(plan, answer) for answer in (*slow, *failing)),

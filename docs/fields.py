@@ -32,6 +32,9 @@ from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained
 from llmb.plan import listing
+from llmb_accept.judge import Item, PhaseOutcome
+from llmb_accept.running import Estimate
+from llmb_installer.doctor.finding import Finding
 
 PAGE = Path(__file__).with_name("json.md")
 MEANINGS = Path(__file__).with_name("fields.yaml")
@@ -46,11 +49,10 @@ The fields of `--format json`, for programs; ignore those that you do not know. 
 there, and null if its value is unknown, unless its meaning says otherwise. Times are ISO 8601 with
 an offset.
 
-Each of these has a JSON Schema (draft 2020-12): [results](schemas/results.json),
-[dry run](schemas/dry-run.json), [runs](schemas/runs.json), [workloads](schemas/workloads.json),
-[comparisons](schemas/comparisons.json) and [scaling](schemas/scaling.json). Objects that are
-printed have a `schema_version`, now 1. It grows when a field is removed or changes its meaning or
-its type; a new field changes nothing. Lists have no place for it, and the same rule.
+Each output has a JSON Schema (draft 2020-12), listed at the [end](#schemas). Objects that are
+printed by `llmb-run` have a `schema_version`, now 1, except for `jobs show`. It grows when a field
+is removed or changes its meaning or its type; a new field changes nothing. Lists and the objects
+of `llmb-install` have no place for it, and the same rule.
 """
 RESULTS = """\
 ## Results
@@ -87,6 +89,104 @@ COMPARISONS = """\
 """
 ROWS = "Each of `comparisons` has:"
 SCALING = "`llmb-run compare --scaling --format json` prints a list. Each row has:"
+
+#: The text before each table whose types are in fields.yaml, by the key of its meanings.
+MORE = {
+    "submitted": """\
+## Submitted jobs
+
+`submit`, `submit-all`, `single` and `bulk` with `--format json` print a list. Each run has:
+""",
+    "run": "## A run\n\n`llmb-run jobs show RUN --format json` prints:",
+    "run.before": "Each of `before`:",
+    "baselines": """\
+## Baselines
+
+`llmb-run baseline list --format json` prints a list. Each baseline has:
+""",
+    "plugins": """\
+## Plugins
+
+`llmb-run plugins list --format json` prints a list. Each plugin has:
+""",
+    "nodes_check": """\
+## Nodes
+
+`llmb-run nodes check --format json` and `nodes show --check RUN` print:
+""",
+    "nodes_check.nodes": "Each of `nodes` of a check:",
+    "measure": "Each of `measures`:",
+    "nodes_history": "`llmb-run nodes show --format json` prints:",
+    "nodes_history.nodes": "Each of `nodes` of `nodes show`:",
+    "suspects": "`llmb-run nodes suspects --format json` prints:",
+    "suspects.nodes": "Each of `nodes` of `nodes suspects`:",
+    "suspects.nodes.runs": "`runs` of a suspect:",
+    "diagnosis": "`llmb-run nodes diagnose --format json` prints:",
+    "diagnosis.findings": "Each of `findings` of a diagnosis:",
+    "diagnosis.rounds": "Each test of `rounds`:",
+    "diagnosis_plan": "`llmb-run nodes diagnose --dry-run --format json` prints:",
+    "diagnosis_plan.case": "`healthy` and `one_fault`:",
+    "certificate": """\
+## Acceptance
+
+`accept`, `accept verify` and `accept show` with `--format json` print the certificate:
+""",
+    "certificate.phases": "Each of `phases`:",
+    "certificate.phases.items": "Each of `items` of a phase:",
+    "certificate.archive": "`archive`:",
+    "acceptance_plan": "`llmb-run accept PLAN --dry-run --format json` prints:",
+    "acceptance_plan.rows": "Each of `rows`:",
+    "install_status": "## Installation\n\n`llmb-install status --format json` prints:",
+    "install_step": "Each of `steps` that are finished:",
+    "install_verify": "`llmb-install verify --format json` prints:",
+    "install_fault": "Each of `faults`:",
+    "install_plan": "`llmb-install` and `llmb-install add` with `--dry-run --format json` print:",
+    "install_plan.steps": "Each of `steps` of a dry run:",
+    "install_outcome": "`llmb-install` and `llmb-install add` with `--format json` print:",
+    "install_import": "`llmb-install import --format json` prints:",
+    "install_import.items": "Each of `items` of an import:",
+    "doctor": "`llmb-install doctor --format json` prints:",
+    "doctor.findings": "Each of `findings` of the doctor:",
+}
+#: The classes of objects in MORE whose fields are those of a dataclass.
+CLASSES = {
+    "certificate.phases": PhaseOutcome,
+    "certificate.phases.items": Item,
+    "acceptance_plan.rows": Estimate,
+    "doctor.findings": Finding,
+}
+_SUBMISSION = ("submitted", "dry-run", "results")
+_CERTIFICATE = ("certificate",)
+#: The schemas of each command with ``--format json``.
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "llmb-run accept run": ("certificate", "acceptance-plan"),
+    "llmb-run accept show": _CERTIFICATE,
+    "llmb-run accept verify": _CERTIFICATE,
+    "llmb-run baseline list": ("baselines",),
+    "llmb-run bulk": _SUBMISSION,
+    "llmb-run compare": ("comparisons", "scaling"),
+    "llmb-run jobs": ("runs",),
+    "llmb-run jobs list": ("runs",),
+    "llmb-run jobs show": ("run",),
+    "llmb-run list": ("workloads",),
+    "llmb-run nodes check": ("nodes-check", "dry-run"),
+    "llmb-run nodes diagnose": ("diagnosis", "diagnosis-plan"),
+    "llmb-run nodes show": ("nodes-history", "nodes-check"),
+    "llmb-run nodes suspects": ("suspects",),
+    "llmb-run parse": ("results",),
+    "llmb-run plugins": ("plugins",),
+    "llmb-run plugins list": ("plugins",),
+    "llmb-run results": ("results",),
+    "llmb-run single": _SUBMISSION,
+    "llmb-run submit": _SUBMISSION,
+    "llmb-run submit-all": _SUBMISSION,
+    "llmb-install": ("install-outcome", "install-plan"),
+    "llmb-install add": ("install-outcome", "install-plan"),
+    "llmb-install doctor": ("doctor",),
+    "llmb-install import": ("install-import",),
+    "llmb-install status": ("install-status",),
+    "llmb-install verify": ("install-verify",),
+}
 
 WORDS = {str: "text", int: "integer", float: "number", bool: "boolean", Any: "any"}
 
@@ -231,7 +331,24 @@ def sections() -> list[tuple[str, str, Sequence[Field]]]:
         (COMPARISONS, "comparisons", untyped(compare.to_data([], ""))),
         (ROWS, "comparison", of_class(compare.Comparison)),
         (SCALING, "scaling", untyped(column.key for column in scaling.COLUMNS)),
+        *((text, key, _of_more(key)) for key, text in MORE.items()),
     ]
+
+
+def _of_more(key: str) -> list[Field]:
+    """Return the fields of an object in MORE, of its class if it has one."""
+    if (cls := CLASSES.get(key)) is not None:
+        return of_class(cls)
+    return untyped(yamlfile.load(MEANINGS).data[key])
+
+
+def commands_table() -> str:
+    """Return the schemas of each command as Markdown."""
+    lines = ["## Schemas", "", "| command | schemas |", "|---|---|"]
+    for command, names in COMMANDS.items():
+        links = ", ".join(f"[{name}](schemas/{name}.json)" for name in names)
+        lines.append(f"| `{command}` | {links} |")
+    return "\n".join(lines)
 
 
 def table(fields: Sequence[Field], meanings: Mapping[str, str | list[str]]) -> str:
@@ -255,7 +372,7 @@ def page() -> str:
     parts = [HEAD.strip("\n")]
     for text, key, fields in sections():
         parts += [text.strip("\n"), table(fields, meanings[key])]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, commands_table()]) + "\n"
 
 
 Schema = dict[str, Any]
@@ -283,6 +400,27 @@ _TABLES: Mapping[tuple[str, str], str] = {
     ("list", "here"): "here",
     ("comparisons", "comparisons"): "comparison",
     ("comparison", "reference"): "reference",
+    ("run", "before"): "run.before",
+    ("nodes_check", "nodes"): "nodes_check.nodes",
+    ("nodes_history", "nodes"): "nodes_history.nodes",
+    ("suspects", "nodes"): "suspects.nodes",
+    ("suspects.nodes", "runs"): "suspects.nodes.runs",
+    ("diagnosis", "findings"): "diagnosis.findings",
+    ("diagnosis", "rounds"): "diagnosis.rounds",
+    ("diagnosis_plan", "healthy"): "diagnosis_plan.case",
+    ("diagnosis_plan", "one_fault"): "diagnosis_plan.case",
+    ("certificate", "phases"): "certificate.phases",
+    ("certificate", "archive"): "certificate.archive",
+    ("certificate.phases", "items"): "certificate.phases.items",
+    ("acceptance_plan", "rows"): "acceptance_plan.rows",
+    ("install_status", "steps"): "install_step",
+    ("install_outcome", "steps"): "install_step",
+    ("install_outcome", "faults"): "install_fault",
+    ("install_verify", "faults"): "install_fault",
+    ("install_plan", "steps"): "install_plan.steps",
+    ("install_plan", "faults"): "install_fault",
+    ("install_import", "items"): "install_import.items",
+    ("doctor", "findings"): "doctor.findings",
 }
 _KINDS: Mapping[str, Schema] = {
     "text": {"type": "string"},
@@ -304,6 +442,8 @@ _OPTIONAL = "; only "  # in the meaning of a field that is not always there
 
 def kind_schema(kind: str, table_name: str | None) -> Schema:
     """The schema of a type in words, whose objects are those of a table. Raises KeyError."""
+    if kind == "list of number or null":  # the list is there, and its items may be null
+        return {"type": "array", "items": kind_schema("number or null", table_name)}
     if (nullable := kind.removesuffix(" or null")) != kind:
         return {"anyOf": [kind_schema(nullable, table_name), {"type": "null"}]}
     if (item := kind.removeprefix("list of ")) != kind:
@@ -323,6 +463,10 @@ def table_schema(key: str, fields: Sequence[Field], meanings: Mapping[str, Any])
         properties[name] = {**schema, "description": meaning}
     if key == "results":
         properties["metrics"]["additionalProperties"] = {"$ref": "#/$defs/metrics"}
+    if "measures" in properties:
+        properties["measures"]["additionalProperties"] = {"$ref": "#/$defs/measure"}
+    if "schema_version" in properties:
+        properties["schema_version"]["const"] = columns.SCHEMA_VERSION
     required = [name for name, own in properties.items() if _OPTIONAL not in own["description"]]
     return {"type": "object", "properties": properties, "required": required}
 
@@ -358,6 +502,23 @@ def schemas() -> dict[str, Schema]:
         "workloads": items("list"),
         "comparisons": ref("comparisons"),
         "scaling": items("scaling"),
+        "submitted": items("submitted"),
+        "run": ref("run"),
+        "baselines": items("baselines"),
+        "plugins": items("plugins"),
+        "nodes-check": ref("nodes_check"),
+        "nodes-history": ref("nodes_history"),
+        "suspects": ref("suspects"),
+        "diagnosis": ref("diagnosis"),
+        "diagnosis-plan": ref("diagnosis_plan"),
+        "certificate": ref("certificate"),
+        "acceptance-plan": ref("acceptance_plan"),
+        "install-status": ref("install_status"),
+        "install-verify": ref("install_verify"),
+        "install-plan": ref("install_plan"),
+        "install-outcome": ref("install_outcome"),
+        "install-import": ref("install_import"),
+        "doctor": ref("doctor"),
     }
     return {
         name: {

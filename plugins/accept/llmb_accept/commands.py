@@ -315,12 +315,12 @@ def _show_estimates(rows: Sequence[Estimate], fmt: str) -> int:
     from dataclasses import asdict
 
     from llmb import api
+    from llmb_accept.certificate import SCHEMA_VERSION
 
     total = sum(row.gpu_hours or 0 for row in rows)
     if fmt == "json":
-        click.echo(
-            json.dumps({"rows": [asdict(row) for row in rows], "gpu_hours": total}, indent=1)
-        )
+        data = {"rows": [asdict(row) for row in rows], "gpu_hours": total}
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1))
         return 0
     columns = [
         *(api.Column(key=key, whole=True) for key in ("phase", "what")),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from llmb_nodes.words import NodeReport
 
 FAILED = 3  # the exit code of a FAULT
+#: Of every object in JSON. Grows when a field is removed or changes its meaning or type.
+SCHEMA_VERSION = 1
 
 format_option = click.option(
     "--format",
@@ -212,13 +214,18 @@ def as_data(node: NodeReport) -> dict[str, Any]:
     }
 
 
+def print_object(data: Mapping[str, Any]) -> None:
+    """Print an object as JSON with its ``schema_version``."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=2))
+
+
 def _print_nodes(reports: Sequence[NodeReport], fmt: str) -> None:
     """Print one row for each node, worst first."""
     from llmb import api
     from llmb_nodes.words import number
 
     if fmt == "json":
-        click.echo(json.dumps({"nodes": [as_data(node) for node in reports]}, indent=2))
+        print_object({"nodes": [as_data(node) for node in reports]})
         return
     units = {name: measure.unit for node in reports for name, measure in node.measures.items()}
     columns = [
@@ -299,7 +306,7 @@ def _print_history(pairs: Sequence[tuple[Any, NodeReport]], fmt: str) -> None:
         for check, node in pairs
     ]
     if fmt == "json":
-        click.echo(json.dumps({"nodes": rows}, indent=2))
+        print_object({"nodes": rows})
         return
     shown = [{**row, "reasons": "; ".join([*row["reasons"], *row["notes"]])} for row in rows]
     columns = [

@@ -16,6 +16,7 @@ from llmb_nodes.commands import (
     number_of_nodes,
     passed_options,
     per_node,
+    print_object,
     submit_words,
 )
 
@@ -134,7 +135,7 @@ def _preview(context: api.CommandContext, plan: Estimate, words: Sequence[str], 
     if code != 0:
         return code
     if fmt == "json":
-        click.echo(json.dumps(plan.as_data(), indent=2))
+        print_object(plan.as_data())
         return 0
     rows = [
         {
@@ -176,7 +177,7 @@ def _print(report: Report, fmt: str) -> None:
     from llmb_nodes import diagnosis
 
     if fmt == "json":
-        click.echo(json.dumps(diagnosis.as_data(report), indent=2))
+        print_object(diagnosis.as_data(report))
         return
     findings = report.diagnosis.findings if report.diagnosis is not None else ()
     rows = [

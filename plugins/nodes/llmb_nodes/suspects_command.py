@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmb_nodes.commands import print_object
+
 if TYPE_CHECKING:
     from llmb import api
     from llmb_nodes.suspects import Suspect
@@ -42,7 +44,7 @@ def suspects(context: api.CommandContext, /, fmt: str) -> int:
         rows = json.loads(context.call(words)[1])["results"]
     listed = find(runs, rows)
     if fmt == "json":
-        click.echo(json.dumps({"nodes": [as_data(suspect) for suspect in listed]}, indent=2))
+        print_object({"nodes": [as_data(suspect) for suspect in listed]})
         return 0
     if listed or fmt == "csv":
         click.echo(

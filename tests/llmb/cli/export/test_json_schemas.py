@@ -11,21 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from llmb_testing.json_schemas import strict
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SCHEMAS = Path(__file__).parents[4] / "docs/schemas"
 NCCL = "".join(f"node{i}:1:2 [0] NCCL INFO Using network Socket\n" for i in range(2))
-
-
-def strict(schema: Any) -> Any:
-    """The schema in which objects have no fields but those that it names."""
-    if isinstance(schema, list):
-        return [strict(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    changed = {key: strict(part) for key, part in schema.items()}
-    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
-        changed["additionalProperties"] = False
-    return changed
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["as shipped", "strict"])

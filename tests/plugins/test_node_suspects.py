@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import pytest
 from llmb.contract.spec import Workload
 from llmb.plan.config_layers import load_config
 from llmb_installer.cluster_types import all_types
+from llmb_nodes.diagnosis import SIZE
+from llmb_nodes.history import WORKLOAD
+from llmb_nodes.program import diagnose
+from llmb_nodes.program.strategy import NETWORK, NVLINK, Plan
+from llmb_nodes.simulation import Faults, simulate
 from llmb_testing.invented_runs import InventedRuns, opening, steps, telemetry
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -184,3 +190,61 @@ def test_the_page_has_what_the_runs_of_the_report_say_of_a_node(
     row = next(line for line in page(llmb_here, month).splitlines() if "| node0002" in line)
     assert "1200 MHz" in row
     assert row.count("SM clock 1200 MHz") == 1
+
+
+def diagnosis(month: InventedRuns, faults: Faults, *, paths: tuple[str, ...] = (NVLINK,)) -> None:
+    """Write a diagnosis of n1 to n8 as its program writes it."""
+    job = replace(month.job("nemotron4_15b", "bf16", 64), workload=WORKLOAD, model_size=SIZE)
+    run = month.run(job, "", nodes="n[1-8]")
+    plan = Plan(tuple(f"n{number}" for number in range(1, 9)), paths=paths)
+    rounds = [
+        [{**asdict(test), **asdict(outcome)} for test, outcome in results]
+        for results in simulate(plan, faults).history
+    ]
+    data = {"schema": diagnose.SCHEMA, "plan": asdict(plan), "rounds": rounds}
+    (run.work / diagnose.FILE).write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize(("factor", "word"), [(0.7, "SLOW"), (0.0, "FAULT")])
+def test_the_node_of_a_diagnosis_is_a_suspect_that_jobs_avoid(
+    month: InventedRuns, llmb_here: Command, factor: float, word: str
+) -> None:
+    diagnosis(month, Faults(nodes={"n5": factor}))
+    (found,) = suspects(llmb_here, month)
+    assert (found["name"], found["word"], found["check"]) == ("n5", word, None)
+    assert found["diagnosis"] == month.made[-1].id
+    assert "every group with this node" in found["evidence"][0]
+    assert excluded(llmb_here, month) == ["#SBATCH --exclude=n5"]
+    text = page(llmb_here, month)
+    assert f"| n5 | diagnosis ({word}) |" in " ".join(text.split())
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("| n")].count("n1")
+
+
+def test_of_a_bad_pair_one_node_is_avoided_and_both_are_named(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    diagnosis(month, Faults(pairs={frozenset({"n1", "n2"}): 0.5}))
+    (found,) = suspects(llmb_here, month)
+    assert found["name"] in {"n1", "n2"}
+    assert found["evidence"][0].startswith("n[1-2]: these two together")
+
+
+def test_a_healthy_diagnosis_after_a_repair_acquits_but_only_on_its_path(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    diagnosis(month, Faults(nodes={"n5": 0.7}), paths=(NETWORK,))
+    diagnosis(month, Faults())  # over NVLink and network together: tells nothing of network alone
+    (found,) = suspects(llmb_here, month)
+    assert "over the network alone" in found["evidence"][0]
+    diagnosis(month, Faults(), paths=(NETWORK,))
+    assert suspects(llmb_here, month) == []
+
+
+def test_a_diagnosis_that_ended_before_its_search_is_no_evidence(
+    month: InventedRuns, llmb_here: Command
+) -> None:
+    diagnosis(month, Faults(nodes={"n5": 0.7}))
+    file = month.made[-1].work / diagnose.FILE
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, "rounds": data["rounds"][:1]}))
+    assert suspects(llmb_here, month) == []

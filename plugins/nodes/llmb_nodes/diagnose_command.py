@@ -202,5 +202,6 @@ def _print(report: Report, fmt: str) -> None:
         click.echo(f"no fault between the nodes: {tests} tests in {len(report.rounds)} rounds")
     for note in diagnosis.notes_of(report):
         click.echo(f"note: {note}", err=True)
-    if suspects := diagnosis.suspects_in(report):
-        click.echo(f"avoid them in later jobs: --exclude {api.fold_nodes(suspects)}", err=True)
+    if suspects := {name for name, _ in diagnosis.accusations(report)}:
+        names = api.fold_nodes(sorted(suspects))
+        click.echo(f"avoid them in later jobs: --exclude {names}, or @suspects", err=True)

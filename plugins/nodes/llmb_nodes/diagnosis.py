@@ -6,7 +6,7 @@ reading the folder of a run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -249,14 +249,30 @@ def as_data(report: Report) -> dict[str, Any]:
     }
 
 
-def suspects_in(report: Report) -> list[str]:
-    """Return the nodes that later jobs should avoid: of a bad pair, one is enough."""
-    findings = report.diagnosis.findings if report.diagnosis is not None else ()
+def accusations(report: Report) -> Iterator[tuple[str, Finding]]:
+    """Yield the nodes that later jobs should avoid, each with a finding that is confirmed.
+
+    Of a bad pair, one is enough.
+    """
     kinds = (strategy.NODE, strategy.PAIR, strategy.SWITCH)
-    suspects: dict[str, None] = {}
-    for finding in findings:
+    for finding in report.diagnosis.findings if report.diagnosis is not None else ():
         if finding.confirmed and finding.kind in kinds:
-            suspects.update(
-                dict.fromkeys(finding.nodes[:1] if finding.kind == strategy.PAIR else finding.nodes)
-            )
-    return [*suspects]
+            most = 1 if finding.kind == strategy.PAIR else len(finding.nodes)
+            for name in finding.nodes[:most]:
+                yield name, finding
+
+
+def latest(runs: Iterable[api.RunRecord]) -> dict[tuple[str, str], tuple[api.RunRecord, Report]]:
+    """Return the newest diagnosis of each node over each path, ``all`` and ``network`` apart.
+
+    One that ended before its search, or had nothing to compare a node with, tells nothing of it.
+    """
+    newest: dict[tuple[str, str], tuple[api.RunRecord, Report]] = {}
+    for run in sorted(filter(is_diagnosis, runs), key=lambda run: run.submitted_at):
+        report = read(run)
+        if report is None or report.diagnosis is None:
+            continue
+        for path in report.plan.paths:
+            for name in set(report.plan.nodes).difference(report.diagnosis.unjudged):
+                newest[name, path] = run, report
+    return newest

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import api
-from llmb_nodes import blame, history, past_runs, words
-from llmb_nodes.suspects import FromRuns, Suspect, find, odds
+from llmb_nodes import blame, diagnosis, history, past_runs, words
+from llmb_nodes.suspects import FromRuns, FromTest, Suspect, find, odds
 
 PAGE = "nodes"
 _MOST_RUNS = 5  # of a suspect
@@ -57,14 +57,16 @@ def _summary(suspects: Sequence[Suspect], page: str) -> api.ReportSection:
     """Return who is suspected of what, in the report itself and as the beginning of the page."""
     if not suspects:
         text = (
-            "No node is a suspect: none was SLOW or a FAULT in its newest check, and none slows"
-            f" the runs of the newest {past_runs.DAYS} days beyond chance."
+            "No node is a suspect: none was SLOW or a FAULT in its newest check or diagnosis, and"
+            f" none slows the runs of the newest {past_runs.DAYS} days beyond chance."
         )
         return api.ReportSection(title="Suspect nodes", text=text, page=page)
     sentences = [
         f"{runs.loss} to {' or '.join(runs.blame.nodes)}." for runs in _accusations(suspects)
     ]
-    sentences += [f"{suspect.name} {_in_check(suspect)}." for suspect in suspects if suspect.word]
+    sentences += [
+        f"{suspect.name} {_in_test(test)}." for suspect in suspects for test in suspect.tests
+    ]
     hint = "" if page else "\n\nThe evidence for an administrator: llmb-run report --page nodes"
     return api.ReportSection(
         title="Suspect nodes",
@@ -93,22 +95,29 @@ def _accusations(suspects: Iterable[Suspect]) -> Iterator[FromRuns]:
     yield from by_nodes.values()
 
 
-def _in_check(suspect: Suspect) -> str:
-    if suspect.word == words.FAULT:
-        return "is broken (FAULT in its newest check)"
-    return "is slower than its peers (SLOW in its newest check)"
+_IN_WORDS = {
+    ("check", words.FAULT): "is broken",
+    ("check", words.SLOW): "is slower than its peers",
+    ("diagnosis", words.FAULT): "fails together with other nodes",
+    ("diagnosis", words.SLOW): "slows other nodes",
+}
+
+
+def _in_test(test: FromTest) -> str:
+    finding = _IN_WORDS[test.kind, test.word]
+    return f"{finding} ({test.word} in its newest {test.kind})"
 
 
 def _found_by(suspect: Suspect) -> str:
-    sources = [f"check ({suspect.word})"] if suspect.word else []
+    sources = dict.fromkeys(f"{test.kind} ({test.word})" for test in suspect.tests)
     return ", ".join([*sources, *(["past runs"] if suspect.runs is not None else ())])
 
 
 def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
     """Return what to say to an administrator about one node, with its slow runs."""
-    paragraphs = []
-    if suspect.word:
-        paragraphs.append(f"{suspect.name} {_in_check(suspect)}: {'; '.join(_of_check(suspect))}.")
+    paragraphs = [
+        f"{suspect.name} {_in_test(test)}: {'; '.join(test.reasons)}." for test in suspect.tests
+    ]
     if suspect.runs is not None:
         paragraphs.append(_by_runs(suspect.name, suspect.runs))
     if causes:
@@ -140,11 +149,6 @@ def _of_suspect(suspect: Suspect, causes: Sequence[str]) -> api.ReportSection:
         ),
         page=PAGE,
     )
-
-
-def _of_check(suspect: Suspect) -> Sequence[str]:
-    """Return the evidence of the check alone."""
-    return suspect.evidence if suspect.runs is None else suspect.evidence[:-1]
 
 
 def _by_runs(name: str, runs: FromRuns) -> str:
@@ -185,7 +189,7 @@ class _Node:
 def _nodes(
     runs: Sequence[api.RunRecord], rows: _Rows, observations: Iterable[blame.Observation]
 ) -> dict[str, _Node]:
-    """Return the nodes of the observations, of described runs and of checks."""
+    """Return the nodes of the observations, of described runs, checks and diagnoses."""
     nodes: dict[str, _Node] = {}
     for observation in observations:
         for name in observation.nodes:
@@ -200,6 +204,8 @@ def _nodes(
                 nodes[facts["name"]].facts = facts
     for name, (_, report) in history.latest(history.checks_of(runs)).items():
         nodes.setdefault(name, _Node()).check = report.word
+    for name, _ in diagnosis.latest(runs):
+        nodes.setdefault(name, _Node())
     return nodes
 
 

@@ -40,14 +40,19 @@ class Simulated:
     """A simulated diagnosis."""
 
     diagnosis: Diagnosis
-    rounds: Sequence[Sequence[GroupTest]]
+    history: Sequence[strategy.Round]
     #: Rounds in which a group did not end before its time limit.
     hangs: int
 
     @property
+    def rounds(self) -> list[list[GroupTest]]:
+        """The groups of each round."""
+        return [[test for test, _ in results] for results in self.history]
+
+    @property
     def tests(self) -> int:
-        """All groups of all rounds."""
-        return sum(map(len, self.rounds))
+        """The number of groups of all rounds."""
+        return sum(map(len, self.history))
 
 
 def simulate(
@@ -77,8 +82,7 @@ def simulate(
             hangs += any(outcome.value is None for outcome in outcomes)
             tests = steps.send(outcomes)
     except StopIteration as end:
-        rounds = [[test for test, _ in results] for results in history]
-        return Simulated(diagnosis=end.value, rounds=rounds, hangs=hangs)
+        return Simulated(diagnosis=end.value, history=history, hangs=hangs)
 
 
 def most_rounds(plan: Plan) -> int:

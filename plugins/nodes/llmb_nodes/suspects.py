@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmb_nodes import history, past_runs, words
+from llmb_nodes import diagnosis, history, past_runs, words
 from llmb_nodes.blame import Blame, Observation, find as find_blame
+from llmb_nodes.program import strategy
 
 if TYPE_CHECKING:
     from llmb import api
@@ -55,20 +56,50 @@ class FromRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FromTest:
+    """What the newest check or diagnosis of a node has found against it."""
+
+    #: ``check``, of the node alone, or ``diagnosis``, of groups of nodes.
+    kind: str
+    #: The id of its run.
+    run: str
+    #: SLOW or FAULT.
+    word: str
+    #: Phrases.
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
     """A node with the evidence against it."""
 
     name: str
-    #: SLOW or FAULT if its newest check found that, else empty.
-    word: str = ""
-    #: Phrases, those of the check first.
-    evidence: tuple[str, ...]
+    #: The check and the diagnoses that are evidence, in this order.
+    tests: tuple[FromTest, ...] = ()
+    #: None if past runs are no evidence.
+    runs: FromRuns | None = None
+    #: The word and the day of a check that found nothing, empty without one.
+    alone: str = ""
     #: What an administrator can do.
     fixes: tuple[str, ...] = ()
-    #: The check, None if only runs are evidence.
-    check: str | None = None
-    #: None if only a check is evidence.
-    runs: FromRuns | None = None
+
+    @property
+    def word(self) -> str:
+        """The worst word of its tests, empty if only runs are evidence."""
+        return min((test.word for test in self.tests), key=words.ORDER.index, default="")
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Phrases: those of tests first."""
+        return (
+            *(reason for test in self.tests for reason in test.reasons),
+            *(() if self.runs is None else (self.runs.in_words,)),
+            *([self.alone] if self.alone else ()),
+        )
+
+    def run_of(self, kind: str) -> str | None:
+        """Return the id of the check or diagnosis that is evidence, None without one."""
+        return next((test.run for test in self.tests if test.kind == kind), None)
 
 
 def odds(chance: float) -> str:
@@ -81,44 +112,74 @@ def odds(chance: float) -> str:
 
 
 def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> list[Suspect]:
-    """Return the nodes that their newest check or past runs found, the worst first.
+    """Return the nodes that their newest check or diagnosis or past runs found, the worst first.
 
     ``rows`` are results of ``runs``, objects of ``llmb-run results --format json``.
     """
     checks = history.latest(history.checks_of(runs), judged_only=True)
+    diagnosed = from_diagnoses(runs)
     accused = from_runs(past_runs.observations(past_runs.measured(runs, rows)))
-    suspects = [
-        suspect
-        for name in {*checks, *accused}
-        if (suspect := _suspect(name, checks.get(name), accused.get(name))) is not None
-    ]
-    return sorted(suspects, key=_order)
+    suspects = (
+        _suspect(name, checks.get(name), diagnosed.get(name, ()), accused.get(name))
+        for name in {*checks, *diagnosed, *accused}
+    )
+    return sorted(
+        (suspect for suspect in suspects if suspect.tests or suspect.runs is not None), key=_order
+    )
 
 
 def _suspect(
-    name: str, checked: tuple[history.Check, words.NodeReport] | None, runs: FromRuns | None
-) -> Suspect | None:
-    """Return a node as a suspect, None if nothing speaks against it."""
-    against = () if runs is None else (runs.in_words,)
-    if checked is not None and checked[1].word in (words.FAULT, words.SLOW):
-        check, node = checked
-        return Suspect(
-            name=name,
-            word=node.word,
-            evidence=(*node.reasons, *against),
-            fixes=node.fixes,
-            check=check.run.id,
-            runs=runs,
-        )
-    if runs is None:
-        return None
+    name: str,
+    checked: tuple[history.Check, words.NodeReport] | None,
+    diagnosed: Sequence[FromTest],
+    runs: FromRuns | None,
+) -> Suspect:
+    """Return a node with all that speaks against it."""
     if checked is None:
         fixes = (f"llmb-run nodes check --nodelist {name}",)
-        return Suspect(name=name, evidence=against, fixes=fixes, runs=runs)
+        return Suspect(name=name, tests=(*diagnosed,), runs=runs, fixes=fixes)
     check, node = checked
-    day = time.strftime("%Y-%m-%d", time.localtime(check.time))
-    alone = f"alone it was {node.word} in its check of {day}"
-    return Suspect(name=name, evidence=(*against, alone), runs=runs)
+    if node.word in (words.FAULT, words.SLOW):
+        found = FromTest(kind="check", run=check.run.id, word=node.word, reasons=node.reasons)
+        return Suspect(name=name, tests=(found, *diagnosed), runs=runs, fixes=node.fixes)
+    alone = f"alone it was {node.word} in its check of {_day(check.time)}"
+    return Suspect(name=name, tests=(*diagnosed,), runs=runs, alone=alone)
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def from_diagnoses(runs: Iterable[api.RunRecord]) -> dict[str, list[FromTest]]:
+    """Return what the newest diagnoses of each node have found against it, by path."""
+    accused: dict[str, list[FromTest]] = {}
+    for (name, path), (run, report) in diagnosis.latest(runs).items():
+        findings = [
+            finding
+            for suspect, finding in diagnosis.accusations(report)
+            if (suspect, finding.path) == (name, path)
+        ]
+        if findings:
+            accused.setdefault(name, []).append(
+                FromTest(
+                    kind="diagnosis",
+                    run=run.id,
+                    word=min(map(diagnosis.word_of, findings), key=words.ORDER.index),
+                    reasons=tuple(
+                        _in_diagnosis(finding, report, run.submitted_at) for finding in findings
+                    ),
+                )
+            )
+    return accused
+
+
+def _in_diagnosis(finding: strategy.Finding, report: diagnosis.Report, seconds: float) -> str:
+    from llmb import api
+
+    # A pair or a switch group has other nodes beside the suspect.
+    nodes = "" if finding.kind == strategy.NODE else f"{api.fold_nodes(finding.nodes)}: "
+    reason = diagnosis.reason_of(finding, report.plan)
+    return f"{nodes}{reason} in the diagnosis of {_day(seconds)}"
 
 
 def from_runs(observations: Sequence[Observation]) -> dict[str, FromRuns]:

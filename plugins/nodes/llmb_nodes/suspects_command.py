@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``llmb-run nodes suspects``: the nodes that checks and past runs found, with the evidence."""
+"""``llmb-run nodes suspects``: the nodes that tests and past runs found, with the evidence."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def suspects(context: api.CommandContext, /, fmt: str) -> int:
     """Show the nodes to avoid, with the evidence.
 
-    `--exclude @suspects` avoids them. They are nodes that their newest check found SLOW or a FAULT,
-    and nodes that slow runs of the newest 30 days have and fast runs do not. llmb drains no node.
+    `--exclude @suspects` avoids them. They are nodes that their newest check or diagnosis found
+    SLOW or a FAULT, and nodes that slow runs of the newest 30 days have and fast runs do not. llmb
+    drains no node.
     """
     from llmb import api
     from llmb_nodes import past_runs
@@ -79,9 +80,9 @@ def _say_more(listed: Sequence[Suspect], runs: int) -> None:
     """Print on standard error what the table is made of, and what to do with it."""
     measured = f"{runs} measured run{'' if runs == 1 else 's'} of the newest 30 days"
     if not listed:
-        click.echo(f"no suspects among the nodes of {measured} and of the checks", err=True)
+        click.echo(f"no suspects among the nodes of {measured}, checks and diagnoses", err=True)
         return
-    click.echo(f"from {measured} and the newest check of each node", err=True)
+    click.echo(f"from {measured} and the newest check and diagnosis of each node", err=True)
     click.echo("avoid them in later jobs: --exclude @suspects", err=True)
     click.echo("for an administrator: llmb-run report --page nodes", err=True)
 
@@ -94,7 +95,8 @@ def as_data(suspect: Suspect) -> dict[str, Any]:
         "word": suspect.word or None,
         "evidence": [*suspect.evidence],
         "fixes": [*suspect.fixes],
-        "check": suspect.check,
+        "check": suspect.run_of("check"),
+        "diagnosis": suspect.run_of("diagnosis"),
         "runs": None
         if runs is None
         else {

@@ -396,30 +396,49 @@ def _planned_key(planned: Prepared | RunRecord) -> Hashable:
     return key_of(planned.job), planned.pair
 
 
+def _key_on_nodes(planned: Prepared | RunRecord) -> Hashable:
+    """Return a key that also has the nodes that were asked for, if any were."""
+    options = {} if planned.launch is None else planned.launch.slurm_args
+    return _planned_key(planned), options.get("nodelist")
+
+
 def remaining(
     items: Sequence[Prepared],
     succeeded: Sequence[RunRecord],
     live: Sequence[RunRecord],
     unsent: Sequence[RunRecord] = (),
 ) -> Remaining:
-    """Find the jobs of ``items`` without a run. Each run is for one job of the list only."""
-    unused = {"done": _by_key(succeeded), "live": _by_key(live), "unsent": _by_key(unsent)}
-    used: dict[str, list[RunRecord]] = {kind: [] for kind in unused}
-    jobless = []
-    for item in items:
-        kind = next((kind for kind in unused if unused[kind].get(_planned_key(item))), None)
-        if kind is None:
-            jobless.append(item)
-        else:
-            used[kind].append(unused[kind][_planned_key(item)].pop(0))
-    runs = {kind: tuple(matches) for kind, matches in used.items()}
-    return Remaining(items=tuple(jobless), **runs)
+    """Find the jobs of ``items`` without a run. Each run is for one job of the list only.
+
+    Of equal jobs on several lists of nodes, each gets the run on its own. A job that is now sent to
+    other nodes than before has its run nevertheless.
+    """
+    runs = {"done": succeeded, "live": live, "unsent": unsent}
+    found: dict[str, list[RunRecord]] = {kind: [] for kind in runs}
+    jobless = [*items]
+    for key in (_key_on_nodes, _planned_key):
+        used = {run.id for matches in found.values() for run in matches}
+        unused = {
+            kind: _by_key([run for run in members if run.id not in used], key)
+            for kind, members in runs.items()
+        }
+        jobless, tried = [], jobless
+        for item in tried:
+            kind = next((kind for kind in unused if unused[kind].get(key(item))), None)
+            if kind is None:
+                jobless.append(item)
+            else:
+                found[kind].append(unused[kind][key(item)].pop(0))
+    matched = {kind: tuple(matches) for kind, matches in found.items()}
+    return Remaining(items=tuple(jobless), **matched)
 
 
-def _by_key(runs: Sequence[RunRecord]) -> dict[Hashable, list[RunRecord]]:
+def _by_key(
+    runs: Sequence[RunRecord], key: Callable[[Prepared | RunRecord], Hashable]
+) -> dict[Hashable, list[RunRecord]]:
     by_key: dict[Hashable, list[RunRecord]] = {}
     for run in runs:
-        by_key.setdefault(_planned_key(run), []).append(run)
+        by_key.setdefault(key(run), []).append(run)
     return by_key
 
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -34,6 +34,33 @@ def test_a_run_is_for_one_job(items: Items, submitted: Submitted) -> None:
     assert len(remaining(twice, [first], [second]).items) == 1
     found = remaining(items(1), [first, second], [])
     assert (found.items, found.done) == ((), (first,))
+
+
+Planned = TypeVar("Planned", Prepared, RunRecord)
+
+
+def on_nodes(planned: Planned, names: str) -> Planned:
+    assert planned.launch is not None
+    return replace(planned, launch=replace(planned.launch, slurm_args={"nodelist": names}))
+
+
+def test_of_equal_jobs_on_two_racks_the_one_without_a_run_is_left(
+    items: Items, submitted: Submitted
+) -> None:
+    """The first rack's job failed, the second one's succeeded."""
+    racks = [on_nodes(items(1)[0], "n[1-8]"), on_nodes(items(1)[0], "n[9-16]")]
+    done = on_nodes(submitted(1)[0], "n[9-16]")
+    assert remaining(racks, [done], []).items == (racks[0],)
+    assert remaining(racks, [], [done]).items == (racks[0],)
+
+
+def test_a_job_that_now_goes_to_other_nodes_has_its_run_still(
+    items: Items, submitted: Submitted
+) -> None:
+    (item,) = items(1)
+    done = on_nodes(submitted(1)[0], "n[9-16]")
+    for again in (item, on_nodes(item, "n[1-8]")):
+        assert remaining([again], [done], []).done == (done,)
 
 
 @pytest.mark.parametrize(

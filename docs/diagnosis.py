@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from llmb_nodes.program import peers, strategy
-from llmb_nodes.program.strategy import Plan
+from llmb_nodes.program.strategy import SearchPlan
 from llmb_nodes.simulation import Faults, simulate
 
 PAGE = Path(__file__).with_name("diagnosis.md")
@@ -39,13 +39,13 @@ class Case:
     spread: float
     fault: str
 
-    def planted(self, seed: int) -> tuple[Plan, Faults, set[Finding]]:
+    def planted(self, seed: int) -> tuple[SearchPlan, Faults, set[Finding]]:
         """Return a cluster with a fault in a random place, and the finding that is right."""
         chance = random.Random(f"{self} {seed}")
         nodes = tuple(f"n{number}" for number in range(self.nodes))
         width = max(4, self.nodes // 8)
         switches = {node: f"leaf{number // width}" for number, node in enumerate(nodes)}
-        plan = Plan(nodes, switches)
+        plan = SearchPlan(nodes, switches)
         bad = chance.randrange(self.nodes)
         factors = {"node": FACTOR, "weak node": WEAK, "hang": 0.0}
         if self.fault in factors:
@@ -60,7 +60,7 @@ class Case:
             members = frozenset(node for node in nodes if switches[node] == name)
             return plan, Faults(switches={name: FACTOR}), {(strategy.SWITCH, members)}
         if self.fault == "everywhere":
-            plan = Plan(nodes, switches, expected=100.0)
+            plan = SearchPlan(nodes, switches, expected=100.0)
             return plan, Faults(everywhere=FACTOR), {(strategy.EVERYWHERE, frozenset(nodes))}
         return plan, Faults(), set()
 

@@ -33,7 +33,7 @@ from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained
 from llmb.plan import listing
 from llmb_accept.judge import Item, PhaseOutcome
-from llmb_accept.running import Estimate
+from llmb_accept.running import RowCost
 from llmb_installer.doctor.finding import Finding
 
 PAGE = Path(__file__).with_name("json.md")
@@ -152,7 +152,7 @@ MORE = {
 CLASSES = {
     "certificate.phases": PhaseOutcome,
     "certificate.phases.items": Item,
-    "acceptance_plan.rows": Estimate,
+    "acceptance_plan.rows": RowCost,
     "doctor.findings": Finding,
 }
 _SUBMISSION = ("submitted", "dry-run", "results")

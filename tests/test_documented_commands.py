@@ -15,7 +15,7 @@ from llmb.cli import app
 from llmb.cli.context import CliContext
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
-from llmb_testing.documented import Block, blocks
+from llmb_testing.documented import CommandBlock, blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -29,7 +29,7 @@ PLUGINS_OWN = {"usage"}  # commands of the plugins that docs/write-a-plugin.md w
 _COMMAND = re.compile(r"(?:^|[|;&]\s*|\w=\S*\s+)(llmb-(?:run|install)\b[^|;&]*)")
 
 
-def commands(block: Block) -> list[list[str]]:
+def commands(block: CommandBlock) -> list[list[str]]:
     """The command lines of llmb in a block, split into words."""
     lines = [
         found for line in block.commands for found in _COMMAND.findall(re.sub(r"\s#\s.*", "", line))
@@ -75,7 +75,7 @@ def test_a_block_says_where_it_is_run(tmp_path: Path) -> None:
         "<!-- run: local, may end with 3: busy -->\n```console\n$ a \\\n  b\nout\n$ c\n```\n"
     )
     assert blocks(page) == [
-        Block(place="page.md:2", commands=("a    b", "c"), scene="local", code=3, why="busy")
+        CommandBlock(place="page.md:2", commands=("a    b", "c"), scene="local", code=3, why="busy")
     ]
     page.write_text("text\n\n```console\n$ a\n```\n")
     with pytest.raises(ValueError, match=r"page\.md:3"):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from llmb.cli.context import say
-from llmb.cli.pace import Pace, is_queued_here
+from llmb.cli.pace import NewestStep, is_queued_here
 from llmb.contract.record import RunRecord
 from llmb.contract.state import (
     ELSEWHERE_CODE,
@@ -121,7 +121,7 @@ class Follower:
         for reason, fix in {state.reason: state.fix for state in held if state.fix}.items():
             self.line(f"note: {reason}: {fix}")
 
-    def warn(self, run: RunRecord, pace: Pace) -> None:
+    def warn(self, run: RunRecord, pace: NewestStep) -> None:
         """Print once that an attempt is too slow, while its GPUs can still be saved."""
         reference = pace.reference
         if reference is None or not pace.is_too_slow or (run.id, run.attempt) in self.slow:

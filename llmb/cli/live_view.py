@@ -22,7 +22,7 @@ from rich.text import Text
 
 from llmb.cli.context import CliContext, completed
 from llmb.cli.follower import Follower, counted, held_states
-from llmb.cli.pace import End, Paces, expected_end, left_in_words
+from llmb.cli.pace import ExpectedEnd, Paces, expected_end, left_in_words
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, JobState
@@ -81,7 +81,7 @@ class _LeftColumn(ProgressColumn):
     """Shows the time to the expected end."""
 
     def render(self, task: Task) -> Text:
-        end: End | None = task.fields["end"]
+        end: ExpectedEnd | None = task.fields["end"]
         if end is None:
             return Text("")
         left = left_in_words(end.at - time.time())
@@ -158,7 +158,7 @@ class Bars(Follower):
         over = sum(state.is_over for state in states.values())
         end = expected_end(runs, states, self.ends, self.duration)
         if end is not None and len(runs) < self.count:  # others are not submitted yet
-            end = End(at=end.at, at_least=True)
+            end = ExpectedEnd(at=end.at, at_least=True)
         to_go = f"{self.count - over} to go"
         self.view.update(self.all, completed=over, pace=to_go, end=end)
 
@@ -194,7 +194,7 @@ class Bars(Follower):
             completed=pace.at.iteration + 1,
             total=pace.at.last + 1,
             pace=pace.in_words(short=self.width < _WITH_WORDS),
-            end=None if left is None else End(at=self.ends[run.id]),
+            end=None if left is None else ExpectedEnd(at=self.ends[run.id]),
         )
 
     def duration(self, job: Job) -> float:

@@ -36,7 +36,7 @@ class StepReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class NewestStep:
     """The newest step of a running job."""
 
     at: LogProgress
@@ -86,10 +86,10 @@ class Paces:
         self._references: dict[Hashable, StepReference | None] = {}
         self._baseline: Baseline | None = None
 
-    def of(self, run: RunRecord) -> Pace | None:
+    def of(self, run: RunRecord) -> NewestStep | None:
         """Return the pace of ``run``, None before its first step."""
         at, self._read[run.log] = progress(run.log, self._read.get(run.log))
-        return None if at is None else Pace(at=at, reference=self.reference(run))
+        return None if at is None else NewestStep(at=at, reference=self.reference(run))
 
     def reference(self, run: RunRecord) -> StepReference | None:
         """Return the published step time for ``run``, else that of the newest baseline."""
@@ -141,7 +141,7 @@ class Paces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ExpectedEnd:
     """When jobs will probably end, in seconds since the epoch."""
 
     at: float
@@ -154,7 +154,7 @@ def expected_end(
     states: Mapping[str, JobState],
     ends: Mapping[str, float],
     duration: Callable[[Job], float],
-) -> End | None:
+) -> ExpectedEnd | None:
     """Return when the last of ``runs`` will end, None if all have ended.
 
     ``ends``: of those that run, by their steps. ``duration``: the estimate of a job in seconds.
@@ -168,7 +168,9 @@ def expected_end(
     last = max((_end_of(run, states[run.id], ends, duration, now) for run in running), default=now)
     queued = [duration(run.job) for run in waiting if is_queued_here(run)]
     others = [duration(run.job) for run in waiting if not is_queued_here(run)]
-    return End(at=max(last + sum(queued), now + max(others, default=0.0)), at_least=bool(others))
+    return ExpectedEnd(
+        at=max(last + sum(queued), now + max(others, default=0.0)), at_least=bool(others)
+    )
 
 
 def _end_of(

@@ -52,7 +52,7 @@ Values = tuple[float | None, ...]  # of each GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class NodeSample:
     """One look at all GPUs of a node."""
 
     time: float  #: seconds since 1970
@@ -68,7 +68,7 @@ class NodeSamples:
     host: str
     gpus: int
     is_first: bool  #: the node of rank 0
-    samples: tuple[Sample, ...]
+    samples: tuple[NodeSample, ...]
 
 
 def nodes_of(
@@ -133,12 +133,12 @@ def _row(line: str) -> dict[str, Any]:
     return {}
 
 
-def _sample(row: Mapping[str, Any]) -> Sample | None:
+def _sample(row: Mapping[str, Any]) -> NodeSample | None:
     time = _number(row.get("time"))
     if time is None:
         return None
     columns = {name: _values(values) for name, values in row.items() if type(values) is list}
-    return Sample(time=time, log_bytes=_number(row.get("log_bytes")), columns=columns)
+    return NodeSample(time=time, log_bytes=_number(row.get("log_bytes")), columns=columns)
 
 
 def _values(values: list[Any]) -> Values:
@@ -239,7 +239,7 @@ def summarize(node: NodeSamples, times: tuple[float, float] | None) -> Telemetry
     )
 
 
-def _columns(samples: Sequence[Sample], name: str, gpus: int) -> list[Values]:
+def _columns(samples: Sequence[NodeSample], name: str, gpus: int) -> list[Values]:
     """Return the values of each GPU over time, None for what was not sampled."""
     missing = (None,) * gpus
     rows = [sample.columns.get(name, missing) for sample in samples]
@@ -281,7 +281,7 @@ def _total(values: Iterable[float | None]) -> float | None:
     return round(math.fsum(numbers), 1) if numbers else None
 
 
-def _shares(samples: Sequence[Sample], reasons: Sequence[Values]) -> dict[str, float] | None:
+def _shares(samples: Sequence[NodeSample], reasons: Sequence[Values]) -> dict[str, float] | None:
     """Return the share of time of each of REASONS, of the GPU that has it longest."""
     if not any(bits is not None for column in reasons for bits in column):
         return None

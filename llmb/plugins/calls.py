@@ -23,7 +23,7 @@ from llmb.plugins.owners import Problem
 if TYPE_CHECKING:
     from llmb.contract.cluster_type import SkippedType
     from llmb.plugins.answers import Wrapping
-    from llmb.plugins.sources import Source
+    from llmb.plugins.sources import PluginSource
 
 Arguments = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Calls:
 
     manager: pluggy.PluginManager
     #: Each plugin's origin by its name.
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, PluginSource] = field(default_factory=dict)
     _settings: dict[str, type | None] = field(default_factory=dict)
     _overdue: dict[tuple[str, str], PluginError] = field(default_factory=dict)
 

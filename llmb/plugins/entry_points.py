@@ -23,7 +23,7 @@ _ARCHIVES = (".egg", ".zip", ".whl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PluginEntry:
     """The entry point ``name`` of a distribution."""
 
     name: str
@@ -42,7 +42,7 @@ class Entry:
         return loaded
 
 
-def entries_of(group: str) -> list[Entry]:
+def entries_of(group: str) -> list[PluginEntry]:
     """Return the entry points of ``group``.
 
     If a distribution is in several folders of ``sys.path``, the first one counts.
@@ -54,11 +54,11 @@ def entries_of(group: str) -> list[Entry]:
     return list(_entries_in_folders(group))
 
 
-def _entries_of_importlib(group: str) -> list[Entry]:
+def _entries_of_importlib(group: str) -> list[PluginEntry]:
     from importlib.metadata import entry_points
 
     return [
-        Entry(
+        PluginEntry(
             name=entry.name,
             value=entry.value,
             distribution=entry.dist.name if entry.dist is not None else "unknown",
@@ -67,7 +67,7 @@ def _entries_of_importlib(group: str) -> list[Entry]:
     ]
 
 
-def _entries_in_folders(group: str) -> Iterator[Entry]:
+def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
     seen = set()
     for folder in sys.path:
         for path in _information(Path(folder)):
@@ -79,7 +79,7 @@ def _entries_in_folders(group: str) -> Iterator[Entry]:
                 match = _NAME.search(_text(path / _NAMED_IN[path.suffix]))
                 name = match[1] if match is not None else distribution
                 for key, value in pairs:
-                    yield Entry(name=key, value=value, distribution=name)
+                    yield PluginEntry(name=key, value=value, distribution=name)
 
 
 def _information(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from llmb.plugins.owners import Problem
 from llmb.plugins.sources import (
     BENCHMARKS,
     FILE,
-    Source,
+    PluginSource,
     YamlBenchmarks,
     all_sources,
     as_plugin,
@@ -68,7 +68,7 @@ def add_file(plugins: Plugins, path: Path) -> None:
     plugins.forget_workloads()
 
 
-def _register(plugins: Plugins, source: Source) -> None:
+def _register(plugins: Plugins, source: PluginSource) -> None:
     if source.name in plugins.calls.sources:
         reason = "it has another entry point of the same name"
         plugins.problems.append(Problem(source=source.name, code="name-duplicate", reason=reason))
@@ -94,7 +94,7 @@ def _register(plugins: Plugins, source: Source) -> None:
         plugins.problems.append(Problem(source=source.name, code=refusal[0], reason=refusal[1]))
 
 
-def _newer(source: Source) -> Reason | None:
+def _newer(source: PluginSource) -> Reason | None:
     """Return the reason if a plugin that cannot be imported is made for another contract."""
     file = source.find_file()
     stated = stated_in(file) if file is not None else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb.core import files
-from llmb.plugins.entry_points import Entry, entries_of
+from llmb.plugins.entry_points import PluginEntry, entries_of
 from llmb.plugins.owners import Problem
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ OWN_DISTRIBUTIONS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PluginSource:
     """A plugin that can be loaded, by its ``name``, ``distribution:entry`` or ``file:NAME.py``."""
 
     name: str
@@ -112,7 +112,9 @@ def as_plugin(loaded: object) -> object:
     return YamlBenchmarks(files=tuple(paths)) if paths else loaded
 
 
-def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Source], list[Problem]]:
+def all_sources(
+    entries: Iterable[EntryPoint] | None = None,
+) -> tuple[list[PluginSource], list[Problem]]:
     """Return every plugin, llmb's own first, and the problems of LLMB_PLUGINS."""
     installed = (
         [_of_entry(entry, entry.distribution) for entry in entries_of(GROUP)]
@@ -129,7 +131,7 @@ def all_sources(entries: Iterable[EntryPoint] | None = None) -> tuple[list[Sourc
     ), unusable
 
 
-def _of_entry(entry: Entry | EntryPoint, name: str) -> Source:
+def _of_entry(entry: PluginEntry | EntryPoint, name: str) -> PluginSource:
     """Return the plugin of an entry point of the distribution ``name``."""
     module = entry.value.partition(":")[0].strip()
 
@@ -140,7 +142,7 @@ def _of_entry(entry: Entry | EntryPoint, name: str) -> Source:
             return None
         return Path(spec.origin) if spec is not None and spec.origin is not None else None
 
-    return Source(
+    return PluginSource(
         name=f"{name}:{entry.name}",
         distribution=re.sub(r"[-_.]+", "-", name).lower(),
         owner=module.partition(".")[0],
@@ -149,12 +151,12 @@ def _of_entry(entry: Entry | EntryPoint, name: str) -> Source:
     )
 
 
-def _in_folders(text: str) -> tuple[list[Source], list[Problem]]:
+def _in_folders(text: str) -> tuple[list[PluginSource], list[Problem]]:
     """Return the files ``NAME.py`` and the benchmarks of the folders, the first of each name.
 
     Files that begin with ``_`` or ``.`` are no plugins.
     """
-    sources: dict[str, Source] = {}
+    sources: dict[str, PluginSource] = {}
     paths: dict[str, Path] = {}
     unusable: list[Problem] = []
     for folder in dict.fromkeys(files.expand(word) for word in text.split(os.pathsep) if word):
@@ -181,7 +183,7 @@ def _in_folders(text: str) -> tuple[list[Source], list[Problem]]:
     return list(sources.values()), unusable
 
 
-def benchmarks_in(folder: Path) -> list[Source]:
+def benchmarks_in(folder: Path) -> list[PluginSource]:
     """Return the benchmarks of a folder, which may not exist."""
     with suppress(OSError):
         return [
@@ -190,17 +192,17 @@ def benchmarks_in(folder: Path) -> list[Source]:
     return []
 
 
-def of_file(path: Path, name: str) -> Source:
+def of_file(path: Path, name: str) -> PluginSource:
     """Return the plugin of a file: a Python module, or a benchmark in YAML."""
     if path.suffix == ".yaml":
         only = YamlBenchmarks(files=(path,))
-        return Source(
+        return PluginSource(
             name=name, distribution=FILE, owner="", find_file=lambda: path, load=lambda: only
         )
     return _of_module(path, name)
 
 
-def _of_module(path: Path, name: str) -> Source:
+def _of_module(path: Path, name: str) -> PluginSource:
     module = f"{_MODULE}{path.stem}".replace(".", "_")
 
     def load() -> object:
@@ -216,4 +218,6 @@ def _of_module(path: Path, name: str) -> Source:
             raise
         return loaded
 
-    return Source(name=name, distribution=FILE, owner=module, find_file=lambda: path, load=load)
+    return PluginSource(
+        name=name, distribution=FILE, owner=module, find_file=lambda: path, load=load
+    )

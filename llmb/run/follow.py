@@ -97,7 +97,7 @@ class Watcher:
     on_submit: Callable[[SubmitResult], None] = lambda result: None
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """Jobs that are submitted while runs are followed, as soon as the queue has a free place."""
 
     @property
@@ -120,7 +120,7 @@ def wait(
     watcher: Watcher,
     *,
     retries: int = 0,
-    source: Source | None = None,
+    source: JobSource | None = None,
 ) -> tuple[list[RunRecord], dict[str, JobState]]:
     """Poll until every run is over. Return the runs, each as its last attempt, and their states.
 
@@ -182,7 +182,7 @@ def wait(
         time.sleep(pause.after(words))
 
 
-def _added(source: Source | None, in_queue: int, watcher: Watcher) -> list[RunRecord]:
+def _added(source: JobSource | None, in_queue: int, watcher: Watcher) -> list[RunRecord]:
     """Return the runs that ``source`` has submitted now. Raises KeyboardInterrupt."""
     if source is None or not source.is_due:
         return []

@@ -106,7 +106,7 @@ def fail_if(faults: Iterable[Fault]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PluginTarget:
     """A cluster to plan for: its ``name``, its configuration, and the cluster that renders
     scripts.
     """
@@ -122,7 +122,7 @@ def targets(
     plugins: Plugins,
     key: str,
     more: Mapping[str, Mapping[str, object]],
-) -> list[Target]:
+) -> list[PluginTarget]:
     """Return the clusters on which a job of the workload ``key`` for this GPU type may run.
 
     CPUs are those of one machine. Run:ai is omitted if its plugin is not installed.
@@ -138,7 +138,7 @@ def targets(
         installed = {"config": {key: {"venv_path": str(at / "venv"), "venvs": {}}}}
         config = _config(at, {"gpu_type": gpu_type, "workloads": installed, **own}, plugins)
         cluster = cluster_types[config.cluster_type].make(config)
-        results.append(Target(name=name, config=config, cluster=cluster))
+        results.append(PluginTarget(name=name, config=config, cluster=cluster))
     return results
 
 

@@ -31,7 +31,7 @@ from llmb.run.prepare import site_of
 from llmb_testing import audit
 from llmb_testing.contract_support import (
     CANARY,
-    Target,
+    PluginTarget,
     elsewhere,
     fail,
     fail_if,
@@ -49,7 +49,7 @@ _SETTINGS = {"torch": "2.13.0", "transformers": "5.23.0", "framework": "nemo", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class LaunchCase:
     """A size, a GPU type and a dtype of the workload."""
 
     size: str
@@ -69,11 +69,11 @@ class WorkloadContract:
     clusters: ClassVar[Mapping[str, Mapping[str, object]]] = {}
 
     @classmethod
-    def llmb_cases(cls) -> list[Case]:
+    def llmb_cases(cls) -> list[LaunchCase]:
         """Every size × GPU type × dtype. None where the plugin does not load, which is a test of
         its own.
         """
-        cases: dict[Case, None] = {}
+        cases: dict[LaunchCase, None] = {}
         for workload in loaded(cls.plugin).workloads().values():
             for name, size in workload.sizes.items():
                 for row in size.rows:
@@ -83,7 +83,9 @@ class WorkloadContract:
                         for gpu_type in (_GPUS if gpu == ANY_GPU else (gpu,))
                     ]
                     cases |= dict.fromkeys(
-                        Case(size=name, gpu=gpu, dtype=dtype) for gpu in gpus for dtype in row.dtype
+                        LaunchCase(size=name, gpu=gpu, dtype=dtype)
+                        for gpu in gpus
+                        for dtype in row.dtype
                     )
         return list(cases)
 
@@ -159,7 +161,7 @@ class WorkloadContract:
                     )
 
     def test_every_job_launches(
-        self, llmb_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, llmb_case: LaunchCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each scale has a launch and a script on some cluster: pure, recordable, without a
         secret.
@@ -190,7 +192,9 @@ class WorkloadContract:
         for name, script in shells.items():  # of the largest scale
             _check_bash(script, f"{llmb_case} on {name}")
 
-    def _jobs(self, case: Case, folder: Path) -> Iterator[tuple[Target, Job, api.Workload]]:
+    def _jobs(
+        self, case: LaunchCase, folder: Path
+    ) -> Iterator[tuple[PluginTarget, Job, api.Workload]]:
         """Return the jobs of a case on each cluster: every scale, and each choice of a parameter at
         the first.
         """
@@ -216,7 +220,7 @@ class WorkloadContract:
                 yield from ((target, job, workload) for job in plan.jobs)
         fail_if(dict.fromkeys(faults))
 
-    def _check_launch(self, launch: Launch, job: Job, target: Target) -> None:
+    def _check_launch(self, launch: Launch, job: Job, target: PluginTarget) -> None:
         call = f"llmb_launch of {job.experiment_name} on {target.name}"
         text = json.dumps(typed.to_data(launch))
         if typed.read_own(Launch, Path("llmb-run.json"), json.loads(text)) != launch:
@@ -237,7 +241,7 @@ class WorkloadContract:
         if not _SAFE.fullmatch(launch.name) or not _SAFE.fullmatch(job.experiment_name):
             self._fail(f"{call}: '{launch.name}' is not safe in a path", "name=job.experiment_name")
 
-    def _script(self, launch: Launch, target: Target) -> str:
+    def _script(self, launch: Launch, target: PluginTarget) -> str:
         """Return the script of the launch. Rendering it twice gives the same text, without a
         secret.
         """

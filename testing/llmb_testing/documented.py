@@ -21,7 +21,7 @@ _SCENE = re.compile(r"(?P<scene>[\w-]+)(?:, may end with (?P<code>\d+): (?P<why>
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class CommandBlock:
     """A console block: its commands, each on one line, and the scene that runs it; ``why`` it is
     not, or may fail.
     """
@@ -34,7 +34,7 @@ class Block:
     code: int = 0
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks(page: Path) -> list[CommandBlock]:
     """Return the console blocks of a page that have commands. Errors: ValueError where a block has
     no valid comment.
     """
@@ -50,7 +50,7 @@ def blocks(page: Path) -> list[Block]:
                 " WHY -->"
             )
         if match["how"] == "not run":
-            results.append(Block(place=place, commands=commands, why=match["what"]))
+            results.append(CommandBlock(place=place, commands=commands, why=match["what"]))
             continue
         scene = _SCENE.fullmatch(match["what"])
         if scene is None:
@@ -59,12 +59,14 @@ def blocks(page: Path) -> list[Block]:
             )
         code, why = int(scene["code"] or 0), scene["why"] or ""
         results.append(
-            Block(place=place, commands=commands, scene=scene["scene"], why=why, code=code)
+            CommandBlock(place=place, commands=commands, scene=scene["scene"], why=why, code=code)
         )
     return [block for block in results if block.commands]
 
 
-def run(block: Block, folder: Path, variables: Mapping[str, str], words: Mapping[str, str]) -> str:
+def run(
+    block: CommandBlock, folder: Path, variables: Mapping[str, str], words: Mapping[str, str]
+) -> str:
     """Run the commands of a block in ``folder``, one after another in one shell, and return what
     they print.
 

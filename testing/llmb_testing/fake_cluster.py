@@ -21,7 +21,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import COMPLETED, LOST, JobState
 from llmb.core import files
 from llmb.errors import Fault
-from llmb_testing.scheduler import FullError, Scheduler, SilentError
+from llmb_testing.scheduler import FullError, NoReplyError, Scheduler
 
 FOLDER = "fake-scheduler"
 _STEP = (
@@ -54,7 +54,7 @@ class FakeCluster:
         assert run.script.read_text(encoding="utf-8") == self.render(run.launch, run.stamp)
         try:
             return str(self.scheduler.submit(run.stamp.id, run.work))
-        except SilentError as error:
+        except NoReplyError as error:
             raise UnclearError(error.message, hint=error.hint) from error
         except FullError as error:
             raise QueueFullError(error.message, code=error.code) from error

@@ -205,7 +205,7 @@ def _push(client: httpx.Client, repository: str, tag: str, image: Made) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRequest:
+class SignInRequest:
     """A request for a token: its user (None if anonymous) and scopes."""
 
     user: str | None
@@ -223,7 +223,7 @@ class TokenServer:
     def __init__(
         self, certificate: Certificate, passwords: Mapping[str, str], public: str = "public/*"
     ) -> None:
-        self.asked: list[TokenRequest] = []
+        self.asked: list[SignInRequest] = []
         self._certificate, self._passwords, self._public = certificate, passwords, public
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.socket = certificate.wrap(self._server.socket)
@@ -242,7 +242,7 @@ class TokenServer:
     def answer(self, authorization: str | None, scopes: list[str]) -> str | None:
         """Return the token for a request, or None if the password is wrong."""
         user = self._user(authorization) if authorization else None
-        self.asked.append(TokenRequest(user=user, scopes=tuple(scopes)))
+        self.asked.append(SignInRequest(user=user, scopes=tuple(scopes)))
         if authorization and user is None:
             return None
         return self.token([scope for scope in scopes if user is not None or self._is_public(scope)])

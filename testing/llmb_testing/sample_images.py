@@ -48,7 +48,7 @@ _LAYERS: dict[Kind, dict[Compression, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TarMember:
     """One entry of a layer, written to the tar file as it is: nothing is corrected or rejected."""
 
     name: str
@@ -67,42 +67,42 @@ class Entry:
 
 def file(
     name: str, content: bytes = b"", *, mode: int = 0o644, pax: dict[str, str] | None = None
-) -> Entry:
+) -> TarMember:
     """Return a regular file."""
-    return Entry(name=name, content=content, mode=mode, pax=pax or {})
+    return TarMember(name=name, content=content, mode=mode, pax=pax or {})
 
 
-def folder(name: str, *, mode: int = 0o755) -> Entry:
+def folder(name: str, *, mode: int = 0o755) -> TarMember:
     """Return a directory."""
-    return Entry(name=name, type=tarfile.DIRTYPE, mode=mode)
+    return TarMember(name=name, type=tarfile.DIRTYPE, mode=mode)
 
 
-def symlink(name: str, target: str) -> Entry:
+def symlink(name: str, target: str) -> TarMember:
     """Return a symbolic link. ``target`` may be anything."""
-    return Entry(name=name, type=tarfile.SYMTYPE, mode=0o777, target=target)
+    return TarMember(name=name, type=tarfile.SYMTYPE, mode=0o777, target=target)
 
 
-def hardlink(name: str, target: str) -> Entry:
+def hardlink(name: str, target: str) -> TarMember:
     """Return a hard link to ``target``, which need not exist."""
-    return Entry(name=name, type=tarfile.LNKTYPE, target=target)
+    return TarMember(name=name, type=tarfile.LNKTYPE, target=target)
 
 
-def whiteout(name: str) -> Entry:
+def whiteout(name: str) -> TarMember:
     """Return an entry that deletes ``name`` from the layers below."""
     above, slash, last = name.rpartition("/")
-    return Entry(name=f"{above}{slash}.wh.{last}", mode=0)
+    return TarMember(name=f"{above}{slash}.wh.{last}", mode=0)
 
 
-def opaque(name: str) -> Entry:
+def opaque(name: str) -> TarMember:
     """Return an entry that deletes the contents of folder ``name`` in the layers below."""
-    return Entry(name=f"{name}/.wh..wh..opq", mode=0)
+    return TarMember(name=f"{name}/.wh..wh..opq", mode=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """A layer: its entries in order, or ``tar``: ready bytes, which need not be a tar file."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[TarMember, ...] = ()
     tar: bytes | None = None
     compression: Compression = "gzip"
     format: int = tarfile.PAX_FORMAT
@@ -159,7 +159,7 @@ def tar_of(layer: Layer) -> bytes:
     return out.getvalue()
 
 
-def _header(entry: Entry) -> tarfile.TarInfo:
+def _header(entry: TarMember) -> tarfile.TarInfo:
     info = tarfile.TarInfo(entry.name)
     info.type, info.size, info.mode = entry.type, len(entry.content), entry.mode
     info.uid, info.gid, info.mtime, info.linkname = entry.uid, entry.gid, entry.mtime, entry.target

@@ -73,7 +73,7 @@ class FullError(LlmbError):
     """The scheduler takes no more jobs until others end."""
 
 
-class SilentError(LlmbError):
+class NoReplyError(LlmbError):
     """The scheduler took the job, but its answer was lost."""
 
 
@@ -100,7 +100,7 @@ class Scheduler:
 
     def submit(self, name: str, folder: Path) -> int:
         """Take a job and return its number. Raises LlmbError if it refuses the job, DownError,
-        FullError, SilentError.
+        FullError, NoReplyError.
         """
         does = self._require_up()
         if _matches(name, does.refuse):
@@ -115,7 +115,7 @@ class Scheduler:
                 job = self._add(name, folder, does)
         time.sleep(does.after)
         if _matches(name, does.silent):
-            raise SilentError("the scheduler took the job, but its answer was lost")
+            raise NoReplyError("the scheduler took the job, but its answer was lost")
         return job.number
 
     def jobs(self) -> list[FakeJob]:

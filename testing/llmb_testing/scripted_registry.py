@@ -61,7 +61,7 @@ Fault = Status | Cut | Hang | Wrong | Longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RegistryRequest:
     """A request. Names of headers are in lower case."""
 
     path: str
@@ -94,7 +94,7 @@ class ScriptedRegistry:
     ) -> None:
         self.passwords, self.bearer, self.ranges = passwords, bearer, ranges
         self.refresh_tokens: set[str] = set()
-        self.requests: list[Request] = []
+        self.requests: list[RegistryRequest] = []
         self._manifests: dict[tuple[str, str], Made] = {}
         self._blobs: dict[str, bytes] = {}
         self._faults: list[tuple[str, list[Fault]]] = []
@@ -133,7 +133,7 @@ class ScriptedRegistry:
         """Invalidate all tokens."""
         self._tokens.clear()
 
-    def asked(self, part: str) -> list[Request]:
+    def asked(self, part: str) -> list[RegistryRequest]:
         """Return the requests with ``part`` in their path."""
         return [request for request in self.requests if part in request.path]
 
@@ -142,7 +142,7 @@ class ScriptedRegistry:
             queue = next((faults for part, faults in self._faults if part in path and faults), None)
             return queue.pop(0) if queue else None
 
-    def _answer(self, request: Request) -> _Body:
+    def _answer(self, request: RegistryRequest) -> _Body:
         path, authorization = request.path, request.headers.get("authorization", "")
         if path.startswith("/token"):
             return self._give_token(self._knows(authorization) or self._refreshes(request.body))
@@ -173,7 +173,7 @@ class ScriptedRegistry:
         blob = self._blobs.get(path.rpartition("/")[2].partition("?")[0])
         return self._part(blob, request) if blob is not None else _NONE
 
-    def _part(self, blob: bytes, request: Request) -> _Body:
+    def _part(self, blob: bytes, request: RegistryRequest) -> _Body:
         begins = re.fullmatch(r"bytes=(\d+)-", request.headers.get("range", ""))
         if begins is None or not self.ranges:
             return _Body(status=200, content=blob, headers={})
@@ -239,7 +239,7 @@ def _handler(registry: ScriptedRegistry) -> type[BaseHTTPRequestHandler]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             path = re.sub(r"^http://[^/]+", "", self.path)  # a request to a proxy has the full URL
             given = self.rfile.read(int(headers.get("content-length", 0))).decode()
-            request = Request(path=path, headers=headers, body=given)
+            request = RegistryRequest(path=path, headers=headers, body=given)
             registry.requests.append(request)
             fault = registry._take_fault(path)
             body = registry._answer(request)

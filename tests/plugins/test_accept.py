@@ -19,13 +19,13 @@ from llmb_accept.judge import (
     NOT_ACCEPTED,
     NOT_RUN,
     PASSED,
+    AcceptanceRun,
     Assessment,
     Evidence,
     Group,
     Needed,
     NodeWord,
     PhaseOutcome,
-    Run,
     assess,
     peers_limit,
     placed,
@@ -33,7 +33,7 @@ from llmb_accept.judge import (
     shown,
     split,
 )
-from llmb_accept.plan import Row, find_plan, read_plan, shipped
+from llmb_accept.plan import PlanRow, find_plan, read_plan, shipped
 from llmb_accept.running import compared
 
 PLAN = """\
@@ -113,7 +113,7 @@ def after(
 ) -> Evidence:
     _, phase, *rest = needed.session.split(".")
     row = machine(phase, group, int(rest[-1])) if rest else a_row()
-    run = Run(
+    run = AcceptanceRun(
         id=f"run{len(evidence.runs)}",
         session=needed.session,
         nodelist=acceptance.nodelist(group),
@@ -368,7 +368,7 @@ def test_a_baseline_is_the_reference_where_nothing_is_published(
     row["metrics"]["busbw"]["better"] = better
     (enriched,) = compared({"run0": row}, [comparison()]).values()
     assert enriched["metrics"]["busbw"]["ratio"] == pytest.approx(ratio)
-    required = Row(name="r", job="j", ratio_above=0.95)
+    required = PlanRow(name="r", job="j", ratio_above=0.95)
     problem = problem_of(enriched, required)
     assert (problem == "") == (ratio > 0.95)
     assert problem_of(row, required).startswith("NO_REFERENCE")
@@ -383,7 +383,7 @@ def test_a_published_figure_is_the_reference_beside_a_baseline() -> None:
 @pytest.mark.parametrize("change", [{"loss": "FAIL"}, {"memory": "FAIL"}])
 def test_a_fast_run_with_a_wrong_loss_or_memory_fails(change: dict[str, str]) -> None:
     (enriched,) = compared({"run0": a_row(50.0)}, [comparison(**change)]).values()
-    assert problem_of(enriched, Row(name="r", job="j")).startswith("FAIL: ")
+    assert problem_of(enriched, PlanRow(name="r", job="j")).startswith("FAIL: ")
 
 
 def test_what_cannot_run_makes_it_not_accepted_and_is_listed() -> None:
@@ -473,7 +473,7 @@ def test_groups_have_every_node_and_one_size(size: int) -> None:
 
 
 def test_a_job_of_all_nodes_has_the_largest_scale_that_fits() -> None:
-    row = Row(name="x", job="x", scales=(4, 16, 64))
+    row = PlanRow(name="x", job="x", scales=(4, 16, 64))
     assert placed(row, ("a", "b", "c"), 8) == (("a", "b"), 16)
     assert placed(row, ("a",), 8) == (("a",), 4)
     assert placed(replace(row, scales=()), ("a", "b", "c"), 8) == (("a", "b", "c"), 24)

@@ -9,27 +9,27 @@ from itertools import pairwise
 import pytest
 
 from llmb_nodes.program import strategy
-from llmb_nodes.program.strategy import Diagnosis, Finding, GroupTest, Outcome, Plan
+from llmb_nodes.program.strategy import Diagnosis, GroupTest, NodeFinding, Outcome, SearchPlan
 from llmb_nodes.simulation import Faults, most_rounds, simulate
 
 
-def plan_of(count: int, width: int = 0, expected: float | None = None) -> Plan:
+def plan_of(count: int, width: int = 0, expected: float | None = None) -> SearchPlan:
     """A cluster of n0, n1, ... with ``width`` nodes at each switch (0: no topology)."""
     nodes = tuple(f"n{number}" for number in range(count))
     switches = (
         {node: f"leaf{number // width}" for number, node in enumerate(nodes)} if width else {}
     )
-    return Plan(nodes, switches, expected=expected)
+    return SearchPlan(nodes, switches, expected=expected)
 
 
-def found(findings: Collection[Finding]) -> set[tuple[str, tuple[str, ...]]]:
+def found(findings: Collection[NodeFinding]) -> set[tuple[str, tuple[str, ...]]]:
     return {(one.kind, tuple(sorted(one.nodes))) for one in findings if one.confirmed}
 
 
 History = list[list[tuple[GroupTest, Outcome]]]
 
 
-def run(plan: Plan, answer: Callable[[GroupTest, int], Outcome]) -> tuple[Diagnosis, History]:
+def run(plan: SearchPlan, answer: Callable[[GroupTest, int], Outcome]) -> tuple[Diagnosis, History]:
     """Run a diagnosis whose tests have the outcome ``answer(test, number of the round)``."""
     history: History = []
     while not isinstance(tests := strategy.next_round(plan, history), Diagnosis):
@@ -135,7 +135,7 @@ def test_if_every_group_fails_no_node_is_blamed() -> None:
 
 def test_a_fault_of_one_path_is_searched_on_each() -> None:
     nodes = tuple(f"n{number}" for number in range(8))
-    plan = Plan(nodes, paths=("all", "network"))
+    plan = SearchPlan(nodes, paths=("all", "network"))
     done = simulate(plan, Faults(nodes={"n3": 0.5}))
     assert [(one.path, one.nodes) for one in done.diagnosis.findings] == [
         ("all", ("n3",)),

@@ -14,7 +14,7 @@ import pytest
 
 from llmb_nodes import blame
 from llmb_nodes.blame import Observation
-from llmb_nodes.past_runs import Measured, measured, observations
+from llmb_nodes.past_runs import MeasuredRun, measured, observations
 from llmb_nodes.suspects import from_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,8 +175,8 @@ def test_a_fast_run_after_all_slow_ones_acquits() -> None:
 
 
 def test_repeats_of_a_day_on_the_same_nodes_are_one_observation() -> None:
-    def runs(count: int, speed: float, nodes: str, configuration: str) -> list[Measured]:
-        one = Measured(
+    def runs(count: int, speed: float, nodes: str, configuration: str) -> list[MeasuredRun]:
+        one = MeasuredRun(
             id="r",
             time=0.0,
             nodes=frozenset(nodes.split()),

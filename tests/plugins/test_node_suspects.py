@@ -17,7 +17,7 @@ from llmb_installer.cluster_types import all_types
 from llmb_nodes.diagnosis import SIZE
 from llmb_nodes.history import WORKLOAD
 from llmb_nodes.program import diagnose
-from llmb_nodes.program.strategy import NETWORK, NVLINK, Plan
+from llmb_nodes.program.strategy import NETWORK, NVLINK, SearchPlan
 from llmb_nodes.simulation import Faults, simulate
 from llmb_testing.invented_runs import InventedRuns, opening, steps, telemetry
 
@@ -196,7 +196,7 @@ def diagnosis(month: InventedRuns, faults: Faults, *, paths: tuple[str, ...] = (
     """Write a diagnosis of n1 to n8 as its program writes it."""
     job = replace(month.job("nemotron4_15b", "bf16", 64), workload=WORKLOAD, model_size=SIZE)
     run = month.run(job, "", nodes="n[1-8]")
-    plan = Plan(tuple(f"n{number}" for number in range(1, 9)), paths=paths)
+    plan = SearchPlan(tuple(f"n{number}" for number in range(1, 9)), paths=paths)
     rounds = [
         [{**asdict(test), **asdict(outcome)} for test, outcome in results]
         for results in simulate(plan, faults).history

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from llmb_testing.sample_images import (
-    Entry,
     Layer,
     SampleImage,
+    TarMember,
     file,
     folder,
     hardlink,
@@ -45,13 +45,13 @@ BASE = Layer(
         ((file("n" * 300, b"x"),), "name"),
         ((file("d" * 200 + "/" + "n" * 256, b"x"),), "name"),
         ((whiteout("."),), "whiteout"),
-        ((Entry(name="./", type=tarfile.REGTYPE),), "name"),
-        ((Entry(name="odd", type=b"Z"),), "type"),
+        ((TarMember(name="./", type=tarfile.REGTYPE),), "name"),
+        ((TarMember(name="odd", type=b"Z"),), "type"),
         ((file("/".join(["long"] * 1000), b"x"),), "size"),
     ],
 )
 def test_rejected_layers(
-    squashed: Callable[..., Path], entries: tuple[Entry, ...], value: str, fails: Any
+    squashed: Callable[..., Path], entries: tuple[TarMember, ...], value: str, fails: Any
 ) -> None:
     with fails("layer-rejected") as caught:
         squashed(SampleImage(layers=(BASE, Layer(entries=entries))))
@@ -107,7 +107,7 @@ def test_a_decompression_bomb_is_rejected(squashed: Callable[..., Path]) -> None
 
 def test_a_sparse_bomb_is_rejected(squashed: Callable[..., Path]) -> None:
     pax = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(2**50)}
-    entry = Entry(name="sparse", content=b"0\n".ljust(512, b"\0"), pax=pax)
+    entry = TarMember(name="sparse", content=b"0\n".ljust(512, b"\0"), pax=pax)
     with pytest.raises(PullError) as caught:
         squashed(SampleImage(layers=(BASE, Layer(entries=(entry,)))))
     assert (caught.value.code, caught.value.key, caught.value.value) == (
@@ -120,7 +120,7 @@ def test_a_sparse_bomb_is_rejected(squashed: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("sparse", ["9,9", "5,1,0,1", "0,99999999999", "1,x", "1"])
 def test_a_damaged_sparse_map_is_found(squashed: Callable[..., Path], sparse: str) -> None:
     pax = {"GNU.sparse.map": sparse, "GNU.sparse.size": "10", "GNU.sparse.name": "s"}
-    entry = Entry(name="s", content=b"x", pax=pax)
+    entry = TarMember(name="s", content=b"x", pax=pax)
     with pytest.raises(PullError) as caught:
         squashed(SampleImage(layers=(BASE, Layer(entries=(entry,)))))
     assert (caught.value.code, caught.value.key) == ("layer-damaged", "layer 2")

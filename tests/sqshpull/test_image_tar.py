@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from llmb_testing.sample_images import (
-    Entry,
     Layer,
     SampleImage,
+    TarMember,
     file,
     folder,
     hardlink,
@@ -51,8 +51,8 @@ BASE = Layer(
         hardlink("t2", "t1"),
         hardlink("t3", "./t1"),
         file("x" * 90 + "/" + "y" * 120, b"long"),
-        Entry(name="fifo", type=tarfile.FIFOTYPE),
-        Entry(name="id", uid=3_000_000_000, gid=70_000, content=b"i"),
+        TarMember(name="fifo", type=tarfile.FIFOTYPE),
+        TarMember(name="id", uid=3_000_000_000, gid=70_000, content=b"i"),
         symlink("out", "../../../etc/passwd"),
         symlink("absolute", "/etc"),
         file("xattr", b"x", pax={"SCHILY.xattr.user.note": "two\nlines=1"}),
@@ -173,7 +173,7 @@ def test_random_layers_are_the_same_as_umocis(
 
 
 def _layer(random: Random) -> Layer:
-    entries: list[Entry] = []
+    entries: list[TarMember] = []
     there: list[str] = []
     for number in range(random.randint(1, 9)):
         name = "/".join(random.choice("abc") for _ in range(random.randint(1, 3)))
@@ -211,7 +211,7 @@ def _layer(random: Random) -> Layer:
 def test_device_nodes_are_omitted_by_default(
     squashed: Callable[..., Path], tmp_path: Path, programs: None
 ) -> None:
-    device = Entry(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3), mode=0o666)
+    device = TarMember(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3), mode=0o666)
     image = SampleImage(layers=(Layer(entries=(device, folder("dev"), file("dev/console", b""))),))
     assert listed(squashed(image)) == {"dev", "opt"}
     kept = squashed(image, devices=True)
@@ -238,7 +238,7 @@ def listed(image: Path) -> set[str]:
 def test_the_root_folder_is_as_the_image_says(squashed: Callable[..., Path]) -> None:
     """At least its mode: mksquashfs 4.5 ignores its owner and time."""
 
-    def root(*entries: Entry) -> str:
+    def root(*entries: TarMember) -> str:
         image = squashed(SampleImage(layers=(Layer(entries=entries),)))
         done = subprocess.run(
             ["unsquashfs", "-lln", image], capture_output=True, text=True, check=True
@@ -254,7 +254,7 @@ def test_an_ordinary_user_can_unpack_it(squashed: Callable[..., Path]) -> None:
     capability = file(
         "usr/bin/ping", b"p", pax={"SCHILY.xattr.security.capability": "\x01" + "\x00" * 3 + "\x02"}
     )
-    null = Entry(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3))
+    null = TarMember(name="opt/null", type=tarfile.CHRTYPE, device=(1, 3))
     image = squashed(SampleImage(layers=(BASE, Layer(entries=(capability, null)))))
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for its user alone
         place = Path(name)

@@ -14,7 +14,7 @@ import pytest
 
 from llmb_testing import sample_images
 from llmb_testing.real_registry import Access, RealRegistry
-from llmb_testing.sample_images import Entry, Kind, Layer, Made, SampleImage
+from llmb_testing.sample_images import Kind, Layer, Made, SampleImage, TarMember
 
 
 def entries(layer: Layer) -> dict[str, tarfile.TarInfo]:
@@ -32,7 +32,7 @@ def test_entries_are_written_as_given() -> None:
             sample_images.whiteout("a/b"),
             sample_images.whiteout("top"),
             sample_images.opaque("a"),
-            Entry(name="null", type=tarfile.CHRTYPE, device=(1, 3), uid=5, gid=6),
+            TarMember(name="null", type=tarfile.CHRTYPE, device=(1, 3), uid=5, gid=6),
         )
     )
     found = entries(layer)

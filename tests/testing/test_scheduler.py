@@ -8,7 +8,7 @@ import pytest
 
 from llmb.contract.state import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING
 from llmb.errors import LlmbError
-from llmb_testing.scheduler import Behaviour, DownError, Scheduler, SilentError
+from llmb_testing.scheduler import Behaviour, DownError, NoReplyError, Scheduler
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_it_refuses_and_does_not_answer_where_asked(scheduler: Scheduler, tmp_pa
     with pytest.raises(LlmbError) as raised:
         scheduler.submit("bad1", tmp_path)
     assert (raised.value.code, raised.value.value) == ("job-refused", "bad1")
-    with pytest.raises(SilentError):
+    with pytest.raises(NoReplyError):
         scheduler.submit("quiet", tmp_path)
     assert [job.name for job in scheduler.jobs()] == ["quiet"]
 

@@ -23,7 +23,7 @@ from llmb_installer.record import answers_path, read_own_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class InstallDirectory:
     """An install directory with its configuration."""
 
     path: Path
@@ -83,7 +83,7 @@ class Damaged:
 
 def find_installed(
     option: Path | None, environ: Mapping[str, str], cwd: Path
-) -> Installed | Damaged | None:
+) -> InstallDirectory | Damaged | None:
     """Return the named install directory, or the nearest at or above ``cwd``. None without one."""
     if option is not None and not (cwd / option / CONFIG_FILE).is_file():
         return None
@@ -92,7 +92,7 @@ def find_installed(
     except UsageError as error:
         return Damaged(path=Path(str(error.value)), error=error) if error.code == EXEMPLAR else None
     try:
-        return Installed(path=folder, config=read_own_config(folder))
+        return InstallDirectory(path=folder, config=read_own_config(folder))
     except UsageError as error:
         return Damaged(path=folder, error=error)
 
@@ -152,7 +152,7 @@ class Detected:
     cwd: Path
     machine: MachineFound
     slurm: SlurmFound | None = None
-    installed: Installed | None = None
+    installed: InstallDirectory | None = None
     damaged: Damaged | None = None
     named: Path | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -192,14 +192,18 @@ def detect(
     has_slurm = shutil.which("sbatch", path=environ.get("PATH")) is not None
     named = environ.get("LLMB_INSTALL")
     installed = find_installed(install, environ, cwd)
-    if cluster is None and isinstance(installed, Installed) and installed.config.slurm is not None:
+    if (
+        cluster is None
+        and isinstance(installed, InstallDirectory)
+        and installed.config.slurm is not None
+    ):
         cluster = installed.config.slurm.clusters
     return Detected(
         home=files.expand(environ.get("HOME") or "~"),
         cwd=cwd,
         machine=find_machine(environ),
         slurm=find_slurm(environ, cluster=cluster) if has_slurm else None,
-        installed=installed if isinstance(installed, Installed) else None,
+        installed=installed if isinstance(installed, InstallDirectory) else None,
         damaged=installed if isinstance(installed, Damaged) else None,
         named=files.expand(named).absolute() if named else None,
         environ=environ,

@@ -23,7 +23,7 @@ from llmb_installer.answers.layers import override, override_by_settings
 from llmb_installer.answers.read import read_answers
 from llmb_installer.answers.schema import ARCHITECTURES, AUTO, Answers
 from llmb_installer.detect.auto import recall_gres, resolve_auto
-from llmb_installer.detect.detected import Installed
+from llmb_installer.detect.detected import InstallDirectory
 from llmb_installer.detect.site import make_site
 from llmb_installer.planning import config
 from llmb_installer.step import InstallStep
@@ -354,7 +354,7 @@ def _from_configuration(install: Path, offered: Offered, settings: Sequence[str]
     written = record.read_own_config(install)
     built = {key for finished in record.load(install).steps.values() for key in finished.workloads}
     names = [key for key in as_keys(written.workloads.installed or (), built) if key in built]
-    data = Installed(path=install, config=written).answers()
+    data = InstallDirectory(path=install, config=written).answers()
     document = replace(yamlfile.load(install / CONFIG_FILE), data={**data, "workloads": names})
     document = override_by_settings(document, settings)
     try:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from llmb.contract import spec
 from llmb.core.names import as_keys
-from llmb_installer.detect.detected import Installed
+from llmb_installer.detect.detected import InstallDirectory
 from llmb_installer.wizard import prompts
 from llmb_installer.wizard.common import require_some
 from llmb_installer.wizard.question import AnswerOption, Back
@@ -15,7 +15,7 @@ Action = Literal["add", "remove", "repair", "update", "elsewhere"]
 
 
 def choose_action(
-    installed: Installed, workloads_offered: Mapping[str, spec.Workload]
+    installed: InstallDirectory, workloads_offered: Mapping[str, spec.Workload]
 ) -> tuple[Action, tuple[str, ...]]:
     """Ask what to do with an existing installation. Also return the workloads to add or remove."""
     present_keys = list_installed(installed, workloads_offered)
@@ -53,6 +53,8 @@ def choose_action(
             return action, tuple(chosen)
 
 
-def list_installed(installed: Installed, workloads: Mapping[str, spec.Workload]) -> list[str]:
+def list_installed(
+    installed: InstallDirectory, workloads: Mapping[str, spec.Workload]
+) -> list[str]:
     names = installed.config.workloads.installed
     return [*workloads] if names is None else as_keys(names, workloads)

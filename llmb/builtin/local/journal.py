@@ -34,7 +34,7 @@ CANCEL = "cancel.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class RunEnd:
     """The end of a run: its exit codes, and the time in epoch seconds."""
 
     state: str
@@ -57,12 +57,12 @@ class Journal:
     runner: process.ProcessId | None = None
     ranks: tuple[process.ProcessId, ...] = ()
     started: Moment | None = None
-    end: End | None = None
+    end: RunEnd | None = None
 
 
-def end_now(state: str, reason: str = "", *, exit_code: int | None = None) -> End:
+def end_now(state: str, reason: str = "", *, exit_code: int | None = None) -> RunEnd:
     """An end with the present time."""
-    return End(state=state, reason=reason, exit_code=exit_code, ended=time.time())
+    return RunEnd(state=state, reason=reason, exit_code=exit_code, ended=time.time())
 
 
 def read(directory: Path) -> Journal | None:
@@ -95,7 +95,7 @@ def update(directory: Path, journal: Journal) -> None:
     files.write_json(path, typed.keeping(journal, before))
 
 
-def conclude(directory: Path, run_id: str, end: End) -> End:
+def conclude(directory: Path, run_id: str, end: RunEnd) -> RunEnd:
     """Write ``end`` unless the run has one already. Return the run's end. Raises LlmbError."""
     journal = _read_or_begin(directory, run_id)
     if journal is None:
@@ -134,7 +134,7 @@ def cancelled_by(directory: Path) -> str | None:
     return None if data is None else f"by {who if isinstance(who, str) else 'an unknown user'}"
 
 
-def state_of_end(journal: Journal, end: End) -> JobState:
+def state_of_end(journal: Journal, end: RunEnd) -> JobState:
     """``end`` as a state of any cluster."""
     return JobState(
         state=end.state,
@@ -221,7 +221,7 @@ def is_abandoned(seen: Journal) -> bool:
     return seen.end is None and not (seen.runner is not None and seen.runner.is_alive())
 
 
-def settle(directory: Path, seen: Journal) -> End:
+def settle(directory: Path, seen: Journal) -> RunEnd:
     """Kill what an abandoned run left running. Write and return its end.
 
     Where the end cannot be written (another user's run, a full disk), it is only returned.
@@ -236,7 +236,7 @@ def settle(directory: Path, seen: Journal) -> End:
         return end
 
 
-def _end_of_abandoned(directory: Path, seen: Journal) -> End:
+def _end_of_abandoned(directory: Path, seen: Journal) -> RunEnd:
     if seen.runner is not None and not seen.runner.is_of_this_boot:
         return end_now(LOST, "this machine was restarted while it ran")
     sweep(seen.id)

@@ -155,10 +155,10 @@ class LocalCluster:
         if wanted != staged:
             programs.check(wanted)
 
-    def _entry(self, run: RunRecord) -> queue.Entry:
+    def _entry(self, run: RunRecord) -> queue.WaitingRun:
         kept = secrets.find(run.launch.secrets, self.environ)
         passed = queue.base_environment(self.environ, self.config.pass_environment)
-        return queue.Entry(
+        return queue.WaitingRun(
             id=run.stamp.id,
             directory=run.place.absolute(),
             argv=(

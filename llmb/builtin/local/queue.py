@@ -30,7 +30,7 @@ _ENTRIES, _BROKEN, _RUNNING = "queue", "broken", "running.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class WaitingRun:
     """One waiting run: its folder, the command that starts its runner, and the submitter's
     environment and umask.
     """
@@ -77,7 +77,7 @@ def make_folder(folder: Path) -> None:
         folder.chmod(0o700)
 
 
-def add(folder: Path, entry: Entry) -> None:
+def add(folder: Path, entry: WaitingRun) -> None:
     """Append an entry to the queue. One that waits already keeps its position. Raises LlmbError."""
     waiting = entries(folder)
     if entry.id in {run_id(path) for path in waiting}:
@@ -99,12 +99,12 @@ def run_id(path: Path) -> str:
     return path.stem.partition("-")[2]
 
 
-def read(path: Path) -> Entry | None:
+def read(path: Path) -> WaitingRun | None:
     """An entry, or None when it was removed. Raises LlmbError for an invalid one, whose content the
     message omits.
     """
     try:
-        return typed.read_json(Entry, path)
+        return typed.read_json(WaitingRun, path)
     except LlmbError:
         message = f"{path} is not a valid entry of the queue"
         raise LlmbError(message, code="entry-invalid", value=str(path)) from None

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _conclude(run: record.RunRecord, end: journal.End) -> journal.End:
+def _conclude(run: record.RunRecord, end: journal.RunEnd) -> journal.RunEnd:
     """Write the end, waiting while the disk is full. Raises LlmbError."""
     while True:
         try:
@@ -55,7 +55,7 @@ def _conclude(run: record.RunRecord, end: journal.End) -> journal.End:
             time.sleep(FULL_POLL)
 
 
-def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.End:
+def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.RunEnd:
     try:
         return _run(read_script(run.script), run.place, begun)
     except LlmbError as error:
@@ -63,7 +63,7 @@ def _end_of(run: record.RunRecord, begun: journal.Journal) -> journal.End:
         return journal.end_now(FAILED, error.message)
 
 
-def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End:
+def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.RunEnd:
     for staged in script.files:
         path = Path(script.work) / staged.name
         files.write_text(path, staged.text)
@@ -84,7 +84,7 @@ def _run(script: Script, directory: Path, begun: journal.Journal) -> journal.End
     return replace(end, exit_codes=tuple(ranks.codes))
 
 
-def _watch(script: Script, directory: Path, ranks: Ranks) -> journal.End:
+def _watch(script: Script, directory: Path, ranks: Ranks) -> journal.RunEnd:
     """Wait until the ranks have ended, or until they must end."""
     deadline = time.monotonic() + script.time_limit
     while ranks.are_running:

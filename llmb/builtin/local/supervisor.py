@@ -78,7 +78,7 @@ def _take(folder: Path, path: Path) -> None:
         queue.remove(folder, entry.id)
 
 
-def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.Entry | None) -> None:
+def _guarded(folder: Path, run_id: str, directory: Path, entry: queue.WaitingRun | None) -> None:
     """Run one job or wait for it. No failure of a job stops the queue.
 
     Raises DiskFullError where a full disk prevented its start.
@@ -112,7 +112,7 @@ def _give_up(run_id: str, directory: Path, reason: str) -> None:
         journal.say(f"{run_id}: {error.message}")
 
 
-def _start(folder: Path, entry: queue.Entry) -> shell.Popen[bytes] | None:
+def _start(folder: Path, entry: queue.WaitingRun) -> shell.Popen[bytes] | None:
     """Start the runner, wait until it has created the run's journal, then remove the entry with its
     secrets.
     """
@@ -126,7 +126,7 @@ def _start(folder: Path, entry: queue.Entry) -> shell.Popen[bytes] | None:
     return runner
 
 
-def _spawn(folder: Path, entry: queue.Entry) -> shell.Popen[bytes]:
+def _spawn(folder: Path, entry: queue.WaitingRun) -> shell.Popen[bytes]:
     journal.say(f"{entry.id} starts in {entry.directory}")
     runner = shell.spawn(
         entry.argv,

@@ -23,7 +23,7 @@ _TIME = TRAINING_BY_NAME[STEP_TIME]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class PageValues:
     """The values of a page.
 
     If all are of one metric, its heading has the unit, else each value has its own.
@@ -157,7 +157,7 @@ def glance(
     report: Report,
     entries: Sequence[ReportEntry],
     explained: Sequence[ReportEntry],
-    figures: Figures,
+    figures: PageValues,
 ) -> list[GlanceItem]:
     """Return the items of a report, in the order of the entries.
 
@@ -178,7 +178,10 @@ def _shared(entry: ReportEntry, number: int) -> Hashable:
 
 
 def _item(
-    report: Report, group: Sequence[ReportEntry], explained: Sequence[ReportEntry], figures: Figures
+    report: Report,
+    group: Sequence[ReportEntry],
+    explained: Sequence[ReportEntry],
+    figures: PageValues,
 ) -> GlanceItem:
     first = group[0]
     lines = tuple(
@@ -203,7 +206,7 @@ def _what(entry: ReportEntry) -> str:
     return f"{entry.title}{runs}" + (f" ({entry.note})" if entry.note else "")
 
 
-def _value(entry: ReportEntry, figures: Figures) -> str:
+def _value(entry: ReportEntry, figures: PageValues) -> str:
     if entry.ratio is not None:
         return percent(entry.ratio)
     return "" if entry.value is None else figures.with_unit(entry.metric, entry.value.mean)

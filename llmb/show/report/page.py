@@ -11,7 +11,7 @@ from llmb.show.report.conditions import conditions_of, day
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
 from llmb.show.report.glance import (
-    Figures,
+    PageValues,
     glance,
     headline,
     instead,
@@ -144,7 +144,7 @@ def values(report: Report) -> dict[str, Any]:
     top, axis = headline(entries, against), axis_of(entries)
     explained = [e for e in entries if e.word in NEEDS_ATTENTION and e.ratio is not None]
     cards = first(explained, CARDS)
-    figures = Figures.of(entries, report.runs, against)
+    figures = PageValues.of(entries, report.runs, against)
     runs = [(entry, run) for entry in entries for run in entry.runs]
     repeated = [entry for entry in entries if entry.value is not None and entry.value.n > 1]
     families = families_of(report)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmb import api
-from llmb_accept.plan import Plan, read_plan
+from llmb_accept.plan import AcceptancePlan, read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Acceptance:
     cannot_run: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AcceptancePlan:
         """The plan. Raises UsageError."""
         return read_plan(self.plan_text, self.plan_file)
 

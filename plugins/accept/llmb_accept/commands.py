@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from llmb import api
     from llmb_accept.acceptance import Acceptance
-    from llmb_accept.running import Estimate
+    from llmb_accept.running import RowCost
 
 NOT_ACCEPTED_CODE, DIFFERS = 3, 1
 _format = click.option(
@@ -311,7 +311,7 @@ def _begin(context: api.CommandContext, root: Path, new: Acceptance) -> Acceptan
     return begun
 
 
-def _show_estimates(rows: Sequence[Estimate], fmt: str) -> int:
+def _show_estimates(rows: Sequence[RowCost], fmt: str) -> int:
     from dataclasses import asdict
 
     from llmb import api

@@ -14,7 +14,7 @@ from typing import Any
 
 from llmb import api
 from llmb_accept.acceptance import Acceptance
-from llmb_accept.plan import SPREAD, Phase, Row
+from llmb_accept.plan import SPREAD, Phase, PlanRow
 
 ACCEPTED, NOT_ACCEPTED = "ACCEPTED", "NOT_ACCEPTED"
 PASSED, FAILED, NOT_RUN, OPEN = "passed", "failed", "not run", "open"
@@ -32,7 +32,7 @@ Group = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class AcceptanceRun:
     """A run of an acceptance."""
 
     id: str
@@ -64,11 +64,11 @@ class Evidence:
     """What has run."""
 
     #: Oldest first.
-    runs: tuple[Run, ...] = ()
+    runs: tuple[AcceptanceRun, ...] = ()
     #: The nodes of each check by the run's id.
     checks: Mapping[str, Mapping[str, NodeWord]] = field(default_factory=dict)
 
-    def find(self, session: str, nodelist: str) -> Run | None:
+    def find(self, session: str, nodelist: str) -> AcceptanceRun | None:
         """Return the first run of a session on these nodes, which is the plan's.
 
         Another one that somebody adds to the session later does not count.
@@ -83,7 +83,7 @@ class Needed:
 
     session: str
     #: None for a check.
-    row: Row | None
+    row: PlanRow | None
     check: str | None = None
     groups: tuple[Group, ...]
     #: Of each job.
@@ -201,7 +201,7 @@ class _Work:
             return self._not_run(f"it needs {phase.nodes} nodes, and {len(self.nodes)} are left")
         return self._of_groups(rows, phase.nodes)
 
-    def _is_for_gpu(self, row: Row) -> bool:
+    def _is_for_gpu(self, row: PlanRow) -> bool:
         return not row.gpu_types or self.acceptance.gpu_type in row.gpu_types
 
     def _not_run(self, reason: str) -> PhaseOutcome:
@@ -258,11 +258,11 @@ class _Work:
 
     # Jobs on all nodes
 
-    def _of_all(self, rows: Sequence[Row]) -> PhaseOutcome:
+    def _of_all(self, rows: Sequence[PlanRow]) -> PhaseOutcome:
         items = [self._tried(row) for row in rows]
         return self._open() if self.needed or self.waiting else self._end(items)
 
-    def _tried(self, row: Row) -> Item:
+    def _tried(self, row: PlanRow) -> Item:
         """Return the item of the first attempt that passed, or of the last one."""
         try:
             group, gpus = placed(row, self.nodes, self.acceptance.gpus_per_node)
@@ -278,7 +278,7 @@ class _Work:
 
     # Jobs on groups of nodes
 
-    def _of_groups(self, rows: Sequence[Row], size: int) -> PhaseOutcome:
+    def _of_groups(self, rows: Sequence[PlanRow], size: int) -> PhaseOutcome:
         groups, gpus = split(self.nodes, size), size * self.acceptance.gpus_per_node
         first = {row.name: self._round(row, groups, gpus, 1, None) for row in rows}
         if self.needed or self.waiting:
@@ -300,7 +300,7 @@ class _Work:
 
     def _confirm(
         self,
-        row: Row,
+        row: PlanRow,
         first: Sequence[Item],
         suspects: Sequence[str],
         partners: Sequence[str],
@@ -344,7 +344,7 @@ class _Work:
 
     def _round(
         self,
-        row: Row,
+        row: PlanRow,
         groups: Sequence[Group],
         gpus: int,
         number: int,
@@ -367,7 +367,7 @@ class _Work:
         too_slow = limit or self._limit(row, items)
         return [self._compared(item, too_slow) for item in items]
 
-    def _item(self, row: Row, group: Group, run: Run | None) -> Item:
+    def _item(self, row: PlanRow, group: Group, run: AcceptanceRun | None) -> Item:
         if run is None or run.is_open:
             return Item(name=row.name, nodes=group, status=OPEN)
         problem = problem_of(run.row, row)
@@ -392,7 +392,7 @@ class _Work:
             run=item.run,
         )
 
-    def _limit(self, row: Row, items: Sequence[Item]) -> Callable[[float], str | None]:
+    def _limit(self, row: PlanRow, items: Sequence[Item]) -> Callable[[float], str | None]:
         """Return the rule that compares a group with the equal groups of the first round."""
         speeds = [speed for item in items if (speed := self._speed(item, failed=True)) is not None]
         return peers_limit(speeds, row.spread)
@@ -409,7 +409,7 @@ class _Work:
         return mean if metric["better"] == "higher" else 1 / mean
 
 
-def placed(row: Row, nodes: Group, gpus_per_node: int) -> tuple[Group, int]:
+def placed(row: PlanRow, nodes: Group, gpus_per_node: int) -> tuple[Group, int]:
     """Return the nodes and the GPUs of a job of all nodes, the largest of its scales that fits.
 
     Raises LookupError if none fits.
@@ -451,7 +451,7 @@ def peers_limit(speeds: Sequence[float], floor: float = FLOOR) -> Callable[[floa
     return too_slow
 
 
-def problem_of(row: Mapping[str, Any], required: Row) -> str:
+def problem_of(row: Mapping[str, Any], required: PlanRow) -> str:
     """Return why a run does not pass, empty if it does. ``row``: of ``results``."""
     if row["status"] != SUCCESS:
         return f"{row['status']}: {row['reason'] or 'no reason is known'}"

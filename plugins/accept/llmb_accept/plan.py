@@ -31,7 +31,7 @@ _ROW_KEYS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlanRow:
     """A job of a phase, which runs on each group of nodes, and what it must reach."""
 
     #: Names the row in sessions and on the certificate.
@@ -66,11 +66,11 @@ class Phase:
     nodes: int | None = None
     #: How often a job of all nodes is tried.
     attempts: int = 1
-    rows: tuple[Row, ...] = ()
+    rows: tuple[PlanRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AcceptancePlan:
     """A plan as read."""
 
     name: str
@@ -117,7 +117,7 @@ def find_plan(name: str) -> Path:
     )
 
 
-def read_plan(text: str, place: str) -> Plan:
+def read_plan(text: str, place: str) -> AcceptancePlan:
     """Return the plan in ``text``, read from ``place``. Raises UsageError with place and fix."""
     return _Reader(place).plan(text)
 
@@ -128,7 +128,7 @@ class _Reader:
 
     place: str
 
-    def plan(self, text: str) -> Plan:
+    def plan(self, text: str) -> AcceptancePlan:
         try:
             data = yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -137,7 +137,7 @@ class _Reader:
         phases = tuple(self.phases(values["phases"]))
         if not phases:
             raise self.fault("phases", "is empty", "name the phases of the plan")
-        return Plan(
+        return AcceptancePlan(
             name=self.name("name", values.get("name", Path(self.place).stem)),
             title=self.text("title", values["title"]),
             statement=" ".join(self.text("statement", values.get("statement", "")).split()),
@@ -183,7 +183,7 @@ class _Reader:
             rows=_numbered(rows),
         )
 
-    def row(self, key: str, data: Any, nodes: Any) -> Row:
+    def row(self, key: str, data: Any, nodes: Any) -> PlanRow:
         values = self.keys(key, data, _ROW_KEYS, required=("job",))
         job = self.text(f"{key}.job", values["job"])
         scale = values.get("scale", [])
@@ -198,7 +198,7 @@ class _Reader:
         minimum = self.typed(f"{key}.minimum", values.get("minimum", {}), dict)
         ratio = values.get("ratio_above")
         dtype = None if values.get("dtype") is None else self.text(f"{key}.dtype", values["dtype"])
-        return Row(
+        return PlanRow(
             name="-".join(filter(None, (job.replace(".", "_"), dtype))),
             job=job,
             dtype=dtype,
@@ -264,7 +264,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _numbered(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+def _numbered(rows: tuple[PlanRow, ...]) -> tuple[PlanRow, ...]:
     """Give rows of one name a number each."""
     from dataclasses import replace
 

@@ -17,19 +17,19 @@ import yaml
 from llmb import api
 from llmb_accept.acceptance import Acceptance, root_of
 from llmb_accept.judge import (
+    AcceptanceRun,
     Assessment,
     Evidence,
     Group,
     Needed,
     NodeWord,
-    Run,
     assess,
     placed,
     split,
 )
 
 if TYPE_CHECKING:
-    from llmb_accept.plan import Phase, Row
+    from llmb_accept.plan import Phase, PlanRow
 
 _UNSENT = "NOT_SUBMITTED"  # the state of a run that no scheduler has
 
@@ -108,9 +108,9 @@ def _with_ratio(metric: Mapping[str, Any], verdict: Mapping[str, Any] | None) ->
     return {**metric, "ratio": ratio, "against": reference["release"]}
 
 
-def _run(record: api.RunRecord, row: Mapping[str, Any]) -> Run:
+def _run(record: api.RunRecord, row: Mapping[str, Any]) -> AcceptanceRun:
     software = record.software
-    return Run(
+    return AcceptanceRun(
         id=record.id,
         session=(record.session and record.session.name) or "",
         nodelist=str(record.launch.slurm_args.get("nodelist") or ""),
@@ -198,7 +198,7 @@ def _check_words(acceptance: Acceptance, group: Group, kind: str | None, session
     return words
 
 
-def job_list(acceptance: Acceptance, row: Row, groups: Sequence[Group], gpus: int) -> str:
+def job_list(acceptance: Acceptance, row: PlanRow, groups: Sequence[Group], gpus: int) -> str:
     """Return the job list with one job of ``row`` on each of ``groups``."""
     section: dict[str, Any] = {**row.task, "scales": [gpus]}
     if row.dtype is not None:
@@ -209,7 +209,7 @@ def job_list(acceptance: Acceptance, row: Row, groups: Sequence[Group], gpus: in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RowCost:
     """What a row of a plan, or a check, takes if every node passes."""
 
     phase: str
@@ -227,7 +227,7 @@ class Estimate:
         return self.phase if self.what == "check" else f"{self.phase}.{self.what}"
 
 
-def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[Estimate]:
+def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[RowCost]:
     """Return an estimate of each row, by dry runs. Nothing is written or submitted."""
     for phase in acceptance.plan.phases:
         if phase.check is not None:
@@ -237,10 +237,10 @@ def estimates(context: api.CommandContext, acceptance: Acceptance) -> Iterator[E
                 yield _of_row(context, acceptance, phase, row)
 
 
-def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> Estimate:
+def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase) -> RowCost:
     words = _check_words(acceptance, acceptance.nodes, phase.check, acceptance.session(phase.name))
     hours, problem = _dry_run(context, [*words, "--dry-run"])
-    return Estimate(
+    return RowCost(
         phase=phase.name,
         what="check",
         jobs=1,
@@ -251,8 +251,8 @@ def _of_check(context: api.CommandContext, acceptance: Acceptance, phase: Phase)
 
 
 def _of_row(
-    context: api.CommandContext, acceptance: Acceptance, phase: Phase, row: Row
-) -> Estimate:
+    context: api.CommandContext, acceptance: Acceptance, phase: Phase, row: PlanRow
+) -> RowCost:
     size = phase.nodes
     groups: Sequence[Group] = ((acceptance.nodes),)
     gpus, problem, hours = acceptance.gpus, "", None
@@ -274,7 +274,7 @@ def _of_row(
             hours, problem = _dry_run(context, words)
             # The place in a file that is gone says nothing.
             problem = re.sub(rf"{re.escape(str(path))}:\d+: ", "", problem)
-    return Estimate(
+    return RowCost(
         phase=phase.name,
         what=row.name,
         jobs=len(groups),

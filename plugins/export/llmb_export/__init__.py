@@ -14,7 +14,7 @@ LLMB_CONTRACT = "1.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ExportSettings:
     """The section ``llmb-export`` of the plugins' settings in cluster_config.yaml."""
 
     #: The address that ``llmb-run export webhook`` posts to.
@@ -24,9 +24,9 @@ class Settings:
 
 
 @hookimpl
-def llmb_settings() -> type[Settings]:
+def llmb_settings() -> type[ExportSettings]:
     """The keys of the section."""
-    return Settings
+    return ExportSettings
 
 
 @hookimpl

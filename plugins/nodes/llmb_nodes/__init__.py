@@ -21,7 +21,7 @@ _TORCH, _VENV = "torch>=2.4", "torch"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class NodesSettings:
     """The section ``plugins.llmb-nodes`` of cluster_config.yaml."""
 
     #: A file with facts and measures of this site, from the install directory.
@@ -31,7 +31,7 @@ class Settings:
 @hookimpl
 def llmb_settings() -> type:
     """The section of the plugin."""
-    return Settings
+    return NodesSettings
 
 
 @hookimpl
@@ -68,7 +68,7 @@ def llmb_launch(workload: "api.Workload", job: "api.Job", site: "api.Site") -> "
     from llmb_nodes.history import TABLE
     from llmb_nodes.table import table_for
 
-    checks = site.own(Settings).checks
+    checks = site.own(NodesSettings).checks
     table = table_for(site.gpu_type, job.gpus_per_node, site.install / checks if checks else None)
     in_image = site.runs.pulls_images or (site.runs.runs_in == "image-file" and site.container)
     venv = None if in_image else site.venvs.get(_VENV, site.venv)

@@ -22,7 +22,7 @@ from llmb_nodes.commands import (
 
 if TYPE_CHECKING:
     from llmb import api
-    from llmb_nodes.diagnosis import Estimate, Report
+    from llmb_nodes.diagnosis import DiagnosisCost, DiagnosisReport
 
 _QUICK, _USUAL = "0.5", "5"  # seconds of a test
 
@@ -127,7 +127,9 @@ def _check_number(number: int) -> None:
         )
 
 
-def _preview(context: api.CommandContext, plan: Estimate, words: Sequence[str], fmt: str) -> int:
+def _preview(
+    context: api.CommandContext, plan: DiagnosisCost, words: Sequence[str], fmt: str
+) -> int:
     """Print the estimate, and in a table also the job."""
     from llmb import api
 
@@ -172,7 +174,7 @@ def _show(context: api.CommandContext, run_id: str, fmt: str) -> int:
     return FAILED if any(diagnosis.word_of(finding) == words.FAULT for finding in findings) else 0
 
 
-def _print(report: Report, fmt: str) -> None:
+def _print(report: DiagnosisReport, fmt: str) -> None:
     from llmb import api
     from llmb_nodes import diagnosis
 

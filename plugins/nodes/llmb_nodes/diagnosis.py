@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llmb_nodes import words
 from llmb_nodes.history import WORKLOAD
 from llmb_nodes.program import diagnose, strategy
-from llmb_nodes.program.strategy import Diagnosis, Finding, GroupTest, Outcome, Plan
+from llmb_nodes.program.strategy import Diagnosis, GroupTest, NodeFinding, Outcome, SearchPlan
 
 if TYPE_CHECKING:
     from llmb import api
@@ -41,7 +41,7 @@ def program_words(parameters: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class DiagnosisCost:
     """What a diagnosis takes, if tests need no repeats and nothing hangs."""
 
     nodes: int
@@ -79,12 +79,12 @@ class Estimate:
         }
 
 
-def estimate(nodes: int, gpus_per_node: int, paths: Sequence[str], seconds: float) -> Estimate:
+def estimate(nodes: int, gpus_per_node: int, paths: Sequence[str], seconds: float) -> DiagnosisCost:
     """Simulate a diagnosis of this many nodes, without a topology."""
     from llmb_nodes.simulation import most_rounds, simulate
 
-    plan = Plan(tuple(f"n{number}" for number in range(nodes)), paths=tuple(paths))
-    return Estimate(
+    plan = SearchPlan(tuple(f"n{number}" for number in range(nodes)), paths=tuple(paths))
+    return DiagnosisCost(
         nodes=nodes,
         gpus=nodes * gpus_per_node,
         group=plan.size,
@@ -96,7 +96,7 @@ def estimate(nodes: int, gpus_per_node: int, paths: Sequence[str], seconds: floa
 
 def time_limit(nodes: int, paths: Sequence[str], seconds: float) -> str:
     """Return the time limit of a job, HH:MM:SS: for one fault, with all repeats and hangs."""
-    size = Plan(tuple(map(str, range(nodes)))).size
+    size = SearchPlan(tuple(map(str, range(nodes)))).size
     rounds = len(paths) * (4 + 2 * math.ceil(math.log2(size)))
     seconds_per_round = strategy.REPEATS * (seconds + START_SECONDS) + _HANG_SECONDS
     minutes = math.ceil((rounds * seconds_per_round + _MARGIN) / 60)
@@ -104,10 +104,10 @@ def time_limit(nodes: int, paths: Sequence[str], seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class DiagnosisReport:
     """A diagnosis that was read from its run."""
 
-    plan: Plan
+    plan: SearchPlan
     rounds: Sequence[Sequence[tuple[GroupTest, Outcome]]]
     #: None if the job ended before the search.
     diagnosis: Diagnosis | None
@@ -118,17 +118,19 @@ def is_diagnosis(run: api.RunRecord) -> bool:
     return run.job.workload == WORKLOAD and run.job.model_size == SIZE
 
 
-def read(run: api.RunRecord) -> Report | None:
+def read(run: api.RunRecord) -> DiagnosisReport | None:
     """Return the diagnosis of a run, None if it wrote none."""
     answer = diagnose.read(run.work)
     if answer is None:
         return None
     plan, rounds = answer
     end = strategy.next_round(plan, rounds)
-    return Report(plan=plan, rounds=rounds, diagnosis=end if isinstance(end, Diagnosis) else None)
+    return DiagnosisReport(
+        plan=plan, rounds=rounds, diagnosis=end if isinstance(end, Diagnosis) else None
+    )
 
 
-def word_of(finding: Finding) -> str:
+def word_of(finding: NodeFinding) -> str:
     """Return FAULT for what fails or is below the expected value, SLOW for what is below peers."""
     if not finding.confirmed:
         return words.OK
@@ -137,7 +139,7 @@ def word_of(finding: Finding) -> str:
     return words.SLOW
 
 
-def reason_of(finding: Finding, plan: Plan) -> str:
+def reason_of(finding: NodeFinding, plan: SearchPlan) -> str:
     """Return the finding in a sentence for a person who must call an administrator."""
     text = f"{_subject(finding, plan)}: {_evidence(finding)}"
     if finding.path == strategy.NETWORK:
@@ -147,7 +149,7 @@ def reason_of(finding: Finding, plan: Plan) -> str:
     return text
 
 
-def _subject(finding: Finding, plan: Plan) -> str:
+def _subject(finding: NodeFinding, plan: SearchPlan) -> str:
     from llmb import api
 
     names = api.fold_nodes(finding.nodes)
@@ -168,7 +170,7 @@ def _subject(finding: Finding, plan: Plan) -> str:
     return "this group, but no part of it"
 
 
-def _evidence(finding: Finding) -> str:
+def _evidence(finding: NodeFinding) -> str:
     if finding.problem:
         return finding.problem
     if finding.value is None:
@@ -182,7 +184,7 @@ def _evidence(finding: Finding) -> str:
     return f"{value}; {usual} is {standard} ({share:+.0f} %)"
 
 
-def notes_of(report: Report) -> list[str]:
+def notes_of(report: DiagnosisReport) -> list[str]:
     """Return what is worth knowing beside the findings."""
     from llmb import api
 
@@ -208,7 +210,7 @@ def notes_of(report: Report) -> list[str]:
     return notes
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def as_data(report: DiagnosisReport) -> dict[str, Any]:
     """Return the object of ``--format json``, as docs/nodes.md describes it."""
     diagnosis = report.diagnosis
     return {
@@ -249,7 +251,7 @@ def as_data(report: Report) -> dict[str, Any]:
     }
 
 
-def accusations(report: Report) -> Iterator[tuple[str, Finding]]:
+def accusations(report: DiagnosisReport) -> Iterator[tuple[str, NodeFinding]]:
     """Yield the nodes that later jobs should avoid, each with a finding that is confirmed.
 
     Of a bad pair, one is enough.
@@ -262,12 +264,14 @@ def accusations(report: Report) -> Iterator[tuple[str, Finding]]:
                 yield name, finding
 
 
-def latest(runs: Iterable[api.RunRecord]) -> dict[tuple[str, str], tuple[api.RunRecord, Report]]:
+def latest(
+    runs: Iterable[api.RunRecord],
+) -> dict[tuple[str, str], tuple[api.RunRecord, DiagnosisReport]]:
     """Return the newest diagnosis of each node over each path, ``all`` and ``network`` apart.
 
     One that ended before its search, or had nothing to compare a node with, tells nothing of it.
     """
-    newest: dict[tuple[str, str], tuple[api.RunRecord, Report]] = {}
+    newest: dict[tuple[str, str], tuple[api.RunRecord, DiagnosisReport]] = {}
     for run in sorted(filter(is_diagnosis, runs), key=lambda run: run.submitted_at):
         report = read(run)
         if report is None or report.diagnosis is None:

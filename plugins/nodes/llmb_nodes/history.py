@@ -23,7 +23,7 @@ _STATE = "state.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class PastCheck:
     """One check that has written something."""
 
     run: api.RunRecord
@@ -44,9 +44,9 @@ def is_check(run: api.RunRecord) -> bool:
     return run.job.workload == WORKLOAD and run.job.model_size in SIZES
 
 
-def checks_of(runs: Iterable[api.RunRecord]) -> list[Check]:
+def checks_of(runs: Iterable[api.RunRecord]) -> list[PastCheck]:
     """Return the checks among the runs, oldest first."""
-    checks = [Check(run=run) for run in runs if is_check(run)]
+    checks = [PastCheck(run=run) for run in runs if is_check(run)]
     return sorted(checks, key=lambda check: check.time)
 
 
@@ -66,8 +66,8 @@ def table_of(run: api.RunRecord) -> Mapping[str, Any]:
 
 
 def latest(
-    checks: Sequence[Check], *, judged_only: bool = False
-) -> dict[str, tuple[Check, words.NodeReport]]:
+    checks: Sequence[PastCheck], *, judged_only: bool = False
+) -> dict[str, tuple[PastCheck, words.NodeReport]]:
     """Return the newest report of each node, and its check.
 
     ``judged_only``: only reports that know something of the node.

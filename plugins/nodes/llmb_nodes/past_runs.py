@@ -29,7 +29,7 @@ ResultRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredRun:
     """A run that was measured, with all its nodes."""
 
     id: str
@@ -53,7 +53,7 @@ def _day(moment: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(moment))
 
 
-def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[Measured]:
+def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[MeasuredRun]:
     """Return the runs whose speed and nodes are known, those of the newest DAYS.
 
     A run without one of its nodes in the log is omitted, because the missing one may be the slow
@@ -71,7 +71,7 @@ def measured(runs: Iterable[api.RunRecord], rows: Iterable[ResultRow]) -> list[M
     return [run for run in ended if run.time >= newest - DAYS * DAY]
 
 
-def _measured(run: api.RunRecord, row: ResultRow) -> Measured | None:
+def _measured(run: api.RunRecord, row: ResultRow) -> MeasuredRun | None:
     figure = (row["metrics"] or {}).get(row["headline"])
     nodes = nodes_of(run, row)
     settings = row["configuration"]
@@ -80,7 +80,7 @@ def _measured(run: api.RunRecord, row: ResultRow) -> Measured | None:
     if len(nodes) < run.launch.nodes or not figure["mean"] > 0:
         return None
     mean = float(figure["mean"])
-    return Measured(
+    return MeasuredRun(
         id=run.id,
         time=run.submitted_at,
         nodes=nodes,
@@ -98,13 +98,13 @@ def nodes_of(run: api.RunRecord, row: ResultRow) -> frozenset[str]:
     return frozenset(job_nodes or (row["log"] or {}).get("hosts") or ())
 
 
-def observations(runs: Sequence[Measured]) -> list[blame.Observation]:
+def observations(runs: Sequence[MeasuredRun]) -> list[blame.Observation]:
     """Return an observation for each day and set of nodes.
 
     The repeats of a day on the same nodes, and its other configurations there, have the day's
     conditions in common. So they are one observation, not many.
     """
-    groups: dict[tuple[str, frozenset[str]], list[tuple[Measured, float]]] = {}
+    groups: dict[tuple[str, frozenset[str]], list[tuple[MeasuredRun, float]]] = {}
     for run, speed in _relative(runs):
         groups.setdefault((_day(run.time), run.nodes), []).append((run, speed))
     return [
@@ -120,12 +120,12 @@ def observations(runs: Sequence[Measured]) -> list[blame.Observation]:
     ]
 
 
-def _relative(runs: Iterable[Measured]) -> Iterator[tuple[Measured, float]]:
+def _relative(runs: Iterable[MeasuredRun]) -> Iterator[tuple[MeasuredRun, float]]:
     """Yield each run with its speed as a fraction of that of its configuration's fast quarter.
 
     The median of all would be slow itself if most of the runs had a slow node.
     """
-    by_configuration: dict[str, list[Measured]] = {}
+    by_configuration: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         by_configuration.setdefault(run.configuration, []).append(run)
     for members in by_configuration.values():

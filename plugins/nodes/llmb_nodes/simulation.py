@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from llmb_nodes.program import strategy
-from llmb_nodes.program.strategy import Diagnosis, GroupTest, Outcome, Plan
+from llmb_nodes.program.strategy import Diagnosis, GroupTest, Outcome, SearchPlan
 
 USUAL = 100.0  # GB/s of a healthy group
 
@@ -56,7 +56,7 @@ class Simulated:
 
 
 def simulate(
-    plan: Plan, faults: Faults | None = None, spread: float = 0.0, seed: object = 0
+    plan: SearchPlan, faults: Faults | None = None, spread: float = 0.0, seed: object = 0
 ) -> Simulated:
     """Run the strategy on a simulated cluster.
 
@@ -85,7 +85,7 @@ def simulate(
         return Simulated(diagnosis=end.value, history=history, hangs=hangs)
 
 
-def most_rounds(plan: Plan) -> int:
+def most_rounds(plan: SearchPlan) -> int:
     """Return the rounds that a diagnosis with one fault may take, from the worst of some faults."""
     nodes = plan.nodes
     sample = [nodes[0], nodes[len(nodes) // 2], nodes[-1]]

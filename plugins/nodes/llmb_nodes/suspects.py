@@ -130,7 +130,7 @@ def find(runs: Sequence[api.RunRecord], rows: Iterable[past_runs.ResultRow]) -> 
 
 def _suspect(
     name: str,
-    checked: tuple[history.Check, words.NodeReport] | None,
+    checked: tuple[history.PastCheck, words.NodeReport] | None,
     diagnosed: Sequence[FromTest],
     runs: FromRuns | None,
 ) -> Suspect:
@@ -173,7 +173,9 @@ def from_diagnoses(runs: Iterable[api.RunRecord]) -> dict[str, list[FromTest]]:
     return accused
 
 
-def _in_diagnosis(finding: strategy.Finding, report: diagnosis.Report, seconds: float) -> str:
+def _in_diagnosis(
+    finding: strategy.NodeFinding, report: diagnosis.DiagnosisReport, seconds: float
+) -> str:
     from llmb import api
 
     # A pair or a switch group has other nodes beside the suspect.

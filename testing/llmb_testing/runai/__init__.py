@@ -11,6 +11,6 @@ it.
 
 from llmb_testing.runai.plane import ControlPlane
 from llmb_testing.runai.server import serve
-from llmb_testing.runai.workload import Cluster, Project, Trouble, Workload
+from llmb_testing.runai.workload import RunaiCluster, RunaiProject, RunaiWorkload, Trouble
 
-__all__ = ["Cluster", "ControlPlane", "Project", "Trouble", "Workload", "serve"]
+__all__ = ["ControlPlane", "RunaiCluster", "RunaiProject", "RunaiWorkload", "Trouble", "serve"]

@@ -15,11 +15,11 @@ from typing import Any
 
 from llmb_testing.runai.workload import (
     END,
-    Cluster,
     Pods,
-    Project,
+    RunaiCluster,
+    RunaiProject,
+    RunaiWorkload,
     Trouble,
-    Workload,
     gpus_of,
     now,
     pods_of,
@@ -45,15 +45,15 @@ class ControlPlane:
         self.phases: Sequence[str] = ("Pending", "Running", "Completed")
         self.clock: Callable[[], float] = time.time
         self.token_seconds = 3600.0
-        self.clusters = [Cluster(uuid="c1", name="cluster-one")]
-        self.projects = [Project(id="4500001", name="benchmarks", cluster="c1")]
+        self.clusters = [RunaiCluster(uuid="c1", name="cluster-one")]
+        self.projects = [RunaiProject(id="4500001", name="benchmarks", cluster="c1")]
         self.keys = {"me": "s3cret"}
         self.applications: dict[str, str] | None = {}
         self.token_versions = {1, 2}
         self.secrets: dict[str, dict[str, str]] = {}
         self.claims = ["work-claim"]
         self.issues: Callable[[Mapping[str, Any]], list[dict[str, str]]] = lambda body: []
-        self.workloads: list[Workload] = []
+        self.workloads: list[RunaiWorkload] = []
         self.tokens: dict[str, float] = {}
         self.requests: list[tuple[str, str]] = []
         self.answers: list[int] = []
@@ -98,22 +98,22 @@ class ControlPlane:
         """Return True if a token is valid now."""
         return self.tokens.get(token, 0.0) > self.clock()
 
-    def add(self, kind: str, body: dict[str, Any], project: Project) -> Workload:
+    def add(self, kind: str, body: dict[str, Any], project: RunaiProject) -> RunaiWorkload:
         """Create a workload."""
         if body.get("useGivenNameAsPrefix"):
             body = {**body, "name": f"{body['name']}-{uuid.uuid4().hex[:5]}"}
-        workload = Workload(
+        workload = RunaiWorkload(
             id=str(uuid.uuid4()), kind=kind, body=body, created=now(), project=project
         )
         workload.script = [] if self.has_pods else list(self.phases)
         self.workloads.append(workload)
         return workload
 
-    def there(self) -> list[Workload]:
+    def there(self) -> list[RunaiWorkload]:
         """Return the workloads that are not deleted."""
         return [workload for workload in self.workloads if workload.deleted is None]
 
-    def named(self, name: str) -> Workload:
+    def named(self, name: str) -> RunaiWorkload:
         """Return the only workload with ``name`` in its name. For tests."""
         (named,) = [workload for workload in self.workloads if name in workload.name]
         return named
@@ -143,7 +143,7 @@ class ControlPlane:
                 )
             time.sleep(0.1)
 
-    def stop(self, workload: Workload) -> None:
+    def stop(self, workload: RunaiWorkload) -> None:
         """Start to suspend a workload."""
         if workload.phase in END:
             return
@@ -155,25 +155,25 @@ class ControlPlane:
         workload.terminated = time.monotonic()
         workload.enter("Stopping")
 
-    def delete(self, workload: Workload) -> None:
+    def delete(self, workload: RunaiWorkload) -> None:
         """Delete a workload. It stays in the list of deleted ones."""
         if workload.pods is not None:
             workload.pods.kill()
         workload.deleted = now()
 
-    def forget(self, workload: Workload) -> None:
+    def forget(self, workload: RunaiWorkload) -> None:
         """Delete a workload without a trace."""
         self.delete(workload)
         self.workloads.remove(workload)
 
-    def evict(self, workload: Workload) -> None:
+    def evict(self, workload: RunaiWorkload) -> None:
         """Kill a workload's pods and return it to pending, as a preemption does."""
         assert workload.pods is not None
         workload.pods.kill()
         workload.pods = None
         workload.enter("Pending")
 
-    def _move(self, workload: Workload) -> None:
+    def _move(self, workload: RunaiWorkload) -> None:
         if workload.phase == "Creating":
             workload.enter("Pending")
         elif workload.phase == "Pending":
@@ -186,11 +186,11 @@ class ControlPlane:
         elif workload.phase == "Stopping":
             _finish_stopping(workload)
 
-    def _start(self, workload: Workload) -> None:
+    def _start(self, workload: RunaiWorkload) -> None:
         _start(workload, self.claims, self.secrets, self.folder)
 
 
-def _schedule(workload: Workload, workloads: Sequence[Workload], gpus: int) -> None:
+def _schedule(workload: RunaiWorkload, workloads: Sequence[RunaiWorkload], gpus: int) -> None:
     """Start a pending workload if enough of the ``gpus`` are free."""
     used = sum(
         gpus_of(other_workload.kind, other_workload.body)
@@ -204,7 +204,7 @@ def _schedule(workload: Workload, workloads: Sequence[Workload], gpus: int) -> N
 
 
 def _start(
-    workload: Workload,
+    workload: RunaiWorkload,
     claims: Sequence[str],
     secrets: Mapping[str, Mapping[str, str]],
     folder: Path,
@@ -232,7 +232,7 @@ def _start(
     workload.enter("Running")
 
 
-def _restarts(workload: Workload) -> bool:
+def _restarts(workload: RunaiWorkload) -> bool:
     """Return True if its pods restart. Otherwise set its end by the rules of the PyTorch operator.
 
     It is completed when the master pod is, and failed when any pod is.
@@ -253,7 +253,7 @@ def _restarts(workload: Workload) -> bool:
     return False
 
 
-def _finish_stopping(workload: Workload) -> None:
+def _finish_stopping(workload: RunaiWorkload) -> None:
     """Set it to stopped when all pods have ended. Kill them after a while."""
     assert workload.pods is not None
     assert workload.terminated is not None

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 from llmb_runai.runai_checks import faults_of_body
 from llmb_testing.runai import views
 from llmb_testing.runai.plane import ControlPlane
-from llmb_testing.runai.views import Answer, BadQueryError, error, page
-from llmb_testing.runai.workload import Workload
+from llmb_testing.runai.views import BadQueryError, ViewAnswer, error, page
+from llmb_testing.runai.workload import RunaiWorkload
 
 _OF_PROJECTS = ("name", "clusterId")
 _FILTERS = (
@@ -33,7 +33,7 @@ _VALUES = ("value", "secret", "configMap", "podFieldRef", "userCredential")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RunaiRequest:
     """A request of a known route."""
 
     plane: ControlPlane
@@ -45,7 +45,7 @@ class Request:
 
 def answer_to(
     plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any
-) -> Answer:
+) -> ViewAnswer:
     """Serve a request. Raises BadQueryError."""
     for own_method, pattern, parameters, act in _ROUTES:
         match = re.fullmatch(pattern, path)
@@ -53,25 +53,27 @@ def answer_to(
             continue
         if unknown_names := [name for name in query if name not in parameters]:
             raise BadQueryError(f"'{unknown_names[0]}' is not a parameter")
-        return act(Request(plane=plane, words=match.groups(), query=query, body=body))
+        return act(RunaiRequest(plane=plane, words=match.groups(), query=query, body=body))
     return error(404, f"no route for {method} {path}")
 
 
-def _projects(request: Request) -> Answer:
+def _projects(request: RunaiRequest) -> ViewAnswer:
     projects = page(
         [views.project(project) for project in request.plane.projects],
         request.query,
         "projects",
         _OF_PROJECTS,
     )
-    return Answer(status=200, data=projects)
+    return ViewAnswer(status=200, data=projects)
 
 
-def _clusters(request: Request) -> Answer:
-    return Answer(status=200, data=[views.cluster(cluster) for cluster in request.plane.clusters])
+def _clusters(request: RunaiRequest) -> ViewAnswer:
+    return ViewAnswer(
+        status=200, data=[views.cluster(cluster) for cluster in request.plane.clusters]
+    )
 
 
-def _list(request: Request) -> Answer:
+def _list(request: RunaiRequest) -> ViewAnswer:
     request.plane.step()
     deleted = request.query.get("deleted") == "true"
     workloads = [
@@ -79,35 +81,35 @@ def _list(request: Request) -> Answer:
         for workload in request.plane.workloads
         if (workload.deleted is not None) == deleted
     ]
-    return Answer(status=200, data=page(workloads, request.query, "workloads", _FILTERS))
+    return ViewAnswer(status=200, data=page(workloads, request.query, "workloads", _FILTERS))
 
 
-def _one(request: Request) -> Answer:
+def _one(request: RunaiRequest) -> ViewAnswer:
     request.plane.step()
     workload = _find(request)
     return (
-        Answer(status=200, data=views.detailed(workload))
+        ViewAnswer(status=200, data=views.detailed(workload))
         if workload is not None
         else error(404, "workload not found")
     )
 
 
-def _events(request: Request) -> Answer:
+def _events(request: RunaiRequest) -> ViewAnswer:
     workload = _find(request)
     if workload is None:
         return error(404, "workload not found")
     events = [views.event(workload, event) for event in workload.events]
-    return Answer(status=200, data=page(events, request.query, "events"))
+    return ViewAnswer(status=200, data=page(events, request.query, "events"))
 
 
-def _pods(request: Request) -> Answer:
+def _pods(request: RunaiRequest) -> ViewAnswer:
     workload = _find(request)
     if workload is None:
         return error(404, "workload not found")
-    return Answer(status=200, data={"pods": views.pods(workload)})
+    return ViewAnswer(status=200, data={"pods": views.pods(workload)})
 
 
-def _create(request: Request) -> Answer:
+def _create(request: RunaiRequest) -> ViewAnswer:
     (kind,), plane, body = request.words, request.plane, request.body
     if faults := faults_of(kind, body):
         return error(400, "the request is not valid", details="; ".join(faults))
@@ -119,33 +121,33 @@ def _create(request: Request) -> Answer:
     if issues := plane.issues(body):
         return error(400, "the workload does not comply with the policy", complianceIssues=issues)
     workload = plane.add(kind, body, project)
-    return Answer(status=202, data=views.created(workload, body["name"]))
+    return ViewAnswer(status=202, data=views.created(workload, body["name"]))
 
 
-def _suspend(request: Request) -> Answer:
+def _suspend(request: RunaiRequest) -> ViewAnswer:
     workload = _find(request)
     if workload is None or workload.kind != request.words[0]:
         return error(404, "workload not found")
     request.plane.stop(workload)
-    return Answer(status=202, data={})
+    return ViewAnswer(status=202, data={})
 
 
-def _delete(request: Request) -> Answer:
+def _delete(request: RunaiRequest) -> ViewAnswer:
     workload = _find(request)
     if workload is None or workload.kind != request.words[0]:
         return error(404, "workload not found")
     request.plane.delete(workload)
-    return Answer(status=202, data={})
+    return ViewAnswer(status=202, data={})
 
 
-def _find(request: Request) -> Workload | None:
+def _find(request: RunaiRequest) -> RunaiWorkload | None:
     return next(
         (workload for workload in request.plane.there() if workload.id == request.words[-1]), None
     )
 
 
 _KIND, _ID = "(trainings|distributed)", "([0-9a-z-]+)"
-_ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[Request], Answer]], ...] = (
+_ROUTES: tuple[tuple[str, str, tuple[str, ...], Callable[[RunaiRequest], ViewAnswer]], ...] = (
     ("GET", "/org-unit/projects", _LISTS, _projects),
     ("GET", "/clusters", ("verbosity",), _clusters),
     ("GET", "/workloads", (*_LISTS, "deleted"), _list),
@@ -187,7 +189,7 @@ def _distributed_faults(content: Mapping[str, Any]) -> Iterator[str]:
         yield "spec.distributedFramework is missing"
 
 
-def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> Answer:
+def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> ViewAnswer:
     """Return a token, or an error. Raises ValueError if the body is not JSON."""
     if version not in plane.token_versions:
         return error(404, "page not found")
@@ -196,7 +198,7 @@ def sign_in(plane: ControlPlane, version: int, content: bytes, content_type: str
     return _first(plane, json.loads(content) if content else {})
 
 
-def _second(plane: ControlPlane, content: str, content_type: str) -> Answer:
+def _second(plane: ControlPlane, content: str, content_type: str) -> ViewAnswer:
     """OAuth 2: a form, and the error names of RFC 6749."""
     form = dict(parse_qsl(content))
     if content_type.partition(";")[0] != _FORM:
@@ -212,14 +214,14 @@ def _second(plane: ControlPlane, content: str, content_type: str) -> Answer:
         "token_type": "Bearer",
         "expires_in": int(plane.token_seconds),
     }
-    return Answer(status=200, data=data)
+    return ViewAnswer(status=200, data=data)
 
 
-def _denied(status: int, name: str, reason: str) -> Answer:
-    return Answer(status=status, data={"error": name, "error_description": reason})
+def _denied(status: int, name: str, reason: str) -> ViewAnswer:
+    return ViewAnswer(status=status, data={"error": name, "error_description": reason})
 
 
-def _first(plane: ControlPlane, content: dict[str, Any]) -> Answer:
+def _first(plane: ControlPlane, content: dict[str, Any]) -> ViewAnswer:
     body = {name.lower(): value for name, value in content.items()}  # the API ignores case
     kinds = {
         "client_credentials": (plane.keys, "clientid", "clientsecret"),
@@ -232,6 +234,6 @@ def _first(plane: ControlPlane, content: dict[str, Any]) -> Answer:
         return error(400, "unknown field")
     if body.get(key) not in expected_id or expected_id[body[key]] != body.get(secret):
         return error(401, "invalid credentials")
-    return Answer(
+    return ViewAnswer(
         status=200, data={"accessToken": plane.new_token(), "expiresIn": int(plane.token_seconds)}
     )

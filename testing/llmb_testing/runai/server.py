@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from llmb_testing.runai.plane import ControlPlane
 from llmb_testing.runai.routes import VERSIONS, answer_to, sign_in
-from llmb_testing.runai.views import Answer, BadQueryError, error
+from llmb_testing.runai.views import BadQueryError, ViewAnswer, error
 
 _ROOT = "/api/v1"
 
@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
             if trouble is not None and isinstance(trouble.answer, int):
                 if trouble.is_done:
                     self._answer(path, dict(parse_qsl(url.query)), content)
-                answer = Answer(
+                answer = ViewAnswer(
                     status=trouble.answer,
                     data=error(trouble.answer, "trouble").data,
                     headers=trouble.headers,
@@ -77,7 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
                 answer = self._answer(path, dict(parse_qsl(url.query)), content)
                 if trouble is not None:
                     answer = (
-                        Answer(status=200, data=trouble.data) if trouble.answer == "odd" else None
+                        ViewAnswer(status=200, data=trouble.data)
+                        if trouble.answer == "odd"
+                        else None
                     )
             plane.answers.append(answer.status if answer is not None else 0)
         if answer is None:
@@ -86,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send(answer)
 
-    def _answer(self, path: str, query: dict[str, str], content: bytes) -> Answer:
+    def _answer(self, path: str, query: dict[str, str], content: bytes) -> ViewAnswer:
         try:
             if version := VERSIONS.get(urlsplit(self.path).path):
                 return sign_in(self.plane, version, content, self.headers.get("Content-Type", ""))
@@ -98,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (BadQueryError, ValueError) as wrong:
             return error(400, str(wrong))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: ViewAnswer) -> None:
         text = json.dumps(answer.data).encode()
         self.send_response(answer.status)
         for name, value in {"Content-Type": "application/json", **answer.headers}.items():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb_testing.runai.workload import Cluster, Project, Workload, now, pods_of
+from llmb_testing.runai.workload import RunaiCluster, RunaiProject, RunaiWorkload, now, pods_of
 
 _TENANT, _DEPARTMENT = 1001, "2"
 DEFAULT_LIMIT, MOST = 50, 500
@@ -27,7 +27,7 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ViewAnswer:
     """An answer of the API."""
 
     status: int
@@ -35,9 +35,9 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def error(status: int, message: str, **more: Any) -> Answer:
+def error(status: int, message: str, **more: Any) -> ViewAnswer:
     """Return an error."""
-    return Answer(status=status, data={"code": status, "message": message, **more})
+    return ViewAnswer(status=status, data={"code": status, "message": message, **more})
 
 
 class BadQueryError(ValueError):
@@ -82,7 +82,7 @@ def _number(query: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def listed(workload: Workload) -> dict[str, Any]:
+def listed(workload: RunaiWorkload) -> dict[str, Any]:
     """Return a workload in a list."""
     running = workload.pods.codes().count(None) if workload.pods is not None else 0
     project = workload.project
@@ -117,7 +117,7 @@ def listed(workload: Workload) -> dict[str, Any]:
     }
 
 
-def detailed(workload: Workload) -> dict[str, Any]:
+def detailed(workload: RunaiWorkload) -> dict[str, Any]:
     """Return a single workload: also has the scheduler's reasons for a pending one, which lists
     omit.
     """
@@ -127,7 +127,7 @@ def detailed(workload: Workload) -> dict[str, Any]:
     }
 
 
-def created(workload: Workload, requested: str) -> dict[str, Any]:
+def created(workload: RunaiWorkload, requested: str) -> dict[str, Any]:
     """Return the answer to the request that created a workload with the name ``requested``."""
     of_spec = ("spec", "masterSpecSameAsWorker", "masterSpec")
     return {
@@ -146,7 +146,7 @@ def created(workload: Workload, requested: str) -> dict[str, Any]:
     }
 
 
-def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
+def event(workload: RunaiWorkload, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event of a workload. Fields that ``own`` omits have defaults."""
     usual = {
         "createdAt": workload.changed,
@@ -157,7 +157,7 @@ def event(workload: Workload, own: Mapping[str, Any]) -> dict[str, Any]:
     return {**usual, **own}
 
 
-def pods(workload: Workload) -> list[dict[str, Any]]:
+def pods(workload: RunaiWorkload) -> list[dict[str, Any]]:
     """Return the pods of a workload, each on a node of its own."""
     return [
         {
@@ -178,7 +178,7 @@ def pods(workload: Workload) -> list[dict[str, Any]]:
     ]
 
 
-def cluster(value: Cluster) -> dict[str, Any]:
+def cluster(value: RunaiCluster) -> dict[str, Any]:
     """Return a cluster in a list."""
     return {
         "uuid": value.uuid,
@@ -189,7 +189,7 @@ def cluster(value: Cluster) -> dict[str, Any]:
     }
 
 
-def project(value: Project) -> dict[str, Any]:
+def project(value: RunaiProject) -> dict[str, Any]:
     """Return a project in a list."""
     return {
         "id": value.id,

@@ -23,7 +23,7 @@ END = ("Completed", "Failed", "Stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class RunaiCluster:
     """A cluster."""
 
     uuid: str
@@ -31,7 +31,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class RunaiProject:
     """A project of a cluster."""
 
     id: str
@@ -132,14 +132,14 @@ class Pods:
 
 
 @dataclass(slots=True, kw_only=True)
-class Workload:
+class RunaiWorkload:
     """A workload, and its pods once they are started."""
 
     id: str
     kind: str
     body: dict[str, Any]
     created: str
-    project: Project
+    project: RunaiProject
     phase: str = "Creating"
     message: str = ""
     reason: str = ""

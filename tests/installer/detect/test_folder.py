@@ -11,7 +11,7 @@ from llmb_installer.cluster_types import all_types
 from llmb_installer.detect.detected import (
     Damaged,
     Detected,
-    Installed,
+    InstallDirectory,
     detect,
     find_installed,
 )
@@ -102,7 +102,7 @@ def test_an_installation_above_this_folder(cluster: Callable[..., Path]) -> None
     )
     (folder / "sub").mkdir()
     found = find_installed(None, {}, folder / "sub")
-    assert isinstance(found, Installed)
+    assert isinstance(found, InstallDirectory)
     answers = found.answers()
     assert answers["slurm"]["gpu"] == {"partition": "p", "gres": 8}
     assert (answers["install"], answers["workloads"]) == (str(folder), ["pretrain_nemotron4"])
@@ -118,7 +118,7 @@ def test_its_configuration_overrides_its_answers(cluster: Callable[..., Path]) -
     )
     (folder / ".llmb" / "answers.yaml").write_text(made_from)
     found = find_installed(folder, {}, folder)
-    assert isinstance(found, Installed)
+    assert isinstance(found, InstallDirectory)
     answers = found.answers()
     assert (answers["method"], answers["gpu_type"], answers["slurm"]["account"]) == (
         "sbatch",

@@ -23,7 +23,7 @@ from llmb.contract.spec import Workload
 from llmb.plan.config_layers import load_config
 from llmb_installer import record
 from llmb_installer.cluster_types import all_types
-from llmb_installer.detect.detected import Detected, Installed
+from llmb_installer.detect.detected import Detected, InstallDirectory
 from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
 from llmb_installer.doctor import machine
@@ -324,7 +324,9 @@ def test_registries_are_asked_as_the_installation_asks(
     answers_path(folder).parent.mkdir(exist_ok=True)
     answers_path(folder).write_text(text)
     here = MachineFound(architecture="x86_64", pythons={}, venv_types=())
-    installed = Installed(path=folder, config=load_config(folder, {}, cluster_types=all_types)[0])
+    installed = InstallDirectory(
+        path=folder, config=load_config(folder, {}, cluster_types=all_types)[0]
+    )
     detected = Detected(home=home, cwd=folder, machine=here, installed=installed)
     found = by_check(examine(detected, {}, ask_registries=True).findings)
     assert (found["images"].state, "127.0.0.1:1" in found["images"].found) == ("missing", True)

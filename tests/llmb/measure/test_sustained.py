@@ -12,7 +12,7 @@ from llmb.contract.window import Window
 from llmb.judge.sustained import judge
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN
 from llmb.measure.sustained import FEWEST_STEPS, Sustained, sustained_of
-from llmb.measure.telemetry import NodeSamples, Sample
+from llmb.measure.telemetry import NodeSample, NodeSamples
 
 Wording = Callable[..., None]
 LINE = 100  # bytes
@@ -34,7 +34,7 @@ def sampled(ends: Sequence[float], *, begins: int = 0, start: float = 0.0) -> li
         while lines < len(ends) and ends[lines] <= second:
             lines += 1
         size = begins + lines * LINE if lines else begins
-        rows.append(Sample(time=float(second), log_bytes=float(size), columns={}))
+        rows.append(NodeSample(time=float(second), log_bytes=float(size), columns={}))
     return [NodeSamples(host="n1", gpus=8, is_first=True, samples=tuple(rows))]
 
 

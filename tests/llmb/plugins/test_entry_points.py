@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.plugins.entry_points import Entry, entries_of
+from llmb.plugins.entry_points import PluginEntry, entries_of
 
 METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: of-the-description\n"
 
@@ -28,7 +28,7 @@ def of_importlib(group: str) -> set[tuple[str, str, str]]:
     return {(entry.name, entry.value, entry.dist.name) for entry in entries if entry.dist}
 
 
-def as_tuples(entries: list[Entry]) -> set[tuple[str, str, str]]:
+def as_tuples(entries: list[PluginEntry]) -> set[tuple[str, str, str]]:
     return {(entry.name, entry.value, entry.distribution) for entry in entries}
 
 
@@ -78,7 +78,7 @@ def test_of_an_archive(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_loads_a_module_or_its_object() -> None:
     def load(value: str) -> object:
-        return Entry(name="a", value=value, distribution="d").load()
+        return PluginEntry(name="a", value=value, distribution="d").load()
 
     assert load("os.path") is sys.modules["os.path"]
     assert load("pathlib:Path.cwd") == Path.cwd

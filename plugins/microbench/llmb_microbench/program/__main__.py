@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from llmb_microbench.program.settings import (
+    CaseSettings,
     MicrobenchError,
     RankProcess,
-    Settings,
     read_process,
     read_settings,
 )
 
 
-def run(settings: Settings, process: RankProcess) -> None:
+def run(settings: CaseSettings, process: RankProcess) -> None:
     """Run the case on this rank. Rank 0 prints a line for each iteration."""
     # Imported here: torch takes seconds, a refusal should not.
     from llmb_microbench.program.ranks import TorchRanks
@@ -40,7 +40,7 @@ def run(settings: Settings, process: RankProcess) -> None:
             print(line(step, settings.steps, values), flush=True)
 
 
-def _cases() -> dict[str, Callable[[Settings, Any], Any]]:
+def _cases() -> dict[str, Callable[[CaseSettings, Any], Any]]:
     from llmb_microbench.program.collectives import collective
     from llmb_microbench.program.device import gemm, host_to_device, launch, memory
     from llmb_microbench.program.formulas import BUS_FACTORS

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from llmb_microbench.program import formulas
 from llmb_microbench.program.ranks import TorchRanks, dtype_of
-from llmb_microbench.program.settings import MicrobenchError, Settings
+from llmb_microbench.program.settings import CaseSettings, MicrobenchError
 from llmb_microbench.program.timing import Case
 
 # torch 2.13 has new names, and warns of the old ones.
@@ -34,7 +34,7 @@ def sent(sender: int, receiver: int) -> int:
 class _Buffers:
     """The buffers of one rank. ``share``: the elements of one rank's part of the message."""
 
-    def __init__(self, settings: Settings, ranks: TorchRanks) -> None:
+    def __init__(self, settings: CaseSettings, ranks: TorchRanks) -> None:
         self.case, self.world, self.rank = settings.case, ranks.process.world, ranks.process.rank
         dtype, message = dtype_of(settings.dtype), settings.size("message_size")
         whole = self.case in formulas.WHOLE
@@ -103,7 +103,7 @@ class _Buffers:
         return sent(self.rank, part if self.case == "all_to_all" else 0)
 
 
-def collective(settings: Settings, ranks: TorchRanks) -> Case:
+def collective(settings: CaseSettings, ranks: TorchRanks) -> Case:
     """Return the collective that the case names. Raises MicrobenchError for one rank alone."""
     if not ranks.is_several:
         raise MicrobenchError(f"{settings.case} needs 2 ranks or more; choose more GPUs")

@@ -5,13 +5,13 @@ import torch
 
 from llmb_microbench.program import formulas
 from llmb_microbench.program.ranks import TorchRanks, dtype_of
-from llmb_microbench.program.settings import MicrobenchError, Settings
+from llmb_microbench.program.settings import CaseSettings, MicrobenchError
 from llmb_microbench.program.timing import Case
 
 _PROBED = 8  # rows of a product that are computed again
 
 
-def gemm(settings: Settings, ranks: TorchRanks) -> Case:
+def gemm(settings: CaseSettings, ranks: TorchRanks) -> Case:
     """C = A B, all N x N, with random numbers: zeros need less power and are faster than data."""
     size, dtype = settings.size("matrix_size"), dtype_of(settings.dtype)
     generator = torch.Generator(device=ranks.device).manual_seed(ranks.process.rank)
@@ -36,7 +36,7 @@ def gemm(settings: Settings, ranks: TorchRanks) -> Case:
     )
 
 
-def memory(settings: Settings, ranks: TorchRanks) -> Case:
+def memory(settings: CaseSettings, ranks: TorchRanks) -> Case:
     """A copy from one buffer of the device's memory to another."""
     size = settings.size("buffer_size")
     source = torch.randint(256, (size,), dtype=torch.uint8, device=ranks.device)
@@ -49,7 +49,7 @@ def memory(settings: Settings, ranks: TorchRanks) -> Case:
     )
 
 
-def host_to_device(settings: Settings, ranks: TorchRanks) -> Case:
+def host_to_device(settings: CaseSettings, ranks: TorchRanks) -> Case:
     """Copy between pinned memory and device, each direction by itself. Raises MicrobenchError."""
     if not ranks.is_gpu:
         raise MicrobenchError(
@@ -77,7 +77,7 @@ def host_to_device(settings: Settings, ranks: TorchRanks) -> Case:
     )
 
 
-def launch(settings: Settings, ranks: TorchRanks) -> Case:
+def launch(settings: CaseSettings, ranks: TorchRanks) -> Case:
     """The smallest kernel, again and again: the time from one launch through torch to the next."""
     number = torch.zeros(1, device=ranks.device)
 

@@ -13,7 +13,7 @@ class MicrobenchError(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class CaseSettings:
     """The case with its settings."""
 
     case: str
@@ -51,7 +51,7 @@ def read_size(text: str) -> int:
     return int(digits) * factor
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> CaseSettings:
     """The settings of ``--name=value`` words. Raises MicrobenchError."""
     arguments_by_name: dict[str, str] = {}
     for word in arguments:
@@ -64,7 +64,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         raise MicrobenchError(f"--{missing[0]} is missing; write --{missing[0]}=VALUE")
     case, dtype, steps = (arguments_by_name.pop(name) for name in ("case", "dtype", "steps"))
     sizes = {name: read_size(value) for name, value in arguments_by_name.items()}
-    return Settings(case=case, dtype=dtype, steps=read_size(steps), sizes=sizes)
+    return CaseSettings(case=case, dtype=dtype, steps=read_size(steps), sizes=sizes)
 
 
 def read_process(environ: Mapping[str, str] = os.environ) -> RankProcess:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb_microbench.program import formulas
-from llmb_microbench.program.settings import MicrobenchError, Settings
+from llmb_microbench.program.settings import CaseSettings, MicrobenchError
 from llmb_microbench.program.timing import Case
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class File:
         return self.data[:] == self.found[:] and os.fstat(self.handle).st_size == self.size
 
 
-def storage(settings: Settings, ranks: "TorchRanks") -> Case:
+def storage(settings: CaseSettings, ranks: "TorchRanks") -> Case:
     """A file for each rank in MICROBENCH_FOLDER, else in the run's folder.
 
     Raises MicrobenchError if there is too little space.

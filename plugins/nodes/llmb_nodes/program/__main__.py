@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     table = json.loads(Path(options["table"]).read_text(encoding="utf-8"))
     size = "quick" if "quick" in options else "check"
     rank = read_rank(os.environ, SECONDS[size], is_quick=size == "quick")
-    Check(rank, table, int(os.environ.get("WORLD_SIZE", "1"))).run()
+    RankCheck(rank, table, int(os.environ.get("WORLD_SIZE", "1"))).run()
     return 0
 
 
@@ -47,7 +47,7 @@ def read_rank(environ: Mapping[str, str], seconds: float, *, is_quick: bool) -> 
     )
 
 
-class Check:
+class RankCheck:
     """The check of one rank: its report grows, and is written after each part."""
 
     def __init__(self, rank: Rank, table: Mapping[str, Any], world: int) -> None:

@@ -22,7 +22,7 @@ _POLL = 0.1  # seconds
 
 
 @dataclass(frozen=True)
-class Task:
+class GroupRank:
     """A rank in a group."""
 
     rank: int
@@ -37,7 +37,7 @@ class Task:
     limit: float
 
 
-def measure(task: Task, torch: Any) -> float:
+def measure(task: GroupRank, torch: Any) -> float:
     """Return GB/s. Raises whatever torch does, and ValueError for a wrong sum."""
     dist = torch.distributed
     is_gpu = torch.cuda.is_available()
@@ -78,7 +78,7 @@ def measure(task: Task, torch: Any) -> float:
     return float(2 * (task.world - 1) / task.world * size / seconds / _GB)
 
 
-def _store(task: Task, dist: Any) -> Any:
+def _store(task: GroupRank, dist: Any) -> Any:
     """Return the store of the group: the first rank has it, on a free port."""
     timeout = timedelta(seconds=task.limit)
     if task.rank == 0:

@@ -25,7 +25,7 @@ from typing import Any
 
 from llmb_nodes.program import collective, facts, strategy
 from llmb_nodes.program.collective import write_text
-from llmb_nodes.program.strategy import Diagnosis, GroupTest, Outcome, Plan
+from llmb_nodes.program.strategy import Diagnosis, GroupTest, Outcome, SearchPlan
 
 SCHEMA = 1
 FILE = "diagnosis.json"
@@ -36,7 +36,7 @@ _MOST = 200  # characters of an error
 
 
 @dataclass(frozen=True)
-class Settings:
+class DiagnoseSettings:
     """The words of the command line and of the table."""
 
     seconds: float
@@ -79,12 +79,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def read_settings(arguments: Sequence[str]) -> Settings:
+def read_settings(arguments: Sequence[str]) -> DiagnoseSettings:
     """Return the settings of the words and of the table that they name."""
     words = dict(word.lstrip("-").partition("=")[::2] for word in arguments)
     table = json.loads(Path(words["table"]).read_text(encoding="utf-8"))
     row = table["collective"]
-    return Settings(
+    return DiagnoseSettings(
         seconds=float(words.get("seconds") or row["seconds"]),
         limit=float(row["limit"]),
         patience=float(table["patience"]),
@@ -148,7 +148,7 @@ def _has_ended(process: int) -> bool:
 class Agent:
     """Runs the tests of one rank."""
 
-    def __init__(self, settings: Settings, place: Place, coordinator: int | None) -> None:
+    def __init__(self, settings: DiagnoseSettings, place: Place, coordinator: int | None) -> None:
         self.settings, self.place, self.coordinator = settings, place, coordinator
         self.torch: Any = None
         self._children = [coordinator] if coordinator is not None else []
@@ -201,7 +201,7 @@ class Agent:
         nodes = group["nodes"]
         rank = nodes.index(self.place.node) * self.place.local_world + self.place.local_rank
         files = _Files(self.place.folder, number, index)
-        task = collective.Task(
+        task = collective.GroupRank(
             rank=rank,
             world=len(nodes) * self.place.local_world,
             local_rank=self.place.local_rank,
@@ -224,7 +224,7 @@ class Agent:
             problem = files.faults() or f"it did not end within {self.settings.limit:g} s"
             write_text(files.result, json.dumps({"problem": problem}))
 
-    def _measure(self, task: collective.Task, files: _Files, group: Mapping[str, Any]) -> None:
+    def _measure(self, task: collective.GroupRank, files: _Files, group: Mapping[str, Any]) -> None:
         """Measure in the child process. The first rank writes the value, any rank its error."""
         if group["path"] == strategy.NETWORK:
             os.environ["NCCL_MNNVL_ENABLE"] = "0"
@@ -238,14 +238,16 @@ class Agent:
         if task.rank == 0:
             write_text(files.result, json.dumps({"value": value}))
 
-    def _value(self, task: collective.Task, files: _Files, group: Mapping[str, Any]) -> float:
+    def _value(self, task: collective.GroupRank, files: _Files, group: Mapping[str, Any]) -> float:
         if self.settings.command:
             return self._run_command(task, files, group)
         if self.torch is None:
             raise RuntimeError(NO_TORCH)
         return collective.measure(task, self.torch)
 
-    def _run_command(self, task: collective.Task, files: _Files, group: Mapping[str, Any]) -> float:
+    def _run_command(
+        self, task: collective.GroupRank, files: _Files, group: Mapping[str, Any]
+    ) -> float:
         os.environ["LLMB_GROUP"] = ",".join(group["nodes"])
         os.environ["LLMB_PATH"] = group["path"]
         os.environ["LLMB_GROUP_RANK"] = str(task.rank)
@@ -300,7 +302,7 @@ class _Files:
 class Coordinator:
     """Runs the rounds that the strategy wants."""
 
-    def __init__(self, settings: Settings, place: Place) -> None:
+    def __init__(self, settings: DiagnoseSettings, place: Place) -> None:
         self.settings, self.place = settings, place
         self.history: list[list[tuple[GroupTest, Outcome]]] = []
 
@@ -320,7 +322,7 @@ class Coordinator:
         finally:
             write_text(self.place.folder / _END, "")
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> SearchPlan:
         """Return the plan for all nodes that have started."""
         expected = self.place.world // self.place.local_world
         end = time.monotonic() + self.settings.patience
@@ -331,7 +333,7 @@ class Coordinator:
             time.sleep(self.place.poll)
         agents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         agents.sort(key=lambda agent: (agent["rank"], agent["node"]))
-        return Plan(
+        return SearchPlan(
             nodes=tuple(agent["node"] for agent in agents),
             switches={agent["node"]: agent["switch"] for agent in agents if agent["switch"]},
             paths=self.settings.paths,
@@ -348,7 +350,7 @@ class Coordinator:
             time.sleep(self.place.poll)
         return [_read(group.result) for group in files]
 
-    def _write(self, plan: Plan) -> None:
+    def _write(self, plan: SearchPlan) -> None:
         rounds = [
             [{**asdict(test), **asdict(outcome)} for test, outcome in results]
             for results in self.history
@@ -387,7 +389,7 @@ def _read(path: Path) -> Outcome:
     return Outcome(value=data.get("value"), problem=data.get("problem", ""))
 
 
-def read(folder: Path) -> tuple[Plan, list[list[tuple[GroupTest, Outcome]]]] | None:
+def read(folder: Path) -> tuple[SearchPlan, list[list[tuple[GroupTest, Outcome]]]] | None:
     """Return the plan and the rounds of a diagnosis in a folder. None without a readable file."""
     try:
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -410,7 +412,7 @@ def read(folder: Path) -> tuple[Plan, list[list[tuple[GroupTest, Outcome]]]] | N
             for results in data["rounds"]
         ]
         nodes, paths = tuple(plan["nodes"]), tuple(plan["paths"])
-        return Plan(nodes, plan["switches"], paths, plan["expected"]), rounds
+        return SearchPlan(nodes, plan["switches"], paths, plan["expected"]), rounds
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -40,7 +40,7 @@ _FEWEST = 3  # nodes of a switch group that is named instead of them
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """The task of a diagnosis."""
 
     #: Names in the order of the job.
@@ -84,7 +84,7 @@ Round = Sequence["tuple[GroupTest, Outcome]"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class NodeFinding:
     """A fault, or a suspicion that was not confirmed."""
 
     #: NODE, PAIR, SWITCH (slow to all others), LINK (between its two halves), GROUP (slow, and its
@@ -106,7 +106,7 @@ class Finding:
 class Diagnosis:
     """The end of a search."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[NodeFinding, ...]
     #: The median bandwidth of healthy groups by path, in GB/s.
     usual: Mapping[str, float]
     #: The same of groups across switch groups. A path without any is absent.
@@ -143,7 +143,7 @@ _Search = Generator["list[_Request]", "list[_Answer]", Any]
 Rounds = Generator["list[GroupTest]", "list[Outcome]", Any]
 
 
-def next_round(plan: Plan, history: Sequence[Round]) -> list[GroupTest] | Diagnosis:
+def next_round(plan: SearchPlan, history: Sequence[Round]) -> list[GroupTest] | Diagnosis:
     """Return the tests of the round after ``history``, or the diagnosis if it is complete."""
     steps = search(plan)
     try:
@@ -168,9 +168,9 @@ def usual_of(values: Collection[float], share: float = 0.5) -> float | None:
     return fastest[-1] if fastest else None
 
 
-def search(plan: Plan) -> Rounds:
+def search(plan: SearchPlan) -> Rounds:
     """Yield the tests of each round, and take their outcomes. Returns the Diagnosis."""
-    findings: list[Finding] = []
+    findings: list[NodeFinding] = []
     usual: dict[str, float] = {}
     across: dict[str, float] = {}
     pairs: dict[str, float] = {}
@@ -190,14 +190,14 @@ def search(plan: Plan) -> Rounds:
     return Diagnosis(tuple(findings), usual, across, pairs, unjudged)
 
 
-def _everywhere(plan: Plan, path: str, value: float) -> Finding:
-    return Finding(EVERYWHERE, plan.nodes, path=path, value=value, usual=plan.expected)
+def _everywhere(plan: SearchPlan, path: str, value: float) -> NodeFinding:
+    return NodeFinding(EVERYWHERE, plan.nodes, path=path, value=value, usual=plan.expected)
 
 
 class _Book:
     """What is known of the nodes on one path: results, good nodes, and groups for requests."""
 
-    def __init__(self, plan: Plan, path: str) -> None:
+    def __init__(self, plan: SearchPlan, path: str) -> None:
         self.plan, self.path = plan, path
         #: Nodes that may fill up a group.
         self.good: dict[str, None] = {}
@@ -413,7 +413,7 @@ def _together(searches: Sequence[_Search]) -> _Search:
     return [results[number] for number in range(len(searches))]
 
 
-def _search(plan: Plan, book: _Book) -> _Search:
+def _search(plan: SearchPlan, book: _Book) -> _Search:
     """All stages on one path. Returns the findings."""
     groups, remainders = _groups(plan)
     answers = yield [_Request(group, "screen", home=_home(plan, group)) for group in groups]
@@ -437,12 +437,12 @@ def _search(plan: Plan, book: _Book) -> _Search:
     return _merged(plan, [finding for findings in results for finding in findings])
 
 
-def _home(plan: Plan, nodes: Iterable[str]) -> str:
+def _home(plan: SearchPlan, nodes: Iterable[str]) -> str:
     names = {plan.switches.get(node, "") for node in nodes}
     return names.pop() if len(names) == 1 else ""
 
 
-def _groups(plan: Plan) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _groups(plan: SearchPlan) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return groups of the plan's size within switch groups, and groups of the other nodes.
 
     Neighbours in the first list are of different switch groups as far as there are several. If
@@ -465,7 +465,7 @@ def _chunks(nodes: Sequence[str], size: int) -> list[tuple[str, ...]]:
     return [tuple(nodes[start : start + size]) for start in range(0, len(nodes), size)]
 
 
-def _screen_others(plan: Plan, groups: Sequence[tuple[str, ...]], book: _Book) -> _Search:
+def _screen_others(plan: SearchPlan, groups: Sequence[tuple[str, ...]], book: _Book) -> _Search:
     """GroupTest the nodes that are in no group yet. Return the slow answers."""
     requests = [_Request(group, "screen", home=_home(plan, group)) for group in groups]
     answers = (yield requests) if requests else []
@@ -485,7 +485,7 @@ class _Suspicion:
     answer: _Answer
 
 
-def _across(plan: Plan, groups: Sequence[tuple[str, ...]]) -> _Search:
+def _across(plan: SearchPlan, groups: Sequence[tuple[str, ...]]) -> _Search:
     """GroupTest half of each group with half of the next. Return the suspicions.
 
     Each group is in two tests. If all tests of a switch group, or of a group without a topology,
@@ -525,13 +525,13 @@ def _across(plan: Plan, groups: Sequence[tuple[str, ...]]) -> _Search:
     return suspicions
 
 
-def _fault_within(plan: Plan, answer: _Answer) -> _Search:
+def _fault_within(plan: SearchPlan, answer: _Answer) -> _Search:
     """Find the fault in a group that was slow."""
     nodes = answer.test.about
     return (yield from _bisect(nodes, answer, _home(plan, nodes)))
 
 
-def _fault_across(plan: Plan, suspicion: _Suspicion) -> _Search:
+def _fault_across(plan: SearchPlan, suspicion: _Suspicion) -> _Search:
     """Find the fault between groups that are healthy by themselves."""
     if suspicion.second:
         return (yield from _mix(suspicion.first, suspicion.second, suspicion.answer, ""))
@@ -592,8 +592,8 @@ def _halves(nodes: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _finding(
     kind: str, nodes: tuple[str, ...], answer: _Answer, *, confirmed: bool | None = None
-) -> Finding:
-    return Finding(
+) -> NodeFinding:
+    return NodeFinding(
         kind,
         nodes,
         confirmed=bool(answer.slow) if confirmed is None else confirmed,
@@ -604,7 +604,7 @@ def _finding(
     )
 
 
-def _merged(plan: Plan, findings: Sequence[Finding]) -> list[Finding]:
+def _merged(plan: SearchPlan, findings: Sequence[NodeFinding]) -> list[NodeFinding]:
     """Name the switch group instead of its nodes, and two of its links as one."""
     slow_nodes = {
         finding.nodes[0]: finding

@@ -175,7 +175,7 @@ def test_a_supervisor_killed_before_its_entry_went_starts_nothing_twice(machine:
     run = machine.submit(append(order, "once"))
     machine.ends(run)
     machine.supervisor_gone()
-    entry = queue.Entry(id=run.id, directory=run.directory, argv=("/nowhere",), environment={})
+    entry = queue.WaitingRun(id=run.id, directory=run.directory, argv=("/nowhere",), environment={})
     queue.add(machine.state, entry)
     queue.set_running(machine.state, queue.Running(id=run.id, directory=run.directory))
     assert machine.poll(run).state == "COMPLETED"
@@ -193,7 +193,9 @@ def test_idle_exit_strands_no_submission(machine: Machine) -> None:
         run = machine.record(machine.launch(""))
         # A runner that is over at once, so that the supervisor leaves at about the time of the next
         # submission.
-        entry = queue.Entry(id=run.id, directory=run.directory, argv=("/bin/true",), environment={})
+        entry = queue.WaitingRun(
+            id=run.id, directory=run.directory, argv=("/bin/true",), environment={}
+        )
         time.sleep(0.01 * (number % 10))
         queue.add(machine.state, entry)
         ensure_supervisor(machine.state, machine.environ, idle=0.0)
@@ -401,7 +403,8 @@ def test_the_queue_keeps_its_order_when_the_clock_is_set_back(
     for number, now in enumerate((50, 60, 10, 10)):
         monkeypatch.setattr(time, "time_ns", lambda now=now: now)
         queue.add(
-            tmp_path, queue.Entry(id=f"r{number}", directory=tmp_path, argv=("x",), environment={})
+            tmp_path,
+            queue.WaitingRun(id=f"r{number}", directory=tmp_path, argv=("x",), environment={}),
         )
     assert [queue.run_id(path) for path in queue.entries(tmp_path)] == ["r0", "r1", "r2", "r3"]
 

@@ -21,9 +21,9 @@ import yaml
 from llmb.contract.record import RunRecord
 from llmb.errors import LlmbError
 from llmb_runai.runai_checks import REQUESTS
-from llmb_testing.runai import Cluster, ControlPlane, Project, server
+from llmb_testing.runai import ControlPlane, RunaiCluster, RunaiProject, server
 from llmb_testing.runai.routes import answer_to, sign_in
-from llmb_testing.runai.views import Answer
+from llmb_testing.runai.views import ViewAnswer
 
 Site = Any  # the class is in conftest.py
 
@@ -47,14 +47,16 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
 
     def answered(
         plane: ControlPlane, method: str, path: str, query: Mapping[str, str], body: Any
-    ) -> Answer:
+    ) -> ViewAnswer:
         answer = answer_to(plane, method, path, query, body)
         found.append(
             Exchange(method, path, query, body, json.loads(json.dumps(answer.data)), answer.status)
         )
         return answer
 
-    def signed_in(plane: ControlPlane, version: int, content: bytes, content_type: str) -> Answer:
+    def signed_in(
+        plane: ControlPlane, version: int, content: bytes, content_type: str
+    ) -> ViewAnswer:
         answer = sign_in(plane, version, content, content_type)
         body = json.loads(content) if version == 1 else dict(parse_qsl(content.decode()))
         found.append(Exchange("POST", f"/v{version}/token", {}, body, answer.data, answer.status))
@@ -257,8 +259,8 @@ def test_every_exchange_of_a_run_is_as_documented(
     """Sign in, look up, submit, list, look at one, events, cancel, find what was deleted, be
     refused.
     """
-    paper.clusters.append(Cluster(uuid="c2", name="two"))
-    paper.projects.append(Project(id="2", name="benchmarks", cluster="c2"))
+    paper.clusters.append(RunaiCluster(uuid="c2", name="two"))
+    paper.projects.append(RunaiProject(id="2", name="benchmarks", cluster="c2"))
     secrets = {"HF_TOKEN": {"name": "hub", "key": "token"}}
     site = site_at(
         paper, runai={"cluster": "cluster-one", "secrets": secrets}, pass_environment=["PROXY"]

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from llmb_testing.runai import ControlPlane, Project, Trouble
+from llmb_testing.runai import ControlPlane, RunaiProject, Trouble
 
 SPEC: Mapping[str, Any] = {
     "command": sys.executable,
@@ -173,7 +173,7 @@ def test_requests_that_are_not_documented_are_refused(api: Caller, plane: Contro
 def test_lists_come_in_pages_of_fifty(paper: ControlPlane) -> None:
     api = Caller(paper)
     paper.projects = [
-        Project(id=str(number), name=f"p{number}", cluster="c1") for number in range(120)
+        RunaiProject(id=str(number), name=f"p{number}", cluster="c1") for number in range(120)
     ]
     first = api.get("/org-unit/projects")
     assert (len(first["projects"]), first["next"]) == (50, 50)

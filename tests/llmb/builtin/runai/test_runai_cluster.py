@@ -20,7 +20,7 @@ from llmb.run import store
 from llmb.run.store import nodes_of
 from llmb_runai import runai_cluster as module
 from llmb_runai.rest_errors import RefusedRequestError
-from llmb_testing.runai import Cluster, ControlPlane, Project, Trouble
+from llmb_testing.runai import ControlPlane, RunaiCluster, RunaiProject, Trouble
 
 Site = Any  # the class is in conftest.py
 CREATE = "/workloads/(trainings|distributed)"
@@ -110,7 +110,7 @@ def test_an_api_that_cannot_filter_by_project_lists_all(
     paper_site: Site, paper: ControlPlane
 ) -> None:
     runs = [paper_site.submit() for _ in range(4)]
-    other = Project(id="9", name="other", cluster="c1")
+    other = RunaiProject(id="9", name="other", cluster="c1")
     paper.add("trainings", dict(paper.workloads[0].body), other)  # of the same name
     paper.trouble(Trouble(method="GET", path="/workloads", answer=400))
     cluster = paper_site.cluster()
@@ -269,14 +269,14 @@ def test_credentials_are_checked(
 def test_a_project_on_several_clusters_must_be_chosen(
     paper: ControlPlane, site_at: Callable[..., Site], wording: Callable[..., None]
 ) -> None:
-    paper.clusters.append(Cluster(uuid="c2", name="cluster-two"))
+    paper.clusters.append(RunaiCluster(uuid="c2", name="cluster-two"))
     paper.projects = [
         *(
-            Project(id=str(number), name=f"benchmarks{number}", cluster="c1")
+            RunaiProject(id=str(number), name=f"benchmarks{number}", cluster="c1")
             for number in range(60)
         ),
-        Project(id="4500001", name="benchmarks", cluster="c1"),
-        Project(id="4500002", name="benchmarks", cluster="c2"),
+        RunaiProject(id="4500001", name="benchmarks", cluster="c1"),
+        RunaiProject(id="4500002", name="benchmarks", cluster="c2"),
     ]
     site = site_at(paper)
     found = faults(site)

@@ -31,7 +31,7 @@ from llmb_nodes import diagnosis
 from llmb_nodes.commands import print_object
 from llmb_nodes.history import TABLE
 from llmb_nodes.program import exchange
-from llmb_nodes.program.strategy import Outcome, Plan
+from llmb_nodes.program.strategy import Outcome, SearchPlan
 from llmb_nodes.simulation import Faults, simulate
 from llmb_nodes.table import table_for
 from llmb_testing import exemplar_folder
@@ -132,11 +132,11 @@ def test_a_check_of_nodes(install: Any, run: Run, validate: Check) -> None:
 
 
 def test_a_diagnosis(validate: Check, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = Plan(tuple(f"n{number}" for number in range(16)))
+    plan = SearchPlan(tuple(f"n{number}" for number in range(16)))
     for factor in (0.6, 0.0):
         simulated = simulate(plan, Faults(nodes={"n5": factor}))
         rounds = [[(test, Outcome(value=50.0)) for test in tests] for tests in simulated.rounds]
-        report = diagnosis.Report(plan=plan, rounds=rounds, diagnosis=simulated.diagnosis)
+        report = diagnosis.DiagnosisReport(plan=plan, rounds=rounds, diagnosis=simulated.diagnosis)
         capsys.readouterr()
         print_object(diagnosis.as_data(report))
         assert validate("diagnosis", capsys.readouterr().out)["findings"]

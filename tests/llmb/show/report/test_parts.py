@@ -18,7 +18,7 @@ from llmb.judge.value import BAD
 from llmb.show.report.conditions import conditions_of, shown_variables
 from llmb.show.report.entries import ReportEntry, entries_of, families_of
 from llmb.show.report.explanations import explanations
-from llmb.show.report.glance import Figures, GlanceItem, glance, headline, one_line
+from llmb.show.report.glance import GlanceItem, PageValues, glance, headline, one_line
 from llmb.show.report.markdown import to_markdown
 from llmb.show.report.page import to_html
 from llmb.show.report.svg.scaling import scaling_picture
@@ -46,7 +46,7 @@ def entries(gather: Gather, night: Night) -> list[ReportEntry]:
 
 def items_of(report: Report, explained: int = 0) -> list[GlanceItem]:
     found = entries_of(report.runs)
-    return glance(report, found, found[:explained], Figures.of(found, report.runs))
+    return glance(report, found, found[:explained], PageValues.of(found, report.runs))
 
 
 def shown(report: Report) -> str:

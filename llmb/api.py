@@ -110,6 +110,7 @@ if TYPE_CHECKING:
         expand_nodes as expand_nodes,
         fold_nodes as fold_nodes,
         hold_lock as hold_lock,
+        read_yaml as read_yaml,
         render_table as render_table,
         write_file as write_file,
     )

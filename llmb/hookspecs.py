@@ -164,7 +164,8 @@ def llmb_hint(program: str, word: str, words: Sequence[str], options: Sequence[s
 def llmb_log_settings(log: Path) -> api.LogSettings | None:
     """Return the settings of the run that wrote ``log``, from a file beside it.
 
-    Called for each log of ``llmb-run parse`` that belongs to no run of llmb. The options of the
+    Called for each log of ``llmb-run parse`` and of ``llmb-install import`` that belongs to no run
+    of llmb. The options of the
     command line override them, and they override the log's lines and its name. Pure, except that
     it may read files. Return None without such a file.
     """

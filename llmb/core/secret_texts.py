@@ -6,7 +6,7 @@ near a word that every form contains are searched, as the logs of a night have f
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from llmb.core.secrets import is_secret_name
 
@@ -161,6 +161,11 @@ def hide(text: str) -> tuple[str, int]:
 def holds_secret(name: str, value: str) -> bool:
     """Return True if a variable is a secret by its name, or its value looks like a token."""
     return is_secret_name(name) or looks_secret(value)
+
+
+def without_secrets(values: Mapping[str, str]) -> dict[str, str]:
+    """Return ``values`` without those that hold a secret by their name or their value."""
+    return {name: value for name, value in values.items() if not holds_secret(name, value)}
 
 
 def looks_secret(value: str) -> bool:

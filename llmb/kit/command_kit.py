@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For commands of plugins: lists of nodes as Slurm has them, tables as llmb prints them, files and
-locks.
-"""
+"""For plugins: lists of nodes as Slurm has them, tables as llmb prints them, files and locks."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from llmb.core import files, locks, node_lists, tables
 from llmb.core.tables import Column, Row
@@ -24,6 +23,19 @@ def fold_nodes(names: Iterable[str]) -> str:
 def render_table(columns: Sequence[Column], rows: Sequence[Row], fmt: str = "table") -> str:
     """Return rows as a ``table`` in the terminal's width, or as ``json``, ``csv`` or ``md``."""
     return tables.render(columns, rows, fmt)
+
+
+_MOST = 1 << 20  # bytes
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the data of a YAML file of another program, which has at most 1 MiB.
+
+    Of keys that are repeated, one is used. Raises UsageError for a file that cannot be read.
+    """
+    from llmb.core import yamlfile  # PyYAML, which few plugins need
+
+    return yamlfile.load(path, strict=False, most=_MOST).data
 
 
 def write_file(path: Path, text: str) -> None:

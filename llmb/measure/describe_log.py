@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
 from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
 from llmb.contract.spec import Size, Workload
-from llmb.core.names import find_named_sizes, find_size
-from llmb.measure.launcher_config import config_near, described_by
+from llmb.core.names import find_named_sizes, find_size, find_workload
+from llmb.core.secret_texts import without_secrets
+from llmb.errors import LlmbError
 from llmb.measure.result import Override
 from llmb.plan.bridge_rows import (
     BRIDGE,
@@ -120,8 +122,8 @@ def describe_log(
 ) -> Settings:
     """Return the settings of the log at ``path``, as far as they are known.
 
-    ``overrides`` come first, then a plugin's of a file ``beside`` it, then the launcher's file, its
-    lines, its name, its folders, and its workload's table. Names of every release are known:
+    ``overrides`` come first, then a plugin's of a file ``beside`` it, then its lines, its name, its
+    folders, and its workload's table. Names of every release are known:
     ``pretrain_nemotron4_340b_fp8_gpus128_tp8_..._gbs512_389757``,
     ``pretrain_llama3.1_70b_fp8_256_nsys``, ``pretrain_llama31_...``, ``pretraining_nemotronh_...``,
     and the folders ``fp8/340b/128`` of release 24.11. A name that fits no workload, or several, is
@@ -144,8 +146,9 @@ def describe_log(
     ):
         if found is not NOTHING and _agree(named, found):
             named = named.or_else(found)
-    of_files = of_plugin(beside).or_else(described_by(config_near(path), workloads))
-    settings = overrides.or_else(of_files).or_else(logged).or_else(named)
+    settings = overrides.or_else(settings_beside(beside, workloads)).or_else(logged).or_else(named)
+    if beside is not None and not settings.dtype:
+        settings = replace(settings, dtype=beside.dtype or "")
     workload = workloads.get(settings.workload)
     if not settings.framework and _is_of_bridge(samples, workload):
         settings = replace(settings, framework=BRIDGE)
@@ -164,21 +167,34 @@ def bridge_dtype(settings: Settings, dtype: str, workloads: Mapping[str, Workloa
     return spelled(dtype, DTYPES, fp8)
 
 
-def of_plugin(beside: LogSettings | None) -> Settings:
-    """Return what a plugin found in a file beside a log."""
+def settings_beside(beside: LogSettings | None, workloads: Mapping[str, Workload]) -> Settings:
+    """Return what a plugin found in a file beside a log.
+
+    It has no workload and no size that ``workloads`` lack, and no fp8 of Megatron-Bridge, which
+    may mean several dtypes.
+    """
     if beside is None:
         return NOTHING
+    key = size = None
+    with suppress(LlmbError):  # no plugin offers it
+        if beside.workload is not None:
+            key = find_workload(beside.workload, workloads)
+            sizes = workloads[key].sizes
+            size = find_size(beside.size or "", sizes)
+            size = (sizes[size].proxy or size) if beside.proxy and size is not None else size
+    is_vague = beside.framework == BRIDGE and beside.dtype == "fp8"
     return Settings(
-        workload=beside.workload or "",
-        model_size=beside.size or "",
-        dtype=beside.dtype or "",
+        workload=key or "",
+        model_size=size or "",
+        dtype="" if is_vague else beside.dtype or "",
         gpu_type=beside.gpu_type,
         scale=beside.gpus or 0,
         gbs=beside.gbs,
         framework=beside.framework or "",
         release=beside.release,
         parameters=beside.parameters,
-        env=beside.env,
+        dotted=without_secrets(beside.dotted),
+        env=without_secrets(beside.env),
     )
 
 

@@ -5,11 +5,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from llmb.contract.log_settings import LogSettings
 from llmb.contract.record import RECORD, RunRecord
 from llmb.core import files
 from llmb.errors import UsageError
@@ -163,12 +164,7 @@ def _number_of(folder: Path) -> int:
 
 _REPORTS = (".nsys-rep", ".qdrep")
 _PROFILES = "nsys_profile"
-_CONFIG = re.compile(r"llmb-config_(.+)\.ya?ml")
 _JOB = re.compile(r"_(\d{3,})(?:_\d{1,2})?$")
-_ENABLED = re.compile(
-    r"^[ \t]{0,40}profile_enabled[ \t]{0,9}:[ \t]{0,9}['\"]?(true|yes|on|1)\b", re.MULTILINE | re.I
-)
-_MOST = 1 << 20  # bytes of a launcher's file that are read
 _SETTLED = 2.0  # seconds: what is created within the resolution of a folder's time changes no time
 
 
@@ -178,9 +174,6 @@ class Listing:
 
     #: Names of reports of Nsight Systems, and of the folder that may have some.
     reports: tuple[str, ...] = ()
-    #: Names of the launcher's files, each with the job's id in it.
-    configs: Mapping[str, str] = field(default_factory=dict)
-    logs: int = 0
     #: Jobs that the logs are of. A log without an id is a job of its own.
     jobs: int = 0
 
@@ -203,8 +196,6 @@ def _listing(folder: Path) -> Listing:
     logs = [name for name in names if is_log(name)]
     return Listing(
         reports=tuple(name for name in names if name == _PROFILES or name.endswith(_REPORTS)),
-        configs={name: match[1] for name in names if (match := _CONFIG.fullmatch(name))},
-        logs=len(logs),
         jobs=len({job_of(name) or name for name in logs}) if len(logs) > 1 else len(logs),
     )
 
@@ -214,10 +205,11 @@ def _listing_at(folder: Path, _changed: float) -> Listing:
     return _listing(folder)
 
 
-def profiled_beside(log: Path) -> str:
+def profiled_beside(log: Path, beside: LogSettings | None = None) -> str:
     """Return why the run of ``log`` is known to be profiled, by the files next to it, or ``""``.
 
-    If a folder has several logs, the files that name a job belong to its log.
+    ``beside`` is what a plugin found in one. If a folder has several logs, the files that name a
+    job belong to its log.
     """
     job = job_of(log.name)
     for folder in _folders(log):
@@ -228,14 +220,7 @@ def profiled_beside(log: Path) -> str:
         )
         if report is not None:
             return f"profiled: {report} is next to its log"
-        configs = listing.configs
-        job_configs = [name for name, id_ in configs.items() if id_ == job] or (
-            list(configs) if alone else []
-        )
-        enabled = next((name for name in job_configs if _is_enabled(folder / name)), None)
-        if enabled is not None:
-            return f"profiled: {enabled} has profile_enabled: true"
-    return ""
+    return f"profiled: {beside.profiled}" if beside is not None and beside.profiled else ""
 
 
 def _folders(log: Path) -> Iterator[Path]:
@@ -255,13 +240,6 @@ def _reports(folder: Path, name: str, job: str, *, alone: bool) -> bool:
     return name.endswith(_REPORTS) and (
         alone or bool(job and re.search(rf"(?<!\d){job}(?!\d)", name))
     )
-
-
-def _is_enabled(path: Path) -> bool:
-    try:
-        return _ENABLED.search(files.read_start(path, _MOST).decode("utf-8", "replace")) is not None
-    except OSError:
-        return False
 
 
 def _names(folder: Path) -> list[str]:

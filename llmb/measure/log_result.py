@@ -18,7 +18,7 @@ from llmb.contract.samples import Samples
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
-from llmb.measure import facts, find_logs, launcher_config, mlperf, nccl_tests, reason, suites
+from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, suites
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import (
@@ -67,8 +67,6 @@ def result_of_log(
     found in files beside it.
     """
     found = beside.get(path)
-    if window is None and found is not None and found.window is not None:
-        window = Window(*found.window)
     if readers and workloads is not None:
         named = describe_log(path, Samples(), workloads, overrides, found)
         if named.workload in workloads:
@@ -108,10 +106,10 @@ def result_of_log(
         trained.model,
         None if trained.model is None else flops(settings.workload, trained.model),
         steps=steps,
-        window=window or _window_beside(path, steps),
+        window=window or _window_beside(found, steps),
         peak_tflops=None if trained.other_dtype else _peak(settings, types),
         nodes=_nodes(settings, types),
-        profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path),
+        profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path, found),
     )
     metrics = with_program_lines(metrics, samples, reader)
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
@@ -165,10 +163,9 @@ def _without_hybrid_tflops(
     return replace(reader, spec=replace(reader.spec, tflops_valid=False, tflops_note=_HYBRID_NOTE))
 
 
-def _window_beside(path: Path, steps: int | None) -> Window | None:
-    """Return the window of the release that the launcher's files beside the log name, or None."""
-    beside = launcher_config.config_near(path)
-    measured = None if beside is None else launcher_config.window_of(beside.release, steps or 0)
+def _window_beside(beside: LogSettings | None, steps: int | None) -> Window | None:
+    """Return the window in a file beside the log if a run of ``steps`` has it, else None."""
+    measured = None if beside is None else beside.window_of(steps)
     return None if measured is None else Window(*measured)
 
 

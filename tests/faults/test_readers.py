@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm import commands, partitions
@@ -26,11 +27,11 @@ from llmb.core.process import ProcessId
 from llmb.core.retry import retry_after
 from llmb.errors import LlmbError
 from llmb.judge.export import read_export
-from llmb.measure.find_logs import profiled_beside
 from llmb.plan.config_layers import load_config
 from llmb.plan.joblist import read_job_list
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
+from llmb_exemplar.run_config import settings_of
 from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types
 from llmb_installer.detect import scheduler
@@ -40,6 +41,7 @@ from llmb_runai.rest import RestClient
 from llmb_runai.runai_config import RunaiConfig, RunaiPvc
 from llmb_runai.token import Credentials
 from llmb_runai.workloads import Api
+from llmb_testing.exemplar_folder import run_config
 from llmb_testing.job import SMALLEST_JOB
 from sqshpull import manifests
 from sqshpull.credentials import read_docker_config, read_netrc
@@ -270,8 +272,8 @@ def _docker(path: Path) -> object:
     return read_docker_config(path, "nvcr.io", {})
 
 
-def _profiled(path: Path) -> object:
-    return profiled_beside(path.parent / "log-x.out")
+def _beside_log(path: Path) -> object:
+    return settings_of(path.parent / "log-x.out")
 
 
 def _planned(path: Path) -> object:
@@ -385,8 +387,8 @@ READERS = [
     Reader(name="Run:ai", sample=RUNAI, read=_runai),
     Reader(
         name="llmb-config",
-        sample="profile_enabled: true\n",
-        read=_file("llmb-config_7.yaml", _profiled),
+        sample=yaml.safe_dump(run_config(7, "26.08", "llama3.1", "70b", "fp8", 64)),
+        read=_file("llmb-config_7.yaml", _beside_log),
     ),
 ]
 

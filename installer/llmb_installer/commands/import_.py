@@ -52,6 +52,7 @@ def run(
         workloads,
         plugins.gpu_types,
         os.environ,
+        plugins.log_settings,
         gpu_type=gpu_type,
         with_secrets=with_secrets,
     )

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from llmb.contract import record as records
 from llmb.contract.gpus import GpuTypes
+from llmb.contract.log_settings import LogSettings
 from llmb.contract.spec import Workload
 from llmb.core import files, locks, secrets
 from llmb.core.names import as_keys
@@ -106,11 +107,15 @@ def plan_import(
     workloads: Mapping[str, Workload],
     types: GpuTypes,
     environ: Mapping[str, str],
+    log_settings: Callable[[Path], LogSettings | None],
     *,
     gpu_type: str | None = None,
     with_secrets: bool = False,
 ) -> ImportPlan:
-    """Plan an import of ``folder``. Writes nothing. Raises UsageError, LlmbError."""
+    """Plan an import of ``folder``. Writes nothing. Raises UsageError, LlmbError.
+
+    ``log_settings`` returns the settings in a file beside a log.
+    """
     source = read_source(folder.resolve())
     target = (into or imported_folder(source.folder)).absolute()
     exists = _check_target(source, target)
@@ -134,7 +139,7 @@ def plan_import(
         states=read_states(source.folder),
         now=time.time(),
     )
-    runs, run_items = _runs(source, common)
+    runs, run_items = _runs(source, common, log_settings)
     named = {name_in_exemplar(image): image for run in runs if (image := run.record.job.image)}
     images, image_items = find_images(source, named, images_folder)
     data["install"] |= installed_frameworks(
@@ -192,7 +197,9 @@ def _gpus(source: ExemplarInstall) -> int | None:
     return int(gres) if gres.isdigit() and int(gres) else None
 
 
-def _runs(source: ExemplarInstall, common: Common) -> tuple[list[FoundRun], list[ImportItem]]:
+def _runs(
+    source: ExemplarInstall, common: Common, log_settings: Callable[[Path], LogSettings | None]
+) -> tuple[list[FoundRun], list[ImportItem]]:
     """Every run of the source that can be taken, and what becomes of each log."""
     unreadable: list[OSError] = []
     logs = [
@@ -206,7 +213,9 @@ def _runs(source: ExemplarInstall, common: Common) -> tuple[list[FoundRun], list
         leave("run", str(error.filename), str(error.strerror), "folder-unreadable")
         for error in unreadable
     ]
-    for log, run in zip(logs, map_many(partial(find_run, common=common), logs), strict=True):
+    described = [(log, log_settings(log)) for log in logs]  # other processes have no plugins
+    found = map_many(partial(find_run, common=common), described)
+    for log, run in zip(logs, found, strict=True):
         name = str(log.relative_to(source.folder))
         if isinstance(run, NotTaken):
             items.append(leave("run", name, run.reason, run.code))

@@ -16,6 +16,7 @@ from llmb.contract.formats import NEMO2
 from llmb.contract.gpus import GpuTypes
 from llmb.contract.job import Job, Training
 from llmb.contract.launch import Launch, Program
+from llmb.contract.log_settings import LogSettings
 from llmb.contract.record import Origin, RunRecord
 from llmb.contract.samples import Samples
 from llmb.contract.settings import Settings
@@ -23,16 +24,10 @@ from llmb.contract.spec import Workload
 from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
+from llmb.core.secret_texts import without_secrets
 from llmb.errors import LlmbError
-from llmb.measure.describe_log import bridge_dtype, describe_log, missing, model_of
+from llmb.measure.describe_log import describe_log, missing, model_of, settings_beside
 from llmb.measure.find_logs import job_of, logs_beside, profiled_beside
-from llmb.measure.launcher_config import (
-    LauncherConfig,
-    config_near,
-    described_by,
-    window_of,
-    without_secrets,
-)
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import experiment_of
 from llmb.measure.root_cause import end_in
@@ -82,9 +77,15 @@ class Common:
     now: float
 
 
-def find_run(log: Path, common: Common) -> FoundRun | NotTaken:
-    """The run that wrote ``log``, or why it is not taken."""
-    config = config_near(log) or LauncherConfig()
+def find_run(
+    log_and_beside: tuple[Path, LogSettings | None], common: Common
+) -> FoundRun | NotTaken:
+    """Return the run that wrote a log, or why it is not taken.
+
+    With each log comes what a plugin found in a file beside it.
+    """
+    log, beside = log_and_beside
+    config = beside or LogSettings()
     try:
         samples = read_log(log, NEMO2)
         changed = log.stat().st_mtime
@@ -94,13 +95,8 @@ def find_run(log: Path, common: Common) -> FoundRun | NotTaken:
         return NotTaken("file-unreadable", f"its log cannot be read: {error.strerror}")
     if refusal := _explain_unknown(config, common):
         return refusal
-    kind = None if config.gpu_type else common.gpu_type
-    description = describe_log(log, samples, common.workloads, Settings(gpu_type=kind))
-    # Megatron-Bridge's dtypes are in the names alone
-    if not description.dtype and config.dtype is not None:
-        dtype = bridge_dtype(description, config.dtype, common.workloads)
-        hints = Settings(gpu_type=kind, dtype=dtype)
-        description = describe_log(log, samples, common.workloads, hints)
+    hints = Settings(gpu_type=None if config.gpu_type else common.gpu_type)
+    description = describe_log(log, samples, common.workloads, hints, beside)
     job = _job(log, description, samples, config, common)
     if isinstance(job, NotTaken):
         return job
@@ -120,9 +116,9 @@ def _can_name_folder(name: str) -> bool:
     return name not in ("", ".", "..") and len(os.fsencode(name)) <= _LONGEST_NAME
 
 
-def _explain_unknown(config: LauncherConfig, common: Common) -> NotTaken | None:
+def _explain_unknown(config: LogSettings, common: Common) -> NotTaken | None:
     """Why llmb does not know what the file of the run names."""
-    description = described_by(config, common.workloads)
+    description = settings_beside(config, common.workloads)
     if config.workload is not None and not description.workload:
         return NotTaken("workload-not-offered", f"no plugin offers {config.workload}")
     if config.size is not None and description.workload and not description.model_size:
@@ -133,7 +129,7 @@ def _explain_unknown(config: LauncherConfig, common: Common) -> NotTaken | None:
 
 
 def _job(
-    log: Path, description: Settings, samples: Samples, config: LauncherConfig, common: Common
+    log: Path, description: Settings, samples: Samples, config: LogSettings, common: Common
 ) -> Job | NotTaken:
     """Return the complete job.
 
@@ -167,7 +163,6 @@ def _job(
         or common.types[description.gpu_type].gpus_per_node
     )
     last = samples.max_iteration if samples.last is None else samples.last
-    release = config.framework_release or description.release
     return Job(
         workload=workload.key,
         model_size=description.model_size,
@@ -175,7 +170,7 @@ def _job(
         gpu_type=description.gpu_type,
         scale=description.scale,
         repeat=1,
-        profile=description.profile or bool(profiled_beside(log)),
+        profile=description.profile or bool(profiled_beside(log, config)),
         env=without_secrets(config.env),
         max_steps=_USUAL_STEPS if last is None else last + 1,
         nodes=math.ceil(description.scale / per_node),
@@ -191,8 +186,8 @@ def _job(
             fp8="current" if description.fp8 == "current" else None,
         ),
         framework=description.framework or NEMO,
-        release=release if description.framework == BRIDGE else None,
-        dotted=without_secrets(config.settings),
+        release=description.release if description.framework == BRIDGE else None,
+        dotted=without_secrets(config.dotted),
     )
 
 
@@ -240,15 +235,13 @@ def _state(
     return JobState(state=FAILED, ended=changed)
 
 
-def _record(
-    log: Path, job: Job, config: LauncherConfig, changed: float, common: Common
-) -> RunRecord:
+def _record(log: Path, job: Job, config: LogSettings, changed: float, common: Common) -> RunRecord:
     """The record, whose id follows from the original's place: another import finds it again."""
     number = job_of(log.name) or config.job
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
-    created = config.launched or (float(stamped[2]) if stamped else changed)
+    created = config.submitted or (float(stamped[2]) if stamped else changed)
     digest = hashlib.sha256(os.fsencode(log.resolve())).digest()
-    release = config.release or common.release
+    release = config.launcher_release or common.release
     name = job.experiment_name
     timestamp = stamped[2] if stamped else number or own_timestamp(log)
     directory = common.root / job.workload / "experiments" / name / f"{name}_{timestamp}"
@@ -278,7 +271,7 @@ def _record(
             tool=TOOL,
             folder=log.absolute().parent,
             release=release,
-            window=window_of(release, job.max_steps),
+            window=config.window_of(job.max_steps),
         ),
     )
 

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers commands of NVIDIA's exemplar-performance with llmb's, through the hook llmb_hint."""
+"""Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, and
+the file that its launcher writes beside a log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmb.api import hookimpl
+
+if TYPE_CHECKING:
+    from llmb import api
 
 LLMB_CONTRACT = "1.1"
 
@@ -16,3 +23,11 @@ def llmb_hint(program: str, word: str, words: Sequence[str], options: Sequence[s
     from llmb_exemplar.words import hint_for
 
     return hint_for(program, word, words, options)
+
+
+@hookimpl
+def llmb_log_settings(log: Path) -> api.LogSettings | None:
+    """Return the settings in the ``llmb-config_<JOB>.yaml`` beside ``log``."""
+    from llmb_exemplar.run_config import settings_of
+
+    return settings_of(log)

@@ -6,6 +6,7 @@ several releases.
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,12 @@ def do_import() -> Callable[..., ImportPlan]:
         *,
         dry_run: bool = False,
         checksums: bool = True,
-        **more: object,
+        **more: Any,
     ) -> ImportPlan:
         workloads = plugins.workloads()
-        plan = plan_import(folder, into, workloads, plugins.gpu_types, {}, **more)  # type: ignore[arg-type]
+        plan = plan_import(
+            folder, into, workloads, plugins.gpu_types, {}, plugins.log_settings, **more
+        )
         if not dry_run:
             carry_out(plan, checksums=checksums, say=lambda text: None)
         return plan

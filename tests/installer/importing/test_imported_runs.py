@@ -17,7 +17,6 @@ import yaml
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.measure.describe_log import bridge_dtype
-from llmb.measure.launcher_config import window_of
 from llmb.plugins.loader import load_plugins
 from llmb_installer.importing.carry import ImportPlan
 from llmb_testing import exemplar_folder as exemplar
@@ -259,24 +258,6 @@ def test_names_of_release_25_05(tmp_path: Path, do_import: DoImport) -> None:
         "COMPLETED",
         "389757",
     )
-
-
-@pytest.mark.parametrize(
-    ("release", "steps", "window"),
-    [
-        ("25.05", 50, None),
-        ("25.07", 50, None),
-        ("25.08", 50, (35, 44)),
-        ("26.08.00", 50, (35, 44)),
-        ("25.08", 20, None),
-        (None, 50, None),
-        ("unknown", 50, None),
-    ],
-)
-def test_the_window_of_a_release(
-    release: str | None, steps: int, window: tuple[int, int] | None
-) -> None:
-    assert window_of(release, steps) == window
 
 
 @pytest.mark.parametrize(

@@ -269,10 +269,6 @@ NEMO = "".join(
         ({}, False),
         ({"nsys_profile/rank0.nsys-rep": ""}, True),
         ({"profile_7001_node0.nsys-rep": ""}, True),
-        ({"llmb-config_7001.yaml": "gpu_type: h100\nprofile_enabled: true\n"}, True),
-        ({"llmb-config_7001.yaml": "gpu_type: h100\n  profile_enabled: True\n"}, True),
-        ({"llmb-config_7001.yaml": "gpu_type: h100\nprofile_enabled: false\n"}, False),
-        ({"llmb-config_7002.yaml": "profile_enabled: true\n", "log-x_7002_0.out": NEMO}, False),
         ({"a_7002.nsys-rep": "", "log-x_7002_0.out": NEMO}, False),
         ({"a_7001.nsys-rep": "", "log-x_7002_0.out": NEMO}, True),
         ({"nsys_profile/a_7002.nsys-rep": "", "log-x_7002_0.out": NEMO}, False),
@@ -294,7 +290,7 @@ def test_a_profile_above_the_folder_of_the_log_is_its_runs(
 ) -> None:
     run = tmp_path / "x" / "x_1744408121"
     (run / "x").mkdir(parents=True)
-    (run / "llmb-config_7001.yaml").write_text("profile_enabled: true\n")
+    (run / "x_7001.nsys-rep").touch()
     (why,) = read(run / "x", NEMO, "log-x_7001_0.out").metrics.invalid
     wording("parse", why)
     assert read(tmp_path / "x" / "y", NEMO, "log-x_7001_0.out").metrics.invalid == ()

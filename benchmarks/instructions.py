@@ -30,7 +30,7 @@ import yaml
 
 import logs
 import planning
-from measuring import parser, skip
+from measuring import parser, run, skip
 
 _HERE = Path(__file__).resolve().parent
 _NUMBERS, _LOCK = _HERE / "instructions.yaml", _HERE.parent / "uv.lock"
@@ -46,7 +46,7 @@ JOBS, BYTES = 1_000, 100_000_000
 
 
 def count(words: Sequence[str], prints: str) -> int:
-    """Return the instructions of ``piece.py WORDS``, which must print ``prints``."""
+    """Return the instructions of the second run of ``piece.py WORDS``, which prints ``prints``."""
     valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
     environ = {
         "PATH": os.environ["PATH"],
@@ -54,8 +54,10 @@ def count(words: Sequence[str], prints: str) -> int:
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",
     }
+    argv = [sys.executable, str(_HERE / "piece.py"), *words]
+    run(argv, env=environ)
     done = subprocess.run(
-        [*valgrind, sys.executable, str(_HERE / "piece.py"), *words],
+        [*valgrind, *argv],
         env=environ,
         capture_output=True,
         text=True,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-from measuring import LLMB_INSTALL, LLMB_RUN, environment, parser, report
+from measuring import LLMB_INSTALL, LLMB_RUN, environment, parser, report, run
 
 COMMANDS = {
     "llmb-run --help": [LLMB_RUN, "--help"],
@@ -21,11 +21,11 @@ COMMANDS = {
 
 
 def modules(words: list[str], home: str) -> set[str]:
-    """Return the modules that Python imports for a program."""
+    """Return the modules that Python imports for a program that has run before."""
+    environ = {**environment(), "HOME": home}
+    run([sys.executable, *words], env=environ)
     argv = [sys.executable, "-X", "importtime", *words]
-    done = subprocess.run(
-        argv, env={**environment(), "HOME": home}, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines}
 

@@ -7,7 +7,6 @@ import functools
 import itertools
 import json
 import os
-import pickle
 import re
 import shutil
 import signal
@@ -28,7 +27,6 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app
 from llmb.contract import spec
 from llmb.contract.spec import Workload
-from llmb.core import yamlfile
 from llmb.plugins.loader import load_plugins
 from llmb_testing.fork_server import ForkServer
 
@@ -52,27 +50,12 @@ _IMPORTED = [
     *("llmb_microbench.program.settings", "email.parser", "jinja2", "psutil"),
 ]
 
-_parse, _read_workload = yamlfile._parse, spec.read_workload
-
-
-@functools.lru_cache(maxsize=64)
-def _pickled(text: str, name: str, strict: bool) -> bytes:
-    return pickle.dumps(_parse(text, name, strict))
+_read_workload = spec.read_workload
 
 
 @functools.lru_cache(maxsize=64)
 def _workload(path: Path, changed: int) -> Workload:
     return _read_workload(path)
-
-
-def _parse_once(text: str, name: str, strict: bool) -> yamlfile.Document:
-    """The document of a file of this project, unpickled afresh: no test sees what another did to
-    it.
-    """
-    if not name.startswith(_PROJECT):
-        return _parse(text, name, strict)
-    document: yamlfile.Document = pickle.loads(_pickled(text, name, strict))
-    return document
 
 
 @functools.wraps(_read_workload)
@@ -88,7 +71,7 @@ def _read_once(path: str | Path) -> Workload:
 
 # Hundreds of tests run a command within this process, and each command reads the tables of every
 # workload.
-yamlfile._parse, spec.read_workload = _parse_once, _read_once
+spec.read_workload = _read_once
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)

@@ -58,7 +58,7 @@ def check_memory(value: float, *path: str) -> None:
 @lru_cache(maxsize=1)
 def known_types() -> dict[str, GpuType]:
     """Every GPU type of gpus.yaml by name. Names must match exactly: b200 is not gb200."""
-    document = yamlfile.load(GPUS_FILE)
+    document = yamlfile.load_packaged(GPUS_FILE)
     return {name: typed.read(GpuType, document, (name,)) for name in document.data}
 
 

@@ -40,7 +40,7 @@ class _Framework:
 
 @lru_cache(maxsize=1)
 def _frameworks() -> dict[str, _Framework]:
-    document = yamlfile.load(_FILE)
+    document = yamlfile.load_packaged(_FILE)
     return {name: typed.read(_Framework, document, (name,)) for name in document.data}
 
 

@@ -56,7 +56,9 @@ def _table() -> dict[str, Any]:
     """The table of sbatch's options, read only where an option is checked."""
     from llmb.core import yamlfile
 
-    table: dict[str, Any] = yamlfile.load(Path(__file__).with_name("sbatch_options.yaml")).data
+    table: dict[str, Any] = yamlfile.load_packaged(
+        Path(__file__).with_name("sbatch_options.yaml")
+    ).data
     return table
 
 

@@ -423,7 +423,7 @@ def _check_names(names: Sequence[str], declared: Sequence[str], kind: str, *path
 def read_workload(path: str | Path) -> Workload:
     """Read a workload from YAML. Raises InputFaults with file, line, key and nearest valid key."""
     path = Path(path)
-    document = yamlfile.load(path)
+    document = yamlfile.load_packaged(path)
     _complete_launch(document, path.parent)
     workload = typed.read(Workload, document)
     if workload.file is not None:

@@ -85,7 +85,7 @@ class FabricTable:
 def table() -> FabricTable:
     """Return the published bus bandwidths."""
     path = Path(__file__).with_name("fabrics.yaml")
-    return typed.read(FabricTable, yamlfile.load(path))
+    return typed.read(FabricTable, yamlfile.load_packaged(path))
 
 
 def decides(result: Result, figures: Sequence[Figure]) -> bool:

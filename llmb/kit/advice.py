@@ -16,7 +16,6 @@ def advice(table: str, reason: str) -> str:
 
 @lru_cache(maxsize=1)
 def _tables() -> dict[str, list[dict[str, str]]]:
-    tables: dict[str, list[dict[str, str]]] = yamlfile.load(
-        Path(__file__).with_name("advice.yaml")
-    ).data
+    file = Path(__file__).with_name("advice.yaml")
+    tables: dict[str, list[dict[str, str]]] = yamlfile.load_packaged(file).data
     return tables

@@ -33,7 +33,9 @@ class FailureTable:
 @lru_cache(maxsize=1)
 def table() -> FailureTable:
     """Return the table of failures, in order of precedence."""
-    return typed.read(FailureTable, yamlfile.load(Path(__file__).with_name("failures.yaml")))
+    return typed.read(
+        FailureTable, yamlfile.load_packaged(Path(__file__).with_name("failures.yaml"))
+    )
 
 
 @lru_cache(maxsize=256)  # the same lines recur

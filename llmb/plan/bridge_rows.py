@@ -42,7 +42,7 @@ class Release:
 @cache
 def releases() -> dict[str, Release]:
     """The releases that have rows, the newest first."""
-    return typed.read(dict[str, Release], yamlfile.load(RELEASES))
+    return typed.read(dict[str, Release], yamlfile.load_packaged(RELEASES))
 
 
 def usual_image(workload: Workload, release: str | None) -> str | None:
@@ -251,7 +251,7 @@ class BridgeTable:
 @cache
 def read_bridge(path: Path) -> BridgeTable:
     """Read a table, once. Raises InputFaults with file, line, key and the nearest valid key."""
-    return typed.read(BridgeTable, yamlfile.load(path))
+    return typed.read(BridgeTable, yamlfile.load_packaged(path))
 
 
 def table_of(workload: Workload) -> BridgeTable:

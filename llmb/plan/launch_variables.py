@@ -128,7 +128,9 @@ class Variable:
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Variable]:
-    rows: dict[str, dict[str, str]] = yamlfile.load(Path(__file__).with_suffix(".yaml")).data
+    rows: dict[str, dict[str, str]] = yamlfile.load_packaged(
+        Path(__file__).with_suffix(".yaml")
+    ).data
     return {name: Variable(**row) for name, row in rows.items()}  # type: ignore[arg-type]
 
 

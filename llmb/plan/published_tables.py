@@ -195,7 +195,7 @@ def read_published(workload: Workload) -> tuple[Figure, ...]:
     figures: list[Figure] = []
     path = workload.published
     while path is not None:
-        document = yamlfile.load(path)
+        document = yamlfile.load_packaged(path)
         file = typed.read(_File, document)
         table_faults = [
             fault

@@ -175,7 +175,9 @@ def is_of_kernel(file_system: str) -> bool:
 
 
 def _file_systems() -> dict[str, list[str]]:
-    types: dict[str, list[str]] = yamlfile.load(Path(__file__).with_name("file_systems.yaml")).data
+    types: dict[str, list[str]] = yamlfile.load_packaged(
+        Path(__file__).with_name("file_systems.yaml")
+    ).data
     return types
 
 

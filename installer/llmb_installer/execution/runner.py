@@ -39,7 +39,7 @@ def full_disk(folder: Path, environ: Mapping[str, str]) -> str | None:
 
 
 def fix_for(output: str) -> str:
-    rows = yamlfile.load(Path(__file__).with_name("fixes.yaml")).data["fixes"]
+    rows = yamlfile.load_packaged(Path(__file__).with_name("fixes.yaml")).data["fixes"]
     return next(
         (row["fix"] for row in rows if any(text in output for text in row["printed"])),
         "fix what it reports",

@@ -277,5 +277,7 @@ def estimate(step: VenvSpec) -> StepCost:
 
 @cache
 def _table() -> dict[str, dict[str, int]]:
-    table: dict[str, dict[str, int]] = yamlfile.load(Path(__file__).with_name("sizes.yaml")).data
+    table: dict[str, dict[str, int]] = yamlfile.load_packaged(
+        Path(__file__).with_name("sizes.yaml")
+    ).data
     return table

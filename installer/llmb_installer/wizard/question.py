@@ -202,7 +202,9 @@ def read_row(name: str) -> dict[str, Any]:
 
 @cache
 def _rows() -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = yamlfile.load(Path(__file__).with_name("questions.yaml")).data
+    rows: dict[str, dict[str, Any]] = yamlfile.load_packaged(
+        Path(__file__).with_name("questions.yaml")
+    ).data
     return rows
 
 

@@ -56,7 +56,7 @@ class NemoVersions:
 @cache
 def versions() -> NemoVersions:
     """Return the packages of the NeMo environment and their versions."""
-    return typed.read(NemoVersions, yamlfile.load(VERSIONS))
+    return typed.read(NemoVersions, yamlfile.load_packaged(VERSIONS))
 
 
 def needs(workload: Workload, site: Site) -> Needs | None:

@@ -48,7 +48,7 @@ class NemoNames:
 @cache
 def listed_names() -> NemoNames:
     """Return the names of recipes.yaml."""
-    return typed.read(NemoNames, yamlfile.load(Path(__file__).with_name("recipes.yaml")))
+    return typed.read(NemoNames, yamlfile.load_packaged(Path(__file__).with_name("recipes.yaml")))
 
 
 def installed_names(venv: Path | None) -> NemoNames | None:

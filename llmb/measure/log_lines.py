@@ -105,7 +105,8 @@ def with_following(hit: Hit, line: Line, form: Format) -> Line:
             break
         texts.append(text)
     half = len(following) == len(texts) and not behind.endswith((b"\n", b"\r"))
-    cut = line.cut or (hit.block.at_end and half)
+    # A line without an end is the last one of its block, so that it is half too.
+    cut = hit.block.at_end and half
     return Line(line.before, b" | ".join((line.after, *texts)), cut)
 
 

@@ -25,7 +25,7 @@ from llmb.contract.window import Window
 from llmb.core.tables import render
 from llmb.judge.compare import with_measured, with_published
 from llmb.judge.deviation import Estimate, Variance
-from llmb.judge.explain import Subject, explain
+from llmb.judge.explain import Subject, explain, step_notes
 from llmb.judge.export import read_export
 from llmb.judge.judge import judge
 from llmb.judge.scaling import columns, rows_of, scaling_points
@@ -41,6 +41,7 @@ from llmb.judge.value import (
 )
 from llmb.measure.columns import report
 from llmb.measure.result import SUCCESS, Result
+from llmb.measure.statistics import Statistics
 from llmb.plan.published import Figure
 from llmb.show.results_table import table_of
 from llmb_testing.results import result_of
@@ -406,6 +407,38 @@ def test_explain(wording: Wording) -> None:
     assert not any(
         word in text.lower() for word in ("step time", "token", "mfu", "tflops", "batch", "flops")
     )
+
+
+def test_a_reference_of_zero_has_no_verdict_unless_it_is_the_headline() -> None:
+    def run(name: str, algbw: float) -> Result:
+        result = measured(480.0, run=name)
+        judged_metric = Measured(mean=algbw, std=0.0, n=14, unit="GB/s", judged=True)
+        both = {**result.metrics.measured, "algbw": judged_metric}
+        return replace(result, metrics=replace(result.metrics, measured=both))
+
+    for reference, names in ((0.0, {"busbw"}), (700.0, {"busbw", "algbw"})):
+        (row,) = with_measured([run("b", 700.0)], [run("a", reference)], "A")
+        assert set(row.metrics) == names
+
+
+@pytest.mark.parametrize(("metric", "is_said"), [("busbw", True), ("algbw", False)])
+def test_the_ratio_by_the_median_is_said_of_the_headline_alone(metric: str, is_said: bool) -> None:
+    chosen = FIGURE if metric == "busbw" else figure(720.0, MetricSpec(name=metric, unit="GB/s"))
+    (result,) = judge([measured(480.0)], [chosen])
+    assert result.verdict.reference is not None
+    assert result.verdict.reference.metric == metric
+    steps = Statistics(
+        count=14,
+        median=430.0,
+        p95=500.0,
+        least=420.0,
+        most=510.0,
+        interval=(420.0, 540.0),
+        outliers=(),
+        drift=0.0,
+    )
+    result = replace(result, metrics=replace(result.metrics, statistics=steps))
+    assert list(step_notes(result)) == ["by their median, the ratio would be 0.8600"] * is_said
 
 
 def test_published_rows_of_compare() -> None:

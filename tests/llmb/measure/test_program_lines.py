@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from llmb.contract.formats import ParseSpec
+from llmb.contract.samples import Samples, Step
+from llmb.contract.state import FAILED as FAILED_STATE, JobState
 from llmb.contract.window import LAST
 from llmb.measure.facts import LOSS_NAN
 from llmb.measure.log_result import result_of_log
-from llmb.measure.result import Result
+from llmb.measure.reason import of_run
+from llmb.measure.result import FAILED, Metrics, Result
 from llmb.measure.run_result import LogReader
 
 
@@ -176,3 +180,15 @@ def test_a_line_of_maxtext_with_impossible_rates_is_no_step(tmp_path: Path) -> N
     (tmp_path / "log-x.out").write_text(log + line.format(49, "0.009", "917442.125"))
     last = result_of_log(tmp_path / "log-x.out", LogReader(), LAST)
     assert last.metrics.step_time == pytest.approx(15.57)
+
+
+@pytest.mark.parametrize(("last", "is_said"), [(39, False), (49, True)])
+def test_a_failed_run_has_not_stopped_early_if_its_last_line_is_a_mean_up_to_the_end(
+    last: int, is_said: bool
+) -> None:
+    steps = tuple(Step(iteration=n, step_time=2.0, span=10) for n in range(0, 31, 10))
+    samples = Samples(steps=steps, last=last)
+    metrics = Metrics(steps=last + 1, max_iteration=30)
+    state = JobState(state=FAILED_STATE, exit_code=1)
+    reason = of_run(FAILED, state, samples, metrics, ParseSpec(), None, None)
+    assert ("stopped at iteration" in (reason or "")) is is_said

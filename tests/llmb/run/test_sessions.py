@@ -273,3 +273,58 @@ def test_a_wait_ends_with_the_comparison_with_the_baseline(llmb: Command) -> Non
     assert "compare --baseline" not in llmb(*words).stderr
     assert llmb("baseline", "accept", "good").returncode == 0
     assert "llmb-run compare --baseline good" in llmb(*words).stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "earlier", "is_wanted", "is_own", "completes"),
+    [
+        ({"list_path": "/j", "list_sha256": "a"}, {"list_path": "/j"}, False, True, True),
+        (
+            {"list_path": "/j", "list_sha256": "a"},
+            {"list_path": "/k", "list_sha256": "a"},
+            False,
+            True,
+            True,
+        ),
+        (
+            {"list_path": "/j", "list_sha256": "a"},
+            {"list_path": "/k", "list_sha256": "b"},
+            True,
+            True,
+            False,
+        ),
+        ({"list_path": "/j"}, {"list_path": "/j"}, True, False, False),
+        ({}, {"list_path": "/j"}, True, True, False),
+        ({}, {"command": "submit -w a"}, True, True, True),
+        ({}, {"command": "submit -w a"}, False, True, False),
+        ({"list_path": "/j"}, {"command": "submit -w a"}, True, True, False),
+        ({"list_path": "/j"}, {}, True, True, True),
+        ({"list_path": "/j"}, {}, False, True, False),
+    ],
+    ids=[
+        "same path",
+        "same content",
+        "another list",
+        "of another user",
+        "no list against a list",
+        "no list",
+        "no list and other runs",
+        "a list against none",
+        "a list against a session made before lists were recorded",
+        "the same with other runs",
+    ],
+)
+def test_the_session_that_a_command_may_complete(
+    command: dict[str, str],
+    earlier: dict[str, str],
+    is_wanted: bool,
+    is_own: bool,
+    completes: bool,
+    nights: list[RunRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not is_own:
+        monkeypatch.setattr("os.getuid", lambda: nights[0].directory.stat().st_uid + 1)
+    group = sessions.SessionRuns(session=new(**earlier), runs=tuple(nights[:1]))
+    found = sessions.resumable([group], new(**command), lambda run: is_wanted)
+    assert (found is group) is completes

@@ -22,10 +22,11 @@ from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
 from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.kit.telemetry import with_telemetry
 from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import Plugins, add_file, load_plugins
 from llmb.run import follow, store
-from llmb.run.prepare import Prepared, check, prepare, preview, site_of
+from llmb.run.prepare import Prepared, check, has_telemetry, prepare, preview, site_of
 from llmb.run.software import Finder
 from llmb.run.submit import submit
 from llmb_installer.cluster_types import all_types
@@ -347,6 +348,34 @@ def test_a_plugin_may_launch_each_repeat_in_another_way(
     assert not faults
     argvs = [item.launch.program.argv for item in items if item.launch is not None]
     assert argvs == [("train", "--seed", str(repeat)) for repeat in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_gpus_are_sampled_unless_the_configuration_says_no(
+    enabled: bool, workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins
+) -> None:
+    config = replace(config, telemetry=enabled, gpu_type="h100")
+    plan = planned(workloads, config, dtypes=("bf16",))
+    assert all(has_telemetry(job, config) is enabled for job in plan.jobs)
+    items, _ = prepare(plan, plugins, config)
+    launches = [item.launch for item in items if item.launch is not None]
+    assert launches
+    for launch in launches:
+        plain = replace(launch, wrappers=())
+        assert (launch == with_telemetry(plain)) is enabled
+        assert (launch == plain) is not enabled
+
+
+def test_a_job_that_nothing_launches_has_no_telemetry(
+    workloads: dict[str, Workload],
+    config: ClusterConfig,
+    plugins: Plugins,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = replace(config, telemetry=True, gpu_type="h100")
+    monkeypatch.setattr(Plugins, "launch", lambda *_: None)
+    items, faults = prepare(planned(workloads, config, dtypes=("bf16",)), plugins, config)
+    assert (faults, {item.launch for item in items}) == ([], {None})
 
 
 def test_repeats_of_each_job_have_its_launch(

@@ -10,9 +10,9 @@ from pathlib import Path
 from llmb.builtin.plugins import builtin_plugins
 from llmb.plan.bridge_rows import BridgeRow, releases, table_of
 from llmb.plugins.loader import load_plugins
+from llmb_testing.generated import with_part, write
 
 PAGE = Path(__file__).with_name("megatron-bridge.md")
-NAME = "docs/megatron-bridge.md"
 BEGIN = "<!-- python docs/bridge.py writes this table from bridge.yaml -->\n"
 END = "<!-- end of the table -->\n"
 HEAD = (
@@ -69,28 +69,11 @@ def extras(row: BridgeRow) -> str:
     return ", ".join(filter(None, words))
 
 
-def page(before: str) -> str:
-    """The page with the current table. Raises ValueError if the page has no markers for it."""
-    head, begin, rest = before.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{NAME} has no lines '{BEGIN.strip()}' and '{END.strip()}'")
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ["---"] * len(HEAD), *lines()))
-    return f"{head}{BEGIN}\n{table}\n\n{END}{tail}"
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write the table into the page; with --check, only compare, and return 1 if it is stale."""
-    before = PAGE.read_text("utf-8")
-    now = page(before)
-    if "--check" not in arguments:
-        PAGE.write_text(now, "utf-8")
-        return 0
-    if before != now:
-        print(f"{NAME} is out of date; run: python docs/bridge.py")
-        return 1
-    print(f"{NAME} is up to date")
-    return 0
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in (HEAD, ["---"] * len(HEAD), *lines()))
+    text = with_part(PAGE.read_text("utf-8"), f"\n{table}\n\n", BEGIN, END)
+    return write({PAGE: text}, "bridge", arguments)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ stale.
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app, commands
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cli import cli as installer
+from llmb_testing.generated import write
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/commands.md"
@@ -202,24 +203,11 @@ def manual(one: Described) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Write the page and the man pages, or check them."""
-    wanted = {PAGE: page()} | {MANUALS[one.name]: manual(one) for one in programs()}
-    stale = [
-        path
-        for path, text in wanted.items()
-        if not path.exists() or path.read_text("utf-8") != text
-    ]
-    for path in stale:
-        if "--check" in sys.argv:
-            print(
-                f"{path.relative_to(ROOT)} is out of date: run `python docs/commands.py`",
-                file=sys.stderr,
-            )
-        else:
-            path.write_text(wanted[path], encoding="utf-8")
-    return 1 if stale and "--check" in sys.argv else 0
+    manuals = {MANUALS[one.name]: manual(one) for one in programs()}
+    return write({PAGE: page()} | manuals, "commands", arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the table of formats into docs/logs.md from the corpus of logs that the tests read.
 
-python docs/corpus.py            write the table and print it
+python docs/corpus.py            write the table
 python docs/corpus.py --check    exit code 1 if the page is stale
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from llmb_testing.generated import with_part, write
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = ROOT / "tests" / "llmb" / "measure" / "corpus" / "index.yaml"
@@ -31,24 +34,11 @@ def table(logs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def with_table(page: str, text: str) -> str:
-    """Return ``page`` with ``text`` between its markers."""
-    begin = page.index(BEGIN) + len(BEGIN)
-    return f"{page[:begin]}\n{text}\n{page[page.index(END, begin) :]}"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the page, or compare it with the corpus."""
-    text = table(yaml.safe_load(INDEX.read_text(encoding="utf-8"))["logs"])
-    page = PAGE.read_text(encoding="utf-8")
-    changed = with_table(page, text)
-    if "--check" in arguments:
-        stale = changed != page
-        print(f"docs/logs.md is {'stale: run python docs/corpus.py' if stale else 'up to date'}")
-        return int(stale)
-    PAGE.write_text(changed, encoding="utf-8")
-    print(text)
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Write the table, or compare it with the corpus."""
+    logs = yaml.safe_load(INDEX.read_text(encoding="utf-8"))["logs"]
+    text = with_part(PAGE.read_text("utf-8"), f"\n{table(logs)}\n", BEGIN, END)
+    return write({PAGE: text}, "corpus", arguments)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ it is stale.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from grafana_foundation_sdk.builders import dashboard, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from llmb_testing.generated import write
 
 FILE = Path(__file__).resolve().parent.parent / "plugins/export/llmb_export/dashboard.json"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -87,18 +90,10 @@ def build() -> str:
     return JSONEncoder(sort_keys=True, indent=2).encode(board.build()) + "\n"
 
 
-def main() -> int:
-    """Write the dashboard, or check it."""
-    text = build()
-    if "--check" not in sys.argv:
-        FILE.write_text(text, encoding="utf-8")
-        return 0
-    if not FILE.exists() or FILE.read_text("utf-8") != text:
-        print("the dashboard is out of date; run: python docs/dashboard.py", file=sys.stderr)
-        return 1
-    print("the dashboard is up to date")
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Write the dashboard; with --check, only compare, and return 1 if it is stale."""
+    return write({FILE: build()}, "dashboard", arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

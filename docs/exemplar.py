@@ -11,6 +11,7 @@ from typing import Any
 from llmb.core import yamlfile
 from llmb.plan import launch_variables
 from llmb_exemplar import words
+from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("exemplar-commands.md")
 EXAMPLES = Path(__file__).with_name("exemplar.yaml")
@@ -177,18 +178,9 @@ def text() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page, or check it."""
-    fresh = text()
-    if "--check" not in arguments:
-        PAGE.write_text(fresh, encoding="utf-8")
-        return 0
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh:
-        print(
-            "docs/exemplar-commands.md is stale: python docs/exemplar.py writes it", file=sys.stderr
-        )
-        return 1
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; with --check, only compare, and return 1 if it is stale."""
+    return write({PAGE: text()}, "exemplar", arguments)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from llmb.plan import listing
 from llmb_accept.judge import Item, PhaseOutcome
 from llmb_accept.running import RowCost
 from llmb_installer.doctor.finding import Finding
+from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("json.md")
 MEANINGS = Path(__file__).with_name("fields.yaml")
@@ -549,19 +550,7 @@ def main(arguments: Sequence[str]) -> int:
         SCHEMAS / f"{name}.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()
     }
-    if "--check" not in arguments:
-        SCHEMAS.mkdir(exist_ok=True)
-        for path, text in texts.items():
-            path.write_text(text, "utf-8")
-        return 0
-    for path, text in texts.items():
-        if not path.exists() or path.read_text("utf-8") != text:
-            print(
-                f"docs/{path.relative_to(PAGE.parent)} is out of date; run: python docs/fields.py"
-            )
-            return 1
-    print("docs/json.md and its schemas are up to date")
-    return 0
+    return write(texts, "fields", arguments)
 
 
 if __name__ == "__main__":

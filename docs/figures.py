@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmb_testing.generated import write
+
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = Path(__file__).with_name("nvidia")
 FIGURES, VERSIONS = TABLES / "figures.csv", TABLES / "versions.csv"
@@ -204,15 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     """Write the files, or with --check compare them."""
     if arguments[:1] == ["--pages"]:
         renew(Path(arguments[1]))
-    stale = []
-    for path, text in files().items():
-        if "--check" not in arguments:
-            path.write_text(text, "utf-8")
-        elif path.read_text("utf-8") != text:
-            stale.append(path)
-    for path in stale:
-        print(f"{path.relative_to(ROOT)} is out of date; run: python docs/figures.py")
-    return 1 if stale else 0
+    return write(files(), "figures", arguments)
 
 
 if __name__ == "__main__":

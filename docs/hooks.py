@@ -5,11 +5,12 @@ is stale.
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from llmb import api, hookspecs
+from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("hooks.md")
 
@@ -50,16 +51,10 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write the page; with --check, only compare."""
-    text = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text, "utf-8")
-    elif not PAGE.exists() or PAGE.read_text("utf-8") != text:
-        print("docs/hooks.md is out of date: run `python docs/hooks.py`", file=sys.stderr)
-        return 1
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; with --check, only compare, and return 1 if it is stale."""
+    return write({PAGE: page()}, "hooks", arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

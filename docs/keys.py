@@ -7,7 +7,7 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from llmb.core import typed, yamlfile
 from llmb.plan import config_layers
 from llmb_installer.answers import schema as answers
 from llmb_runai import runai_config
+from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("configuration.md")
 MEANINGS = Path(__file__).with_name("keys.yaml")
-NAME = "docs/configuration.md"
 
 HEAD = """\
 # Configuration keys
@@ -146,16 +146,10 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Write the page; with --check, only compare, and return 1 if it is stale."""
-    text = page()
-    if "--check" not in sys.argv:
-        PAGE.write_text(text, "utf-8")
-    elif not PAGE.exists() or PAGE.read_text("utf-8") != text:
-        print(f"{NAME} is out of date: run `python docs/keys.py`", file=sys.stderr)
-        return 1
-    return 0
+    return write({PAGE: page()}, "keys", arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from llmb.core import yamlfile
+from llmb_testing.generated import with_part, write
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("nemo.md")
 LIST = ROOT / "tests" / "real_nemo" / "differences.yaml"
-NAME = "docs/nemo.md"
 BEGIN, END = (
     "<!-- python docs/nemo.py writes this table from differences.yaml -->\n",
     "<!-- end of the table -->\n",
@@ -52,27 +52,10 @@ def _shown(value: Any) -> str:
     return f"`{text.rpartition('.')[2] if text.startswith('nemo.') else text}`"
 
 
-def page(before: str) -> str:
-    """The page with the current table. Raises ValueError if the page has no markers for it."""
-    head, begin, rest = before.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{NAME} has no lines '{BEGIN.strip()}' and '{END.strip()}'")
-    return f"{head}{BEGIN}\n{table()}\n\n{END}{tail}"
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write the table into the page; with --check, only compare, and return 1 if it is stale."""
-    before = PAGE.read_text("utf-8")
-    now = page(before)
-    if "--check" not in arguments:
-        PAGE.write_text(now, "utf-8")
-        return 0
-    if before != now:
-        print(f"{NAME} is out of date; run: python docs/nemo.py")
-        return 1
-    print(f"{NAME} is up to date")
-    return 0
+    text = with_part(PAGE.read_text("utf-8"), f"\n{table()}\n\n", BEGIN, END)
+    return write({PAGE: text}, "nemo", arguments)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
+from llmb_testing.generated import with_part, write
 
 PAGE = Path(__file__).with_name("coming-from-exemplar.md")
 RECIPES = Path(__file__).with_name("nvidia") / "recipes.csv"
@@ -216,29 +217,12 @@ def tables() -> str:
     return "\n".join(lines)
 
 
-def page(before: str) -> str:
-    """Return the page with the current tables. Raises ValueError if it has no markers."""
-    head, begin, rest = before.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has no lines '{BEGIN.strip()}' and '{END.strip()}'")
-    return f"{head}{BEGIN}\n{tables()}\n\n{END}{tail}"
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write the tables; with --check, only compare, and return 1 if they are stale."""
     if arguments[:1] == ["--pages"]:
         renew(Path(arguments[1]))
-    before = PAGE.read_text("utf-8")
-    now = page(before)
-    if "--check" not in arguments:
-        PAGE.write_text(now, "utf-8")
-        return 0
-    if before != now:
-        print(f"docs/{PAGE.name} is out of date; run: python docs/suite.py")
-        return 1
-    print(f"docs/{PAGE.name} is up to date")
-    return 0
+    text = with_part(PAGE.read_text("utf-8"), f"\n{tables()}\n\n", BEGIN, END)
+    return write({PAGE: text}, "suite", arguments)
 
 
 if __name__ == "__main__":

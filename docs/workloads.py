@@ -20,10 +20,10 @@ from llmb.plan.bridge_rows import FRAMEWORKS, NEMO, table_of
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import TOLERANCE, disagreements
+from llmb_testing.generated import write
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path(__file__).with_name("workloads.md")
-NAME = "docs/workloads.md"
 README = ROOT / "README.md"
 
 HEAD = """\
@@ -318,21 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     workloads = [
         read_workload(path) for path in sorted((ROOT / "plugins").glob("*/*/workload.yaml"))
     ]
-    texts = {PAGE: page(workloads), README: readme(workloads)}
-    if "--check" not in arguments:
-        for path, text in texts.items():
-            path.write_text(text, "utf-8")
-        return 0
-    stale = [
-        path.name
-        for path, text in texts.items()
-        if not path.exists() or path.read_text("utf-8") != text
-    ]
-    if stale:
-        print(f"{', '.join(stale)}: out of date; run: python docs/workloads.py")
-        return 1
-    print(f"{NAME} and README.md are up to date")
-    return 0
+    return write({PAGE: page(workloads), README: readme(workloads)}, "workloads", arguments)
 
 
 if __name__ == "__main__":

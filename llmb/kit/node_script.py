@@ -22,8 +22,6 @@ from llmb.kit.cluster_kit import programs_folder
 # exit codes: of a run that its limit ended, and of one that was stopped by SIGTERM
 TIMED_OUT, STOPPED = 124, 143
 _FIRST_PORT, _PORTS = 20000, 10000
-# The file of a run that a script writes when the scheduler starts it for a second time.
-RESTARTED = "restarted"
 # Seconds between SIGTERM and SIGKILL. The end of a pod kills what is left in it, so its ranks have
 # longer to write profiles.
 _GRACE, _GRACE_OF_PODS = 10, 60

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmb import api
 from llmb_accept.acceptance import Acceptance
 from llmb_accept.plan import SPREAD, Phase, PlanRow
 
@@ -524,8 +523,3 @@ def shown(row: Mapping[str, Any]) -> str:
         text += f" ({100 * metric['ratio']:.1f} %{against})"
     sustained = row.get("sustained_verdict")
     return f"{text}; {sustained['verdict']}: {sustained['reason']}" if sustained else text
-
-
-def nodes_in_words(nodes: Group) -> str:
-    """Return a list of nodes, shortened."""
-    return api.fold_nodes(nodes)

@@ -2,6 +2,7 @@
 """Tests of what differs between a run and the published figure that it is compared with."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,8 @@ def test_a_run_as_the_table_has_it_does_not_differ() -> None:
 def test_a_split_that_is_not_that_of_the_table_is_named(name: str) -> None:
     training = SMALLEST_JOB.training
     assert training is not None
-    job = replace(SMALLEST_JOB, training=replace(training, **{name: 2}))
+    changes: dict[str, Any] = {name: 2}
+    job = replace(SMALLEST_JOB, training=replace(training, **changes))
     (line,) = differences_from_published(RESULT, job, FIGURE, row=ROW)
     assert line.startswith(f"{name}: 2 here, ")
     assert list(differences_from_published(RESULT, job, FIGURE)) == []

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -315,8 +316,8 @@ def test_a_wait_ends_with_the_comparison_with_the_baseline(llmb: Command) -> Non
     ],
 )
 def test_the_session_that_a_command_may_complete(
-    command: dict[str, str],
-    earlier: dict[str, str],
+    command: dict[str, Any],
+    earlier: dict[str, Any],
     is_wanted: bool,
     is_own: bool,
     completes: bool,

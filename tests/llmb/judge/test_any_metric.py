@@ -421,8 +421,10 @@ def test_a_reference_of_zero_has_no_verdict_unless_it_is_the_headline() -> None:
         assert set(row.metrics) == names
 
 
-@pytest.mark.parametrize(("metric", "is_said"), [("busbw", True), ("algbw", False)])
-def test_the_ratio_by_the_median_is_said_of_the_headline_alone(metric: str, is_said: bool) -> None:
+@pytest.mark.parametrize(("metric", "is_reported"), [("busbw", True), ("algbw", False)])
+def test_the_ratio_by_the_median_is_reported_of_the_headline_alone(
+    metric: str, is_reported: bool
+) -> None:
     chosen = FIGURE if metric == "busbw" else figure(720.0, MetricSpec(name=metric, unit="GB/s"))
     (result,) = judge([measured(480.0)], [chosen])
     assert result.verdict.reference is not None
@@ -438,7 +440,7 @@ def test_the_ratio_by_the_median_is_said_of_the_headline_alone(metric: str, is_s
         drift=0.0,
     )
     result = replace(result, metrics=replace(result.metrics, statistics=steps))
-    assert list(step_notes(result)) == ["by their median, the ratio would be 0.8600"] * is_said
+    assert list(step_notes(result)) == ["by their median, the ratio would be 0.8600"] * is_reported
 
 
 def test_published_rows_of_compare() -> None:

@@ -4,7 +4,7 @@
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.core import console, files, yamlfile
 from llmb.core.fold import fold
 from llmb.core.tables import output_width
+from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
 from llmb.plan.exemplar import CODE as EXEMPLAR
 from llmb.plan.locate import CONFIG_FILE

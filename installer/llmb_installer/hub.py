@@ -12,13 +12,13 @@ import hashlib
 import re
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.contract import needs
 from llmb.core import files, http, retry, secrets
 from llmb.core.scan import plain
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost, sha256_of
 

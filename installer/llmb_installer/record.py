@@ -7,13 +7,14 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from llmb.builtin.local.queue import state_folder
 from llmb.contract.schema import ClusterConfig
 from llmb.core import console, files, locks, process, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.plan.config_layers import load_config
 from llmb.plan.exemplar import CODE as EXEMPLAR, refuse_exemplar

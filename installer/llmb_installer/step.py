@@ -7,11 +7,12 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from llmb.core import console, files, shell, typed
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb_installer.execution.runner import Runner, end_of, fix_for, full_disk
 

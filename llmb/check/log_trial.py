@@ -4,7 +4,6 @@
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import api
@@ -17,6 +16,7 @@ from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.core.process import ProcessId
 from llmb.core.scan import open_log, read_blocks
+from llmb.core.values import dataclass
 from llmb.errors import Fault, KeyFaultError, LlmbError, PluginError, author_fault
 from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import result_of_log

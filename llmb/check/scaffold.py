@@ -7,12 +7,12 @@ in YAML is no distribution.
 
 import importlib.util
 import re
-from dataclasses import dataclass
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from string import Template
 
 from llmb import __version__
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
 

@@ -3,7 +3,7 @@
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from llmb.contract.rows import ANY_GPU
 from llmb.contract.settings import Settings
 from llmb.core import yamlfile
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
 from llmb.plan.bridge_rows import BRIDGE, NEMO, table_of, with_bridge
 from llmb.plan.configure import configure

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -26,6 +26,7 @@ from llmb.contract.record import RunRecord
 from llmb.core import console, files
 from llmb.core.names import listed
 from llmb.core.tables import to_json
+from llmb.core.values import dataclass
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.judge import compare, export
 from llmb.judge.compare import Comparison, measures

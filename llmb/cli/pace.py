@@ -3,7 +3,6 @@
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from llmb.contract.metrics import USUAL_BOUNDS
 from llmb.contract.record import RunRecord
 from llmb.contract.state import RUNNING, JobState
 from llmb.core import console
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure.log_reader import LogProgress, progress
 from llmb.measure.step_collector import ReadState

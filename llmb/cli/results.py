@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from llmb.core.node_lists import expand, is_list, short_name
 from llmb.core.parallel import try_in_forks
 from llmb.core.tables import escape, to_json
 from llmb.core.times import since
+from llmb.core.values import dataclass
 from llmb.errors import RUN_FAILED, LlmbError, UsageError
 from llmb.judge import export
 from llmb.judge.compare import judged_against

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 
 if TYPE_CHECKING:

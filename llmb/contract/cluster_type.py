@@ -7,8 +7,10 @@ import dataclasses
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
+
+from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

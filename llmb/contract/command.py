@@ -3,11 +3,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from typing import Literal
 
 from llmb.core.checked import check_types
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 Start = Literal["ranks", "mpi", "once"]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cause of failures, by the line of a log that shows it."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from llmb.core.checked import check_types
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 

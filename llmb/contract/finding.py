@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of one check of the installer's doctor."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 
 State = Literal["ok", "missing", "wrong", "warning"]

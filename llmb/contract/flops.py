@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from llmb.contract.model import (
@@ -13,6 +13,7 @@ from llmb.contract.model import (
     matrices,
     shared_width,
 )
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 GQA = "gqa"

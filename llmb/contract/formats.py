@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from llmb.contract import spec_checks
 from llmb.contract.samples import Samples
@@ -11,6 +11,7 @@ from llmb.contract.spec_checks import OWN_UNITS, TRAINING_KEYS
 from llmb.core.checked import check_types
 from llmb.core.scan import Needle, needle
 from llmb.core.units import KNOWN, factor_between
+from llmb.core.values import dataclass
 
 # The step lines of NeMo 2.
 _NEEDLE = "train_step_timing in s"

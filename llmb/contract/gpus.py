@@ -3,12 +3,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.model import require_positive
 from llmb.core import names, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 CPU = "cpu"

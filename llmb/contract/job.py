@@ -2,7 +2,7 @@
 """Job, the result of planning with all its numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from llmb.contract.model import ModelShape
@@ -10,6 +10,7 @@ from llmb.contract.model_settings import Trained, trained_with
 from llmb.contract.settings import SPLIT, Settings
 from llmb.contract.software import Software
 from llmb.contract.switches import NO_SWITCHES, SettingValue, Switches, given_switches
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 
 

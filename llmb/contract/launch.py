@@ -2,7 +2,7 @@
 """A launch: everything that a cluster needs to start one job. A site: what a plugin knows of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -16,6 +16,7 @@ from llmb.contract.command import (
     Wrapper,
     check_count,
 )
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 if TYPE_CHECKING:

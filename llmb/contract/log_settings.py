@@ -3,9 +3,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from llmb.core.checked import check_types
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 

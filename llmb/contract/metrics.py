@@ -3,9 +3,10 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 Better = Literal["higher", "lower"]

@@ -2,9 +2,10 @@
 """The shape of a model, and its number of parameters."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 

@@ -5,7 +5,7 @@ The settings of each framework are in model_settings.yaml.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from llmb.contract.model import ModelShape
 from llmb.contract.switches import SettingValue
 from llmb.core import typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 _FILE = Path(__file__).with_name("model_settings.yaml")

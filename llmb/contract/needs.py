@@ -2,10 +2,10 @@
 """The needs of a workload as values. Needs with equal content are one, shared by workloads."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from llmb.core.checked import check_types
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 

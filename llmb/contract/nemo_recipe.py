@@ -2,10 +2,11 @@
 """NeMo 2's recipe of a size, what releases differ in, and the settings that a size may override."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, Self
 
 from llmb.contract.model import require_positive
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 OPTIMIZER, MODEL = "optim.config.", "model.config."

@@ -3,10 +3,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from llmb.contract.switches import NAMES, PARAMS
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

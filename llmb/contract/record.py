@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from llmb.contract.software import Software
 from llmb.contract.state import JobState, Moment
 from llmb.core import files, typed
 from llmb.core.process import ProcessId
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 
 RECORD = "llmb-run.json"

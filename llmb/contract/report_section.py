@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A section of a report by a plugin, as data."""
 
-from dataclasses import dataclass
-
 from llmb.core.checked import check_types
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 Cell = str | int | float | None

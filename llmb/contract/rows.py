@@ -4,10 +4,11 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, Self
 
 from llmb.contract.model import require_positive
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 ANY_GPU = "any"

@@ -2,8 +2,10 @@
 """The content of a training log, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
+
+from llmb.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 SECTION = "slurm"  # its key in cluster_config.yaml and in answers

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -21,6 +21,7 @@ from llmb.contract.sbatch import SECTION, SlurmConfig, gpu_count
 from llmb.contract.variables import Environment, check_passed
 from llmb.core import typed
 from llmb.core.names import squash_workload, suggest
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 # each one a mapping or None; checked with its plugin, so that a fault costs that alone

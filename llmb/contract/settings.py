@@ -2,13 +2,14 @@
 """The settings of a run: every value that says what runs, as far as it is given or known."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from operator import attrgetter
 from typing import Any
 
 from llmb.contract.software import Software
 from llmb.contract.switches import NAMES, PARAMS, SettingValue, Switches
 from llmb.core import typed
+from llmb.core.values import dataclass
 
 SPLIT = ("tp", "pp", "cp", "vp", "ep", "etp", "mbs")  # settings of parallelism
 

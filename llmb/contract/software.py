@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The software of a run, as it was when the run was submitted."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from llmb.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

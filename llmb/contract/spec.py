@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +30,7 @@ from llmb.contract.spec_checks import check_convertible, check_declared
 from llmb.contract.switches import parse_image
 from llmb.core import files, typed, yamlfile
 from llmb.core.names import squash, suggest
+from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
 
 

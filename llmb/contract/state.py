@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
+
+from llmb.core.values import dataclass
 
 PENDING, RUNNING, UNKNOWN = "PENDING", "RUNNING", "UNKNOWN"
 COMPLETED, FAILED, CANCELLED, TIMEOUT = "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"

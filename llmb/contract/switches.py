@@ -3,10 +3,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Annotated, Literal, TypeAlias
 
 from llmb.core import files
+from llmb.core.values import dataclass
 
 PARAMS = ("tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "max_steps", "num_layers")
 # Switches that `--set` takes, with their values; in a job list each is a key.

@@ -2,9 +2,10 @@
 """Plain data of a file with the line of each key."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from llmb.core.values import dataclass
 from llmb.errors import Fault
 
 KeyPath = tuple[Hashable, ...]

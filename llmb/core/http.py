@@ -11,7 +11,6 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from socket import gaierror
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from llmb.core import files
 from llmb.core.retry import AskAgain, retry_after
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 
 if TYPE_CHECKING:

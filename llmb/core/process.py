@@ -7,10 +7,11 @@ import contextlib
 import os
 import socket
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
     import psutil

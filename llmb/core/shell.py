@@ -9,11 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from llmb.core import parallel
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 
 Popen = subprocess.Popen

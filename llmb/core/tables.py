@@ -14,11 +14,11 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmb.core.names import shorter
+from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
     from rich.table import Table

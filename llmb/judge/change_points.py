@@ -11,8 +11,9 @@ Regressions"). It splits by the means of the parts (Scott and Knott 1974).
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from llmb.core.values import dataclass
 
 _CHANCE = 0.01  # of a change in a series without any
 _LEAST_PART = 2  # values: a single one may be an outlier

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.core import typed
 from llmb.core.node_lists import fold, short_name
+from llmb.core.values import dataclass
 from llmb.judge import correctness
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import differences, differing_facts

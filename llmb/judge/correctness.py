@@ -8,10 +8,11 @@ flat curve, which has nothing but noise.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.metrics import LOWER, MetricSpec
 from llmb.contract.settings import SPLIT, Settings
+from llmb.core.values import dataclass
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL, PASS, SUSPICIOUS, WORST
 from llmb.measure.losses import LossCurve

@@ -2,7 +2,6 @@
 """Explain one result: every term of its figures, its reference, and the verdict. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from llmb.contract.flops import Flops, flops_of
 from llmb.contract.gpus import gpus_in_words
@@ -20,6 +19,7 @@ from llmb.contract.metrics import (
 from llmb.contract.model_settings import Trained
 from llmb.contract.rows import Row
 from llmb.contract.samples import Straggler
+from llmb.core.values import dataclass
 from llmb.judge import correctness, differences, sustained
 from llmb.judge.reference import relative
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW

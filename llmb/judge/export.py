@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -15,6 +15,7 @@ from llmb.contract.window import Window
 from llmb.core import files, times, typed, yamlfile
 from llmb.core.names import suggest
 from llmb.core.tables import escape
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.judge.compare import NO_FIGURE
 from llmb.judge.value import BAD, INCONCLUSIVE, INVALID, NO_REFERENCE

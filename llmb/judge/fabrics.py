@@ -7,12 +7,13 @@ collective, whose size is its name: microbench.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.settings import Settings
 from llmb.core import typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.measure.fabric import Fabric
 from llmb.measure.nccl_tests import BUSBW
 from llmb.measure.result import ReferenceValue, Result

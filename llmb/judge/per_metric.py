@@ -2,9 +2,10 @@
 """Judge every metric of a configuration that has a reference or limits; the worst decides. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.metrics import LOWER, Measured, MetricSpec, shown
+from llmb.core.values import dataclass
 from llmb.judge.deviation import Deviations
 from llmb.judge.reference import metric_of, relative
 from llmb.judge.value import FAIL, PASS, WORST, Judgement, judge_values, outside_limits

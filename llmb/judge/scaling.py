@@ -7,7 +7,7 @@ bandwidth does: the value itself is compared.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from llmb.contract.metrics import (
 from llmb.contract.settings import Settings
 from llmb.contract.window import tokens_per_second
 from llmb.core.tables import Column
+from llmb.core.values import dataclass
 from llmb.judge.compare import measures
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import metric_of, pool, pooled, relative

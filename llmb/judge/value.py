@@ -7,9 +7,9 @@ deviation of single runs, so it never reaches 0, and exchanging the sides gives 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llmb.contract.metrics import USUAL_BOUNDS, Bounds, MetricSpec, shown
+from llmb.core.values import dataclass
 from llmb.judge.deviation import Estimate, Variance, half_width
 from llmb.judge.reference import pool, relative
 

@@ -4,13 +4,13 @@
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from llmb.contract.launch import Launch
 from llmb.contract.record import RunRecord
 from llmb.core import files
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.kit import rank_command
 

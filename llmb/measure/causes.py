@@ -3,13 +3,13 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.failures import Failure
 from llmb.contract.state import JobState
 from llmb.core import typed, yamlfile
+from llmb.core.values import dataclass
 
 PYTHON = "Python"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.contract.samples import CheckpointEvent
 from llmb.core.units import bytes_in_words
+from llmb.core.values import dataclass
 
 # Below the folder that the ranks start in; NeMo-Run's launcher, which older releases used, starts
 # them in code/.

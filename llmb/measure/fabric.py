@@ -2,10 +2,10 @@
 """The machines and links that a collective ran on, as far as its log shows them."""
 
 import re
-from dataclasses import dataclass
 
 from llmb.contract.gpus import known_types
 from llmb.contract.samples import Environment, Links, NcclTable, Samples
+from llmb.core.values import dataclass
 
 NVLS, NVLINK, MNNVL, EFA, TCP = "NVLS", "NVLink", "MNNVL", "EFA", "TCP"
 ALL_REDUCE, REDUCE_SCATTER = "all_reduce", "reduce_scatter"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from llmb.contract.samples import Node, Samples, Straggler, Telemetry
 from llmb.contract.window import Window, steps_in
 from llmb.core.scan import plain
+from llmb.core.values import dataclass
 from llmb.measure.fabric import Fabric, fabric_of
 from llmb.measure.uneven import Uneven, busy_clock, slowing_reasons, uneven_nodes
 

@@ -6,13 +6,13 @@ import re
 import stat
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.log_settings import LogSettings
 from llmb.contract.record import RECORD, RunRecord
 from llmb.core import files
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.measure import suites
 

@@ -2,9 +2,9 @@
 """The loss curve of a run, kept with its result so that later runs are compared with it."""
 
 import math
-from dataclasses import dataclass
 
 from llmb.contract.samples import Samples
+from llmb.core.values import dataclass
 
 MOST = 256  # points that are kept
 

@@ -2,7 +2,7 @@
 """One run's result: the run's identity, how it ended, its metrics, and its verdict."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from llmb.contract.metrics import (
@@ -16,6 +16,7 @@ from llmb.contract.record import PairMember
 from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, ENDS
 from llmb.contract.window import Window
+from llmb.core.values import dataclass
 from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts, VerdictCause

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from llmb.contract import metrics as known, state as states, window as measure
@@ -18,6 +18,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.state import JobState
 from llmb.contract.window import Window, covered, default_window
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure import (
     facts,

@@ -3,12 +3,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from llmb.contract.metrics import STEP_TIME
 from llmb.contract.samples import Samples, Step
 from llmb.contract.window import Window, steps_in
+from llmb.core.values import dataclass
 
 # a fraction: the product of TFLOPS and step time is a constant of the configuration
 TFLOPS_OFF = 0.025

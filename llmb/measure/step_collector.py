@@ -4,7 +4,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.formats import (
     BRIDGE_NAME,
@@ -19,6 +19,7 @@ from llmb.contract.formats import (
 )
 from llmb.contract.samples import CheckpointEvent, Environment, Samples, Step
 from llmb.core.scan import Hit, Line, Needle, needle
+from llmb.core.values import dataclass
 from llmb.measure import (
     json_lines,
     log_conditions,

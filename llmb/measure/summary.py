@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.state import JobState
 from llmb.contract.window import Window
 from llmb.core import files, typed
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure import columns, find_logs
 from llmb.measure.causes import Cause

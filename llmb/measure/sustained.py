@@ -7,10 +7,10 @@ late. Without it there is no share of time, since few logs have times.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llmb.contract.samples import Node, Samples, Step
 from llmb.contract.window import Window
+from llmb.core.values import dataclass
 from llmb.measure.statistics import quantile, student_t
 from llmb.measure.telemetry import NodeSamples, time_of_line
 from llmb.measure.uneven import slowing_reasons

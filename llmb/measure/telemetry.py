@@ -12,7 +12,7 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -27,6 +27,7 @@ from llmb.contract.samples import (
 )
 from llmb.contract.window import Window
 from llmb.core import files
+from llmb.core.values import dataclass
 
 FILES = "telemetry-*.jsonl"
 # Bits of nvmlClocksEventReasons by the names of llmb_workloads.nvml.

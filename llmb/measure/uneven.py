@@ -2,9 +2,9 @@
 """Compare the nodes of one run: their GPUs, and what was measured on each of them. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from llmb.contract.samples import Node, Telemetry
+from llmb.core.values import dataclass
 from llmb.measure import statistics
 
 SM_CLOCK, POWER_LIMIT, GPU, DRIVER = "SM clock", "power limit", "GPU", "driver"

@@ -6,7 +6,7 @@ They are in bridge.yaml.
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +15,7 @@ from llmb.contract.rows import BatchRule, Row, check_unambiguous
 from llmb.contract.spec import BridgeModel, Size, Workload, check_function
 from llmb.contract.switches import parse_image
 from llmb.core import names, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError, UsageError
 
 NEMO, BRIDGE = "nemo", "bridge"

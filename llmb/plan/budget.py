@@ -8,8 +8,8 @@ that is cheaper may still be picked. A job of which only the time limit is known
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.estimate import JobEstimate
 

@@ -2,13 +2,13 @@
 """Finds the published figures and the runs that a configuration may be compared with. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from llmb.contract.metrics import Measured
 from llmb.contract.model_settings import setting_of
 from llmb.contract.switches import SettingValue
+from llmb.core.values import dataclass
 from llmb.plan.published import Figure, release_order, releases
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 """Joins the layers of a configuration: cluster_config.yaml < the user's file < SBATCH_*."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from llmb.contract.sbatch import (
 )
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig
 from llmb.core import files, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, KeyFaultError
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.read_config import ClusterTypes, read_config

@@ -3,11 +3,12 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from llmb.contract.settings import MAPPINGS, NOTHING, Settings
 from llmb.contract.switches import SettingValue
+from llmb.core.values import dataclass
 from llmb.errors import Fault
 
 

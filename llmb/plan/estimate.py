@@ -2,11 +2,11 @@
 """Estimates the GPU-hours of jobs from past runs, else published step times, else limits. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from llmb.contract.job import Job
 from llmb.core.names import listed
+from llmb.core.values import dataclass
 from llmb.plan.comparable import find_reference
 from llmb.plan.published import Figure
 

@@ -2,11 +2,11 @@
 """Chooses an entry's framework and release of Megatron-Bridge, by default the install's."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
 from llmb.plan.bridge_rows import (

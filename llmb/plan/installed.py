@@ -2,11 +2,11 @@
 """The frameworks of an installation, by its images or environments."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.schema import ClusterConfig
+from llmb.core.values import dataclass
 from llmb.plan.bridge_rows import (
     BRIDGE,
     NEMO,

@@ -2,7 +2,7 @@
 """The keys of a YAML job list: of a section, its tasks, ``defaults`` and ``overrides``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Annotated, Any, Literal
 
 from llmb.contract.sbatch import OWN_OPTIONS
@@ -10,6 +10,7 @@ from llmb.contract.settings import MAPPINGS, Settings
 from llmb.contract.switches import PARAMS, Count, SettingValue, Switches, is_dotted
 from llmb.contract.variables import check_name, check_values
 from llmb.core.scalars import check_own
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 from llmb.plan import launch_variables
 from llmb.plan.launch_variables import LISTED, Used

@@ -6,12 +6,12 @@ They are in launch_variables.yaml.
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract import switches as sw
 from llmb.core import files, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 # The settings that a variable of NVIDIA's launch scripts may set in `--env`, and in the `env` of a

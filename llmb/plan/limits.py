@@ -2,7 +2,9 @@
 """The properties of a cluster that the numbers of its jobs depend on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from llmb.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,14 @@
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.core.names import find_size, find_workload_and_size, size_unknown
+from llmb.core.values import dataclass
 from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
 from llmb.plan.bridge_rows import BRIDGE, NEMO, fp8_dtype, spelled

@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from llmb.contract.gpus import known_types, peak_dtype
 from llmb.contract.metrics import (
@@ -16,6 +16,7 @@ from llmb.contract.metrics import (
 from llmb.contract.switches import SettingValue
 from llmb.contract.window import Window, mfu, model_tflops_per_gpu
 from llmb.core.names import nearest
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 
 

@@ -4,7 +4,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +15,7 @@ from llmb.contract.rows import BatchRule
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window, parse_window
 from llmb.core import names, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.core.yamlfile import dotted
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
 from llmb.plan.published import Figure

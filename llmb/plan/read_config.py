@@ -2,13 +2,14 @@
 """Reads a configuration with the section of its cluster type, which may be a plugin's."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from llmb.contract.cluster_type import ClusterQuestion, ClusterType, OfferedTypes, required_fields
 from llmb.contract.gpus import GpuTypes, known_types
 from llmb.contract.schema import ClusterConfig
 from llmb.core import names, typed
+from llmb.core.values import dataclass
 from llmb.core.yamlfile import Document
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
 

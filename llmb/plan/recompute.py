@@ -2,12 +2,13 @@
 """Recomputes what releases print with step times: tokens/s, days, model FLOPs, MFU. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.flops import CONVENTIONS, OLD, Flops, model_flops, model_flops_old
 from llmb.contract.model import ModelShape
 from llmb.contract.spec import Workload
 from llmb.contract.window import days_to_train, mfu, model_tflops_per_gpu, tokens_per_second
+from llmb.core.values import dataclass
 from llmb.plan.published import Figure, peak_of
 
 TOKENS, DAYS, FLOPS, MFU = "tokens/s", "days for 1T tokens", "model FLOPs", "MFU %"

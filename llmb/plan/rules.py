@@ -2,7 +2,7 @@
 """The effect of switches on a job's steps, time limit and name, and the switches it may have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from llmb.contract import switches as sw
@@ -10,6 +10,7 @@ from llmb.contract.rows import ProfileWindow
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Checkpoint, Size, Workload
 from llmb.contract.switches import Switches
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan import published
 

@@ -3,13 +3,14 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.core.names import find_workload_and_size, listed
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import NEMO, fp8_dtype, spelled
 from llmb.plan.entry import JobEntry

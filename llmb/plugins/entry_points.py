@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from llmb.core.values import dataclass
 
 # the file with a distribution's name, in the folder of each kind
 _NAMED_IN = {".dist-info": "METADATA", ".egg-info": "PKG-INFO"}

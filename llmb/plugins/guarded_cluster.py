@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -15,6 +14,7 @@ from llmb.contract.cluster import Cluster, Pace, UnclearError
 from llmb.contract.state import KNOWN, UNKNOWN, JobState, check_time
 from llmb.core.checked import check_types
 from llmb.core.names import nearest
+from llmb.core.values import dataclass
 from llmb.errors import Fault, KeyFaultError, PluginError
 from llmb.kit import checks
 from llmb.plugins.guard import REPORT, guarded

@@ -7,11 +7,11 @@ llmb's own plugin keeps its name. Of others none gets it, with an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from llmb import api
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PluginError
 
 T = TypeVar("T")

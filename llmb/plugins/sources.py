@@ -9,11 +9,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmb.core import files
+from llmb.core.values import dataclass
 from llmb.plugins.entry_points import PluginEntry, entries_of
 from llmb.plugins.owners import Problem
 

@@ -7,7 +7,7 @@ Cancels runs too: waiting, running, or recorded and never submitted.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from llmb.contract import record
@@ -21,6 +21,7 @@ from llmb.contract.state import (
     JobState,
     confirm_lost,
 )
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.run import store
 from llmb.run.reconcile import recover, unless_elsewhere

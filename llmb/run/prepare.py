@@ -3,7 +3,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from llmb.contract.cluster import Cluster
@@ -16,6 +16,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.software import Software
 from llmb.contract.spec import Workload
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, collected
 from llmb.kit import checks
 from llmb.kit.checks import preview_stamp

@@ -6,7 +6,7 @@ import os
 import re
 import string
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from llmb.contract.record import RunRecord, Session
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files, typed
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 from llmb.run import store
 

@@ -6,7 +6,7 @@ import os
 import random
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.contract import record
@@ -16,6 +16,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import JobState
 from llmb.core import files, locks, permissions, typed
 from llmb.core.node_lists import expand
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 from llmb.kit.bashscript import SCHEDULER_ID
 from llmb.kit.seen_state import STATE as STATE, seen_state as seen_state

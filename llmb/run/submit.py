@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import FAILED, REFUSED, REFUSED_CODE, JobState
 from llmb.core import files, locks, parallel
 from llmb.core.process import ProcessId
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.run import store
 from llmb.run.prepare import Prepared, launches_of

@@ -3,10 +3,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llmb.core import yamlfile
+from llmb.core.values import dataclass
 from llmb.core.yamlfile import Document, KeyPath
 from llmb.errors import InputFaults, UsageError
 from llmb_installer.cluster_types import type_in

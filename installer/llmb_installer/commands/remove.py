@@ -3,12 +3,13 @@
 
 import contextlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llmb.core import console, locks
 from llmb.core.names import as_keys, find_workload
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 from llmb_installer import record
 from llmb_installer.answers.schema import Answers, to_yaml

@@ -3,7 +3,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from llmb.contract.cluster_type import ClusterType
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.core import files, typed, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.exemplar import CODE as EXEMPLAR
 from llmb.plan.locate import CONFIG_FILE, find_install

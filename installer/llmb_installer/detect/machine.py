@@ -6,11 +6,11 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.contract.gpus import CPU, known_types
 from llmb.core import files, shell, yamlfile
+from llmb.core.values import dataclass
 from llmb_installer.answers.schema import AUTO
 
 OLDEST = (3, 10)  # the oldest Python that runs the programs of compute nodes

@@ -6,12 +6,13 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from llmb.builtin.slurm.commands import DENIED, Client
 from llmb.builtin.slurm.partitions import Partition, partitions
 from llmb.contract.gpus import known_types
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb_installer.detect.machine import find_gpu_type, invent_gpu_name
 

@@ -2,7 +2,6 @@
 """The whole examination: installation, machine, cluster, and on demand the registries."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.builtin.plugins import builtin_plugins
@@ -13,6 +12,7 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.core import yamlfile
 from llmb.core.units import bytes_in_words
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, PreflightError, UsageError
 from llmb.plan.config_layers import load_config
 from llmb.plan.locate import CONFIG_FILE, find_install

@@ -8,11 +8,11 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.core import files, permissions, shell, yamlfile
 from llmb.core.units import bytes_in_words
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 
 TAIL, WIDTH = 8, 300  # lines of the log that an error shows, and characters of each

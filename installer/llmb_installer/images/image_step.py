@@ -5,12 +5,13 @@ the reference.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 from llmb.core import typed
 from llmb.core.units import bytes_in_words
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb_installer.answers.schema import ImageAnswers
 from llmb_installer.images.adapter import build_image, check_file, check_image, check_images

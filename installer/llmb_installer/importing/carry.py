@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from llmb.contract.spec import Workload
 from llmb.core import files, locks, secrets
 from llmb.core.names import as_keys
 from llmb.core.shell import map_many
+from llmb.core.values import dataclass
 from llmb.errors import UsageError, os_errors
 from llmb.measure.find_logs import find_logs, last_attempts
 from llmb.plan.exemplar import imported_folder, name_in_llmb

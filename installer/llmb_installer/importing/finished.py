@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobSta
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
 from llmb.core.secret_texts import without_secrets
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure.describe_log import describe_log, missing, model_of, settings_beside
 from llmb.measure.find_logs import job_of, logs_beside, profiled_beside

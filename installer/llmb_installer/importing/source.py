@@ -7,11 +7,12 @@ Releases 25.05 to 25.12 write ``launcher:``, ``slurm.gpu_partition`` and ``slurm
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from llmb.core import yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.exemplar import TOOL, is_exemplar
 from llmb.plan.locate import CONFIG_FILE

@@ -2,9 +2,9 @@
 """Finds the container images of an installation, and links them among llmb's."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, os_errors
 from llmb.plan.images import file_name, superblock_fault
 from llmb_installer.images.adapter import as_llmb_errors, share_record, with_libraries

@@ -3,7 +3,6 @@
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from llmb.contract.launch import Site
 from llmb.core import files, typed, yamlfile
 from llmb.core.names import squash_workload
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.read_config import read_config as read_configuration

@@ -4,12 +4,12 @@
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.core import files
 from llmb.core.parallel import run_bounded
 from llmb.core.units import bytes_in_words
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PreflightError, as_fault
 from llmb_installer import record
 from llmb_installer.images.image_step import FOR_PODS, ImageStep, check_all

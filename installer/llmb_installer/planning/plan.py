@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -13,6 +13,7 @@ from llmb.contract.launch import Site
 from llmb.contract.sbatch import SlurmConfig
 from llmb.core import yamlfile
 from llmb.core.names import as_keys
+from llmb.core.values import dataclass
 from llmb.errors import InputFaults, LlmbError, PreflightError, UsageError, as_fault
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.published_tables import read_published

@@ -5,12 +5,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from llmb.core import yamlfile
 from llmb.core.names import as_keys, listed
+from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, as_fault
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.read_config import read_config

@@ -3,10 +3,10 @@
 
 import hashlib
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from llmb.core.values import dataclass
 from llmb.errors import Fault
 from llmb.kit import programs
 from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost

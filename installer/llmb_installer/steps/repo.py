@@ -4,12 +4,12 @@
 import hashlib
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from llmb.contract import needs
 from llmb.core import files, permissions, shell
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb_installer.step import BuildContext, Commands, Facts, InstallStep, StepCost, sha256_of
 

@@ -2,11 +2,11 @@
 """A step that runs a workload's own command once, after everything else that it needs."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from llmb.contract import needs
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb_installer.step import (
     BuildContext,

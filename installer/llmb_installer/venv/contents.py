@@ -13,12 +13,12 @@ import os
 import re
 import shutil
 import uuid
-from dataclasses import dataclass
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
 from llmb.core.names import listed
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb_installer.step import Facts
 from llmb_installer.venv.lock import normalized

@@ -6,12 +6,13 @@ import json
 import re
 from abc import ABC
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from llmb.contract.needs import Venv
 from llmb.core.names import listed
+from llmb.core.values import dataclass
 from llmb_installer.answers.schema import CPU_WHEELS
 from llmb_installer.step import InstallStep, digest_of
 

@@ -5,11 +5,12 @@ import abc
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from llmb.core import files, shell
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb_installer.step import Commands
 from llmb_installer.venv import contents, pipconf

@@ -6,12 +6,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from llmb.core import files
 from llmb.core.shell import StoppedError
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb_installer.execution.runner import NoNodeError
 from llmb_installer.step import Commands, Progress

@@ -4,11 +4,12 @@
 import platform
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from llmb.core import files, permissions, yamlfile
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb_installer.step import BuildContext, Commands, Facts, StepCost
 from llmb_installer.venv import contents, lock, pipconf, repair, tools

@@ -2,10 +2,11 @@
 """Finds the secrets that an installation needs, and asks for missing ones without an echo."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from llmb.contract import needs
 from llmb.core import secrets
+from llmb.core.values import dataclass
 from llmb.core.yamlfile import Document
 from llmb.errors import LlmbError
 from llmb_installer.answers.read import read_answers

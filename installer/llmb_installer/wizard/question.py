@@ -5,7 +5,7 @@ Nothing here uses the terminal.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,6 +20,7 @@ from llmb.contract.cluster_type import (
 from llmb.contract.sbatch import SlurmConfig
 from llmb.core import typed, yamlfile
 from llmb.core.addresses import unresolved_fault
+from llmb.core.values import dataclass
 from llmb.plan.bridge_rows import bridge_sizes
 from llmb.plan.read_config import raised_by
 from llmb_installer.answers.layers import get_value, has_key, join, nest

@@ -2,13 +2,14 @@
 """The needs of Megatron-Bridge: an image or an environment, and files of a model hub."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from llmb.contract.launch import Site
 from llmb.contract.needs import HubAsset, Image, Need, Needs, Venv
 from llmb.core.names import suggest
 from llmb.core.secrets import SECRETS_FILE
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import BridgeSize, BridgeTable, Release, releases
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from llmb.builtin.local.ranks import sweep
@@ -27,6 +27,7 @@ from llmb.contract.state import (
     Moment,
 )
 from llmb.core import console, files, process, typed
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 
 SCHEDULER = "scheduler.json"

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from llmb.builtin.local import journal, queue, ranks
@@ -20,6 +20,7 @@ from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import CANCELLED, PENDING, JobState
 from llmb.core import console, files, permissions, process, secrets, shell
 from llmb.core.parallel import processors
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb.kit import checks, programs
 

@@ -11,11 +11,11 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb.core import files, locks, shell, typed
 from llmb.core.process import host_name
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError, os_errors
 
 # What a program needs to run and to find its libraries.

@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from llmb.contract.launch import Launch, StagedFile, Stamp
 from llmb.core import files, shell, typed
 from llmb.core.process import ProcessId, kill_marked
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.kit import bashscript, rank_command
 

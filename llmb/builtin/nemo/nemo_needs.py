@@ -4,7 +4,7 @@
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from llmb.contract.nemo_recipe import NemoRecipe
 from llmb.contract.spec import Workload
 from llmb.core import typed, yamlfile
 from llmb.core.secrets import SECRETS_FILE
+from llmb.core.values import dataclass
 
 VENV = "nemo"
 VERSIONS = Path(__file__).with_name("versions.yaml")

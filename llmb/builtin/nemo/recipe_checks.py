@@ -4,7 +4,7 @@
 import ast
 import importlib.util
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from llmb.contract.nemo_recipe import MODEL, OPTIMIZER, NemoRecipe
 from llmb.core import typed, yamlfile
 from llmb.core.names import nearest, suggest
+from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
 
 _RECIPES = Path("collections/llm/recipes")

@@ -7,12 +7,12 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from llmb.contract.state import ENDS, KNOWN, WAITING, JobState
 from llmb.core import console, shell
 from llmb.core.scan import plain
+from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.kit.advice import advice
 

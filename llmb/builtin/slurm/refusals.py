@@ -2,10 +2,10 @@
 """Asks Slurm which runs it would refuse (sbatch --test-only)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
 from llmb.builtin.slurm.request import GPU_OPTIONS
+from llmb.core.values import dataclass
 from llmb.errors import Fault
 from llmb.kit.advice import advice
 

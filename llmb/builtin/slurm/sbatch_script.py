@@ -2,12 +2,12 @@
 """The batch script of a run as text: the options of sbatch, and what the job does. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from llmb.builtin.slurm import container, request
 from llmb.contract.launch import Launch, Stamp
 from llmb.contract.sbatch import PMIX, SlurmConfig
 from llmb.contract.schema import ClusterConfig
+from llmb.core.values import dataclass
 from llmb.kit import bashscript
 from llmb.kit.bashscript import bash
 from llmb.plan.images import image_path

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from llmb.builtin.slurm import commands, partitions, poll, sbatch_script, slurm_checks
 from llmb.contract.cluster import Pace, QueueFullError, UnclearError
@@ -17,6 +17,7 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.state import JobState
 from llmb.core import console, permissions, secrets, shell
+from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
 from llmb.kit import programs
 from llmb.kit.advice import advice

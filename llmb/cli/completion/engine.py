@@ -8,7 +8,6 @@ the parameter's name. For a parameter that is not there, click answers (choices,
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -20,6 +19,8 @@ from click.shell_completion import (
     _resolve_incomplete,
     split_arg_string,
 )
+
+from llmb.core.values import dataclass
 
 # the line up to the cursor; where bash splits words
 _LINE, _BREAKS = "COMP_LINE", "COMP_WORDBREAKS"

@@ -2,7 +2,6 @@
 """The options of `jobs list` that select runs by state, workload, name, age and node."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from llmb.contract.state import (
     JobState,
 )
 from llmb.core.names import suggest
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.run.store import nodes_of
 

@@ -5,7 +5,7 @@ The order is A B B A and so on, so that a drift of the cluster favours neither s
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from llmb.cli.submit.options import SubmitOptions
@@ -13,6 +13,7 @@ from llmb.contract.record import PairMember
 from llmb.contract.sbatch import OWN_OPTIONS, long_name
 from llmb.contract.schema import ClusterConfig
 from llmb.core.node_lists import expand
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.run.prepare import Prepared
 

@@ -9,7 +9,6 @@ import shlex
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from llmb import __version__
@@ -30,6 +29,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, NOT_SUBMITTED, JobState
 from llmb.core import console, locks
 from llmb.core.process import ProcessId
+from llmb.core.values import dataclass
 from llmb.errors import (
     Fault,
     InputFaults,

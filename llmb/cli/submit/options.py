@@ -3,7 +3,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hints
 
@@ -13,6 +13,7 @@ from llmb.cli import options as common
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.contract import switches as sw
 from llmb.core.times import clock
+from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
     from llmb.contract.settings import Settings

@@ -2,7 +2,7 @@
 """`llmb-run single`: one workload, by options or by the variables of NVIDIA's launch scripts."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -11,6 +11,7 @@ from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
+from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:

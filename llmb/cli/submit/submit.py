@@ -2,7 +2,7 @@
 """`llmb-run submit`: a job list, targets, or everything installed."""
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from llmb.cli.submit import shell_variables as shell, single, submit_all
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.cli.submit.single import SingleOptions
 from llmb.cli.submit.submit_all import ListOptions
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 
 

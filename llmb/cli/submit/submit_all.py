@@ -2,7 +2,7 @@
 """`llmb-run submit-all` and `bulk`: a job list, or everything that the cluster can run."""
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
+from llmb.core.values import dataclass
 from llmb.errors import InputFaults, UsageError
 
 if TYPE_CHECKING:

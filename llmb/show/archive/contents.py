@@ -8,13 +8,13 @@ import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.core.scan import open_log
+from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.locate import CONFIG_FILE
 

@@ -4,11 +4,12 @@
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePath
 
 from llmb.core.node_lists import expand, fold
 from llmb.core.secret_texts import SECRET, hide
+from llmb.core.values import dataclass
 
 # a network of 131,072 addresses for benchmarks (RFC 2544)
 _FIRST_4 = int(ipaddress.IPv4Address("198.18.0.0"))

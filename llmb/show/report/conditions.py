@@ -2,13 +2,13 @@
 """The conditions of a report: common to all runs, different, and changed between nights. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from llmb.contract.job import Training
 from llmb.core.node_lists import fold
 from llmb.core.secret_texts import hide
 from llmb.core.secrets import is_secret_name
+from llmb.core.values import dataclass
 from llmb.judge.differences import differences
 from llmb.measure.facts import NCCL, NETWORK, LogFacts
 from llmb.measure.reason import parameters_in_words

@@ -3,12 +3,13 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from llmb.contract.job import Job
 from llmb.contract.metrics import MFU, TOKENS_PER_SECOND_PER_GPU, MetricSpec
 from llmb.contract.settings import Settings
+from llmb.core.values import dataclass
 from llmb.judge import compare, judge, reference
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
 from llmb.judge.value import FAIL

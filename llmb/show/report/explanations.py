@@ -2,10 +2,11 @@
 """Explains why values may differ from references. Shared differences are listed once. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llmb.contract.metrics import TRAINING_BY_NAME
 from llmb.contract.window import measure
+from llmb.core.values import dataclass
 from llmb.judge import correctness, differences, explain
 from llmb.judge.reference import pool, relative
 from llmb.measure.result import ReferenceValue

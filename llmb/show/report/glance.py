@@ -7,11 +7,11 @@ Also how the page writes the values of metrics, and its headings and texts.
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from llmb.contract.metrics import STEP_TIME, TRAINING_BY_NAME, MetricSpec, heading, shown
 from llmb.core.node_lists import fold
+from llmb.core.values import dataclass
 from llmb.judge.reference import metric_of, pooled
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, SUSPICIOUS, WARN
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN

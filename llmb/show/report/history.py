@@ -6,9 +6,10 @@ its image, its settings or its machines change, unless variants of it ran in the
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
+from llmb.core.values import dataclass
 from llmb.judge.change_points import ChangePoint, change_points
 from llmb.judge.compare import judged_against
 from llmb.judge.judge import judge, pool_key, without_session

@@ -7,11 +7,11 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from llmb.core.tables import escape, shorten
+from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
     from jinja2 import Environment

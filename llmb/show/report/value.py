@@ -2,7 +2,7 @@
 """A report as a value, and the order of verdicts and statuses in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Self
 
@@ -10,6 +10,7 @@ from llmb.contract.job import Job
 from llmb.contract.report_section import ReportSection
 from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
+from llmb.core.values import dataclass
 from llmb.judge import value as judge
 from llmb.judge.export import Baseline
 from llmb.judge.scaling import ScalingPoint

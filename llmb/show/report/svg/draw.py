@@ -4,9 +4,9 @@
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from llmb.core.tables import escape
+from llmb.core.values import dataclass
 
 Value = str | float
 

@@ -21,8 +21,8 @@ _PYXIS = replace(_BATCH, runs_in="image-file")
 
 
 def _slurm(section: Any) -> ClusterTraits:
-    own = section if isinstance(section, SlurmConfig) else SlurmConfig()
-    return _PYXIS if own.container == "pyxis" else _BATCH
+    slurm = section if isinstance(section, SlurmConfig) else SlurmConfig()
+    return _PYXIS if slurm.container == "pyxis" else _BATCH
 
 
 LOCAL = ClusterType(

@@ -54,7 +54,7 @@ def _names_of(part: str) -> Iterable[str]:
     longest = sum(max(len(text) for text, _, _ in ranges) for ranges in choices)
     if math.prod(counts) > _MOST or longest > _LONGEST:
         return [part]
-    numbers = [[name for each in ranges for name in _numbers(*each)] for ranges in choices]
+    numbers = [[name for bounds in ranges for name in _numbers(*bounds)] for ranges in choices]
     return map("".join, itertools.product(*numbers))
 
 

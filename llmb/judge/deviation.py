@@ -73,36 +73,40 @@ class CommonVariance(NamedTuple):
     freedom: float
     total: float
 
-    def moderate(self, own: Variance | None) -> Variance:
+    def moderate(self, variance: Variance | None) -> Variance:
         """Return the variance of one configuration, given its own estimate if it has one."""
-        if own is None:
+        if variance is None:
             return Variance(self.value, min(self.freedom or self.total, self.total))
         if math.isinf(self.freedom):
-            return Variance(self.value, max(self.total, own.freedom))
-        freedom = self.freedom + own.freedom
-        value = (self.freedom * self.value + own.freedom * own.value) / freedom
-        return Variance(value, max(min(freedom, self.total), own.freedom))
+            return Variance(self.value, max(self.total, variance.freedom))
+        freedom = self.freedom + variance.freedom
+        value = (self.freedom * self.value + variance.freedom * variance.value) / freedom
+        return Variance(value, max(min(freedom, self.total), variance.freedom))
 
 
 def common_variance(variances: Iterable[Variance]) -> CommonVariance | None:
     """Estimate the common variance of configurations; None if there is no variance at all."""
-    known = [each for each in variances if each.freedom]
-    if not known:
+    measured = [variance for variance in variances if variance.freedom]
+    if not measured:
         return None
-    total = math.fsum(each.freedom for each in known)
-    pooled = math.fsum(each.value * each.freedom for each in known) / total
-    if len(known) == 1 or pooled < _TINY:
-        return CommonVariance(pooled, 0.0 if len(known) == 1 else math.inf, total)
-    median = sorted(each.value for each in known)[len(known) // 2]
+    total = math.fsum(variance.freedom for variance in measured)
+    pooled = math.fsum(variance.value * variance.freedom for variance in measured) / total
+    if len(measured) == 1 or pooled < _TINY:
+        return CommonVariance(pooled, 0.0 if len(measured) == 1 else math.inf, total)
+    median = sorted(variance.value for variance in measured)[len(measured) // 2]
     least = max(_LEAST_PART * (median or pooled), _TINY)
     # The logarithm of an estimate is biased and scattered by its freedom alone; remove both.
     logs = [
-        math.log(max(each.value, least)) - _digamma(each.freedom / 2) + math.log(each.freedom / 2)
-        for each in known
+        math.log(max(variance.value, least))
+        - _digamma(variance.freedom / 2)
+        + math.log(variance.freedom / 2)
+        for variance in measured
     ]
     mean = math.fsum(logs) / len(logs)
     scatter = math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1)
-    excess = scatter - math.fsum(_trigamma(each.freedom / 2) for each in known) / len(known)
+    excess = scatter - math.fsum(_trigamma(variance.freedom / 2) for variance in measured) / len(
+        measured
+    )
     if excess <= 0:
         return CommonVariance(pooled, math.inf, total)
     half = _inverse_trigamma(excess)

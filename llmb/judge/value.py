@@ -134,8 +134,8 @@ def _enough_repeats(
     distance = max(math.log(ratio / bounds.fail_below), math.log(bounds.warn_below / ratio))
     repeats, *reference = counts
     for enough in range(repeats + 1, MOST_REPEATS + 1):
-        known = Variance(variance.value, variance.freedom + enough - repeats)
-        if half_width(known, enough, *reference) < distance:
+        estimate = Variance(variance.value, variance.freedom + enough - repeats)
+        if half_width(estimate, enough, *reference) < distance:
             return enough
     return None
 

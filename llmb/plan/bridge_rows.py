@@ -201,13 +201,13 @@ class BridgeSize:
 
     def hub_files(self) -> list[HubFiles]:
         """Return the files that the library reads, by repository."""
-        found = [] if self.tokenizer is None else [self.tokenizer]
+        files = [] if self.tokenizer is None else [self.tokenizer]
         if self.hub is not None:
             own = HubFiles(
                 repository=self.hub, files=self.files, revision=self.revision, gated=self.gated
             )
-            found.insert(0, own)
-        return found
+            files.insert(0, own)
+        return files
 
     def function_of(self, row: BridgeRow, scale: int, gpu: str, dtype: str) -> str | None:
         """Return NVIDIA's function for ``scale`` GPUs of type ``gpu``, None without a template."""

@@ -177,10 +177,10 @@ def _checks(
             unset = _UNSET if name == _PARAMETERS else _TABLES
             keys = {*expected, *(key for candidate in candidates for key in value(candidate, name))}
             for key in sorted(keys):
-                own = expected.get(key, unset)
+                default = expected.get(key, unset)
                 read = partial(_item, value=value, name=name, key=key, unset=unset)
-                setting = None if name == _PARAMETERS else (key, own)
-                yield _Check(text=f"{key}={{}}", expected=own, read=read, setting=setting)
+                setting = None if name == _PARAMETERS else (key, default)
+                yield _Check(text=f"{key}={{}}", expected=default, read=read, setting=setting)
             continue
         setting = setting_of(configuration.dotted, configuration.framework, name)
         read = partial(_field, value=value, name=name)

@@ -46,10 +46,10 @@ def recorded_contents(reference: str, config: ClusterConfig) -> Mapping[str, str
     """
     path = image_path(reference, config)
     try:
-        found = _record_of(path).stat()
+        status = _record_of(path).stat()
     except OSError:
         return {}
-    return _contents_of(path, (found.st_mtime_ns, found.st_ino, found.st_size))
+    return _contents_of(path, (status.st_mtime_ns, status.st_ino, status.st_size))
 
 
 @lru_cache(maxsize=64)  # a list may have thousands of jobs

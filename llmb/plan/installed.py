@@ -34,16 +34,16 @@ def installed(workload: str, config: ClusterConfig) -> Installed:
     The choice in ``install`` comes first, then the images, or the workload's environments.
     """
     install = config.install
-    names, found = set[str](), [install.bridge_release] if install.bridge_release else []
+    names, releases_found = set[str](), [install.bridge_release] if install.bridge_release else []
     if not config.traits.uses_images:
         names = set(_of_environments(workload, config))
     elif not config.traits.pulls_images:
         tags = _tags_in(install.image_folder or config.llmb_install / "images")
         names = {name for tag in tags if (name := framework_of_release(tag)) is not None}
-        found += [tag for tag in releases() if tag in tags]
+        releases_found += [tag for tag in releases() if tag in tags]
     only = next(iter(names)) if len(names) == 1 else None
     chosen = install.framework if install.framework != "both" else None
-    return Installed(framework=chosen or only, releases=tuple(dict.fromkeys(found)))
+    return Installed(framework=chosen or only, releases=tuple(dict.fromkeys(releases_found)))
 
 
 def _of_environments(workload: str, config: ClusterConfig) -> Iterator[str]:

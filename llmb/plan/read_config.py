@@ -176,8 +176,8 @@ def read_sections(
     sections: dict[str, Any] = {}
     faults: list[Fault] = []
     for key, owner in kinds.items():
-        sections[key], found = _read_section(document, owner, key, asks=asks)
-        faults += found
+        sections[key], section_faults = _read_section(document, owner, key, asks=asks)
+        faults += section_faults
     rest = {name: value for name, value in document.data.items() if name not in kinds}
     return SectionsRead(
         rest=replace(document, data=rest),

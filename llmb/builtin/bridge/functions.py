@@ -36,15 +36,15 @@ def check_function(function: str, version: str, label: str) -> None:
         return
     below = [
         names
-        for known, names in modules.items()
-        if known == module or known.startswith(f"{module}.")
+        for module_name, names in modules.items()
+        if module_name == module or module_name.startswith(f"{module}.")
     ]
     if any(name in names for names in below):
         return
     raise UsageError(
         f"{label}: megatron-bridge {version} has no {function}",
         hint=(
-            suggest(name, sorted({known for names in below for known in names}))
+            suggest(name, sorted({function for names in below for function in names}))
             if below
             else suggest(module, list(modules))
         ),

@@ -120,19 +120,19 @@ class LocalCluster:
         wait.
         """
         ahead = queue.ahead(self.folder)
-        found = {run.id: journal.state_of(run, ahead) for run in runs}
-        again = [run for run in runs if found[run.id] == journal.NEVER_QUEUED]
+        states = {run.id: journal.state_of(run, ahead) for run in runs}
+        again = [run for run in runs if states[run.id] == journal.NEVER_QUEUED]
         # it may have been queued since the first look; its submitter has ended, so a second look is
         # final
         if again:
             ahead = queue.ahead(self.folder)
-            found |= {run.id: journal.state_of(run, ahead) for run in again}
-        waiting = [run for run in runs if found[run.id].state == PENDING]
+            states |= {run.id: journal.state_of(run, ahead) for run in again}
+        waiting = [run for run in runs if states[run.id].state == PENDING]
         if trouble := self._supervise() or _full(
             [self.folder, *(run.place for run in waiting[:1])]
         ):
-            found |= {run.id: replace(found[run.id], reason=trouble) for run in waiting}
-        return found
+            states |= {run.id: replace(states[run.id], reason=trouble) for run in waiting}
+        return states
 
     def cancel(self, runs: Sequence[RunRecord]) -> None:
         """Cancel these runs, waiting or running. Runs that have ended stay as they are. Raises
@@ -241,7 +241,7 @@ def count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in listed.out.splitlines())
 
 
-def faults_of_launch(launch: Launch, config: ClusterConfig, found: Hardware) -> Iterator[Fault]:
+def faults_of_launch(launch: Launch, config: ClusterConfig, hardware: Hardware) -> Iterator[Fault]:
     """Every fault that prevents one launch."""
     if launch.nodes != 1:
         yield Fault(
@@ -250,15 +250,15 @@ def faults_of_launch(launch: Launch, config: ClusterConfig, found: Hardware) -> 
             code="too-many-nodes",
             value=launch.nodes,
         )
-    elif found.gpus is not None and launch.ranks_per_node > found.gpus:
+    elif hardware.gpus is not None and launch.ranks_per_node > hardware.gpus:
         yield Fault(
             message=(
                 f"{launch.name} needs {launch.ranks_per_node} GPUs, and this machine has"
-                f" {found.gpus}"
+                f" {hardware.gpus}"
             ),
             hint="choose a smaller scale; nvidia-smi -L lists the GPUs",
             code="too-few-gpus",
-            value=found.gpus,
+            value=hardware.gpus,
         )
     path = os.pathsep.join(
         filter(None, (launch.venv and f"{launch.venv}/bin", os.environ.get("PATH")))

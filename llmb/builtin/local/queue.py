@@ -56,8 +56,8 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     """The folder of this user's queue on this machine: LLMB_STATE_DIR, else the XDG state
     folder.
     """
-    if given := environ.get("LLMB_STATE_DIR"):
-        return files.expand(given).absolute()
+    if folder := environ.get("LLMB_STATE_DIR"):
+        return files.expand(folder).absolute()
     root = files.at_home(environ.get("XDG_STATE_HOME") or "~/.local/state")
     return root / "llmb" / host_name()
 

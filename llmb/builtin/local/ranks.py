@@ -150,8 +150,8 @@ class Ranks:
         script, port = self._script, free_port()
         environments = (rank_environment(script, rank, port) for rank in range(script.ranks))
         return [
-            self._start(rank, {**base, **script.environment, **own})
-            for rank, own in enumerate(environments)
+            self._start(rank, {**base, **script.environment, **environment})
+            for rank, environment in enumerate(environments)
         ]
 
     def _start(self, rank: int, environment: dict[str, str]) -> ProcessId:

@@ -157,7 +157,7 @@ class Client:
     def environment(self) -> dict[str, str]:
         """The base variables, and those that the configuration passes on."""
         user = _user()
-        known = (
+        passed = (
             {"HOME": user.pw_dir, "USER": user.pw_name, "LANG": "C.UTF-8"}
             if user is not None
             else {}
@@ -167,7 +167,7 @@ class Client:
             for name in (*BASE_VARIABLES, *self.passed)
             if name in self.environ
         }
-        return {**known, **given}
+        return {**passed, **given}
 
 
 def is_silence(text: str) -> bool:
@@ -190,9 +190,9 @@ def refusal(text: str) -> str:
     wrong before sbatch says that it failed.
     """
     lines = lines_of(text)
-    own = [line for line in lines if line.startswith(_SBATCH_FAILED)]
-    site = [line for line in lines if line not in own]
-    return "; ".join([*site, *(line.partition(": ")[2] for line in own)][:_MOST_LINES])
+    errors = [line for line in lines if line.startswith(_SBATCH_FAILED)]
+    site = [line for line in lines if line not in errors]
+    return "; ".join([*site, *(line.partition(": ")[2] for line in errors)][:_MOST_LINES])
 
 
 def full_queue(text: str) -> str | None:
@@ -277,8 +277,8 @@ def accounted(
     after = [f"--starttime=now-{int(within) + 1}seconds"] if names else []
     return [
         row
-        for one in _asked(ids, names)
-        for row in read_accounting(client.ask([*how, *after, one]))
+        for option in _asked(ids, names)
+        for row in read_accounting(client.ask([*how, *after, option]))
     ]
 
 
@@ -287,7 +287,9 @@ def queued(client: Client, *, ids: Sequence[str] = (), names: Sequence[str] = ()
     ``accounted``.
     """
     how = ["squeue", "--noheader", "--states=all", f"--format={_QUEUE}"]
-    return [row for one in _asked(ids, names) for row in read_queue(_known(client, [*how, one]))]
+    return [
+        row for option in _asked(ids, names) for row in read_queue(_known(client, [*how, option]))
+    ]
 
 
 def _asked(ids: Sequence[str], names: Sequence[str]) -> list[str]:

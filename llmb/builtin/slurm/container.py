@@ -87,21 +87,21 @@ def options(
     flags = {"container-workdir": '="$llmb_work"', "no-container-mount-home": ""}
     if writable is not None:
         flags[WRITABLE if writable else READONLY] = ""
-    if known := [f"--{name}{value}" for name, value in flags.items() if name not in lacks]:
-        yield " ".join(known)
+    if words := [f"--{name}{value}" for name, value in flags.items() if name not in lacks]:
+        yield " ".join(words)
     if ENV not in lacks:
         # Each rank extends the image's PYTHONPATH: named here, the job's would replace it.
         yield f"--{ENV}={','.join(name for name in dict.fromkeys(names) if name != PYTHONPATH)}"
 
 
-def in_rank(launch: Launch, programs: str, given: Collection[str]) -> str:
+def in_rank(launch: Launch, programs: str, variables: Collection[str]) -> str:
     """Lines of bash for each rank that extend the image's PYTHONPATH and put caches into a writable
     folder.
 
-    ``given``: the variables that the job sets itself, which stay.
+    ``variables``: the variables that the job sets itself, which stay.
     """
     path = bash(python_path(launch, programs))
-    pairs = " ".join(f"{name}={folder}" for name, folder in CACHES.items() if name not in given)
+    pairs = " ".join(f"{name}={folder}" for name, folder in CACHES.items() if name not in variables)
     return f"export {PYTHONPATH}={path}${{{PYTHONPATH}:+:${PYTHONPATH}}}\n" + _CACHES.format(
         folder=NODE_FOLDER, pairs=pairs
     )

@@ -103,14 +103,14 @@ def partitions(client: Client) -> dict[str, Partition]:
 
 def read(text: str) -> dict[str, Partition]:
     """The partitions in sinfo's answer. Raises LlmbError."""
-    found: dict[str, Partition] = {}
+    by_name: dict[str, Partition] = {}
     for line in text.splitlines():
         fields = line.split("|", 8)
         if len(fields) != 9:
             continue
         shown, available, limit, size, count, state, gres, names, reason = fields
         name, most = shown.rstrip("*"), size.rpartition("-")[2]
-        partition = found.setdefault(
+        partition = by_name.setdefault(
             name,
             Partition(
                 name=name,
@@ -131,7 +131,7 @@ def read(text: str) -> dict[str, Partition]:
             hint = "compare with sinfo --all; a wrapper of the site may have changed it"
             raise LlmbError(message, hint=hint, code="sinfo-unreadable", value=line) from error
         partition.nodes.append(nodes)
-    return found
+    return by_name
 
 
 def memory_limits(client: Client) -> dict[str, int]:
@@ -195,15 +195,15 @@ class NodeWait:
         return found
 
 
-def unknown_nodes(found: Mapping[str, Partition], names: Collection[str]) -> str:
+def unknown_nodes(by_name: Mapping[str, Partition], names: Collection[str]) -> str:
     """The nodes of unknown state in the partitions ``names``, as Slurm writes them, empty where
     there are none.
     """
     shown = [
         nodes.names
         for name in names
-        if name in found
-        for nodes in found[name].nodes
+        if name in by_name
+        for nodes in by_name[name].nodes
         if nodes.is_unknown
     ]
     return ",".join(dict.fromkeys(shown))
@@ -241,7 +241,7 @@ class _Asked:
 def faults_of(
     launch: Launch,
     config: ClusterConfig,
-    found: Mapping[str, Partition],
+    by_name: Mapping[str, Partition],
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Fault]:
     """Return why ``launch`` would not start. Where it names several partitions, only if it fits
@@ -250,8 +250,8 @@ def faults_of(
     ``limits`` are the ``memory_limits`` of the partitions.
     """
     options = {"mem": 0, "time": clock(launch.time_limit), **request.resources(launch, config)}
-    asked = request.with_args(options, launch, config)
-    gpu_type, gpus = request.gpus_asked(asked)
+    requested = request.with_args(options, launch, config)
+    gpu_type, gpus = request.gpus_asked(requested)
     is_gpu_job = request.kind_of(launch, config) == "gpu"
     if is_gpu_job and gpus is not None and launch.ranks_per_node > gpus:
         yield Fault(
@@ -262,27 +262,27 @@ def faults_of(
             hint=f"set 'gres' {_WHERE}",
             code="too-few-gpus-asked",
         )
-    named = asked.get("partition")
+    named = requested.get("partition")
     names = (
         named.split(",")
         if named is not None
-        else [one.name for one in found.values() if one.is_default]
+        else [partition.name for partition in by_name.values() if partition.is_default]
     )
     if not names:
         message = "no partition is named, and this Slurm has no default"
         yield Fault(message=message, hint=f"set 'partition' {_WHERE}", code="partition-missing")
-    counted = any("gres" in name or "gpus" in name for name in {**asked, **launch.slurm_args})
+    counted = any("gres" in name or "gpus" in name for name in {**requested, **launch.slurm_args})
     wanted = _Asked(
         gpu_type=gpu_type,
         gpus=gpus,
-        time=seconds(asked.get("time") or ""),
+        time=seconds(requested.get("time") or ""),
         is_open=is_gpu_job and not counted and (config.slurm or SlurmConfig()).leaves_gpus_open,
         on_cpus=not is_gpu_job,
     )
-    has_limits = limits if asked.get("mem") == "0" else {}
+    has_limits = limits if requested.get("mem") == "0" else {}
     tried = [
         [
-            *_partition_faults(name, launch, wanted, found),
+            *_partition_faults(name, launch, wanted, by_name),
             *_memory_faults(name, launch, has_limits),
         ]
         for name in names
@@ -292,11 +292,11 @@ def faults_of(
 
 
 def _partition_faults(
-    name: str, launch: Launch, asked: _Asked, found: Mapping[str, Partition]
+    name: str, launch: Launch, requested: _Asked, partitions: Mapping[str, Partition]
 ) -> Iterator[Fault]:
-    partition = found.get(name)
+    partition = partitions.get(name)
     if partition is None:
-        hint = f"{suggest(name, list(found), likeness=_LIKENESS)}  {_PARTITION}"
+        hint = f"{suggest(name, list(partitions), likeness=_LIKENESS)}  {_PARTITION}"
         yield Fault(
             message=f"this Slurm has no partition '{name}'",
             hint=hint,
@@ -312,16 +312,16 @@ def _partition_faults(
             value=name,
         )
     limit = partition.time_limit
-    if limit is not None and asked.time is not None and asked.time > limit:
+    if limit is not None and requested.time is not None and requested.time > limit:
         instead = " instead of --slurm-arg time" if "time" in launch.slurm_args else ""
         yield Fault(
             message=(
-                f"{launch.name} asks for {clock(asked.time)}, and partition {name} allows"
+                f"{launch.name} asks for {clock(requested.time)}, and partition {name} allows"
                 f" {clock(limit)}"
             ),
             hint=f"--time-limit {clock(limit)}{instead}, or another partition",
             code="time-limit-too-long",
-            value=asked.time,
+            value=requested.time,
         )
     if partition.max_nodes is not None and launch.nodes > partition.max_nodes:
         yield Fault(
@@ -333,7 +333,7 @@ def _partition_faults(
             code="too-many-nodes",
             value=launch.nodes,
         )
-    yield from _node_faults(launch, partition, asked)
+    yield from _node_faults(launch, partition, requested)
 
 
 def _memory_faults(name: str, launch: Launch, limits: Mapping[str, int]) -> Iterator[Fault]:
@@ -352,9 +352,9 @@ def _memory_faults(name: str, launch: Launch, limits: Mapping[str, int]) -> Iter
         )
 
 
-def _node_faults(launch: Launch, partition: Partition, asked: _Asked) -> Iterator[Fault]:
+def _node_faults(launch: Launch, partition: Partition, requested: _Asked) -> Iterator[Fault]:
     most = max((nodes.gpus_of(None) for nodes in partition.nodes), default=0)
-    if most and asked.is_open:
+    if most and requested.is_open:
         yield Fault(
             message=(
                 f"{launch.name} asks for no GPUs, and each node of partition {partition.name} has"
@@ -363,10 +363,12 @@ def _node_faults(launch: Launch, partition: Partition, asked: _Asked) -> Iterato
             hint=f"set 'gres: {most}' {_WHERE}, under gpu; null if you mean none",
             code="no-gpus-asked",
         )
-    kind = f"{asked.gpu_type} " if asked.gpu_type else ""
-    with_gpus = f" with {asked.gpus} {kind}GPUs" if asked.gpus else ""
+    kind = f"{requested.gpu_type} " if requested.gpu_type else ""
+    with_gpus = f" with {requested.gpus} {kind}GPUs" if requested.gpus else ""
     fitting = [
-        nodes for nodes in partition.nodes if nodes.gpus_of(asked.gpu_type) >= (asked.gpus or 0)
+        nodes
+        for nodes in partition.nodes
+        if nodes.gpus_of(requested.gpu_type) >= (requested.gpus or 0)
     ]
     total = sum(nodes.count for nodes in fitting)
     needs = (
@@ -377,7 +379,7 @@ def _node_faults(launch: Launch, partition: Partition, asked: _Asked) -> Iterato
             "choose a smaller scale, or set 'gres' and 'partition' to what sinfo -o '%P %D %G'"
             " lists"
         )
-        if asked.on_cpus and total:
+        if requested.on_cpus and total:
             ranks = launch.nodes * launch.ranks_per_node
             hint = (
                 f"choose a smaller scale, or --gpus-per-node {ranks} to run all of its ranks on one"

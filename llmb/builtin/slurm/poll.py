@@ -151,14 +151,14 @@ class Poller:
         by_job = {view.job_id: view for view in views.values() if view.job_id is not None}
         for row in self._accounted(by_job):
             by_job[row.job_id].accounted = row.state
-        asked = {job_id: view for job_id, view in by_job.items() if view.is_open}
+        open_views = {job_id: view for job_id, view in by_job.items() if view.is_open}
         try:
-            for row in self._queued(asked):
-                asked[row.job_id].queued = row.state
+            for row in self._queued(open_views):
+                open_views[row.job_id].queued = row.state
         except commands.SilentError as error:
             if not any(view.accounted for view in views.values()):
                 raise
-            for view in asked.values():
+            for view in open_views.values():
                 view.silence = error.message
 
     def identity(self) -> str:
@@ -173,15 +173,15 @@ class Poller:
         """The job ids of those runs that Slurm knows by their names. Raises LlmbError where it does
         not answer.
         """
-        found = {
+        ids = {
             run.id: files.job_id for run in runs if (files := read_files(run)).job_id is not None
         }
-        by_name = {name_of(run): run for run in runs if run.id not in found}
+        by_name = {name_of(run): run for run in runs if run.id not in ids}
         if not by_name:
-            return found
+            return ids
         for row in commands.queued(self.asker, names=list(by_name)):
-            _keep_first(found, by_name, row)
-        left = {name: run for name, run in by_name.items() if run.id not in found}
+            _keep_first(ids, by_name, row)
+        left = {name: run for name, run in by_name.items() if run.id not in ids}
         if left and self.memory.has_accounting:
             # No run is of later than now, though the clock may have been set back meanwhile.
             age = max(0.0, time.time() - min(run.submitted_at for run in left.values()))
@@ -193,12 +193,12 @@ class Poller:
                     raise
                 listed = []
             for row in listed:
-                _keep_first(found, left, row)
-        if any(run.id not in found for run in left.values()):
-            self._find_renamed(found, [run for run in left.values() if run.id not in found])
-        return found
+                _keep_first(ids, left, row)
+        if any(run.id not in ids for run in left.values()):
+            self._find_renamed(ids, [run for run in left.values() if run.id not in ids])
+        return ids
 
-    def _find_renamed(self, found: dict[str, str], runs: Sequence[RunRecord]) -> None:
+    def _find_renamed(self, ids: dict[str, str], runs: Sequence[RunRecord]) -> None:
         """Add the jobs of runs that a plugin of the site, or a person, has given other names."""
         by_script = {str(run.script): run for run in runs}
         try:
@@ -209,20 +209,20 @@ class Poller:
             return
         for job_id, script in listed:
             run = by_script.get(script)
-            if run is not None and (run.id not in found or int(job_id) < int(found[run.id])):
-                found[run.id] = job_id
+            if run is not None and (run.id not in ids or int(job_id) < int(ids[run.id])):
+                ids[run.id] = job_id
 
     def _accounted(self, by_job: Mapping[str, View]) -> Iterable[commands.JobRow]:
         memory = self.memory
         if not by_job or not memory.has_accounting or time.monotonic() < memory.rest_until:
             return []
         try:
-            found = commands.accounted(self.asker, ids=list(by_job))
+            rows = commands.accounted(self.asker, ids=list(by_job))
         except LlmbError as error:
             self._note_failure(error)
             return []
         memory.rest, memory.rest_until = _FIRST_REST, 0.0
-        return self._rows_of(by_job, found)
+        return self._rows_of(by_job, rows)
 
     def _note_failure(self, error: LlmbError) -> None:
         """Remember that accounting failed: for good where there is none, else for a while."""
@@ -245,12 +245,12 @@ class Poller:
             raise commands.SilentError(error.message, hint=error.hint, code=error.code) from error
 
     def _rows_of(
-        self, by_job: Mapping[str, View], found: Iterable[commands.JobRow]
+        self, by_job: Mapping[str, View], rows: Iterable[commands.JobRow]
     ) -> list[commands.JobRow]:
         """The rows of these runs. A row of another name is another cluster's, was written before
         the job's true end, or is of a job that was renamed.
         """
-        return [row for row in found if (view := by_job.get(row.job_id)) and self._is_of(row, view)]
+        return [row for row in rows if (view := by_job.get(row.job_id)) and self._is_of(row, view)]
 
     def _is_of(self, row: commands.JobRow, view: View) -> bool:
         """Return True if a row is of the run: by its name, else by what nobody can change.
@@ -308,9 +308,9 @@ class Poller:
                 reason="its script was killed, and nothing says why",
             )
         # Accounting keeps seven bits of it: 137 comes back as 9.
-        known = files.exit_code if files.exit_code is not None else state.exit_code
+        exit_code = files.exit_code if files.exit_code is not None else state.exit_code
         return replace(
-            state, exit_code=known if known is not None else self._exit_code(view.job_id)
+            state, exit_code=exit_code if exit_code is not None else self._exit_code(view.job_id)
         )
 
     def _failed_node(self, run: RunRecord, state: JobState) -> str:
@@ -372,14 +372,14 @@ def read_files(run: RunRecord) -> bashscript.RunFiles:
 
 
 def _keep_first(
-    found: dict[str, str], by_name: Mapping[str, RunRecord], row: commands.JobRow
+    ids: dict[str, str], by_name: Mapping[str, RunRecord], row: commands.JobRow
 ) -> None:
     """Keep the id of the first job of a name: of a run submitted twice, the second job ends
     itself.
     """
     run = by_name.get(row.name)
-    if run is not None and (run.id not in found or int(row.job_id) < int(found[run.id])):
-        found[run.id] = row.job_id
+    if run is not None and (run.id not in ids or int(row.job_id) < int(ids[run.id])):
+        ids[run.id] = row.job_id
 
 
 def _was_killed(state: JobState) -> bool:
@@ -392,12 +392,12 @@ def _was_killed(state: JobState) -> bool:
 def _end_of(run: RunRecord, files: bashscript.RunFiles) -> JobState | None:
     """Return how the run ended, by its own files alone, or None where they do not say."""
     # Slurm's daemons write into the script's output as well.
-    found = [
+    events = [
         match[2] or ""
         for path in (run.batch_log, run.log)
         for match in _CANCELLED.finditer(bashscript.read_tail(path))
     ]
-    ends = [cause for cause in found if cause != _REQUEUED]
+    ends = [cause for cause in events if cause != _REQUEUED]
     if ends:
         return JobState(
             state=_DUE_TO.get(ends[-1], CANCELLED), started=files.started, ended=files.ended

@@ -60,19 +60,19 @@ def refusals(
     by one. ``usable``: the partitions that take jobs.
     """
     for options, is_fitting in _largest(jobs):
-        asked = {name: value for name, value in options.items() if name not in _NOT_TESTED}
-        reason = _refused(client, asked) if is_fitting else ""
+        tested = {name: value for name, value in options.items() if name not in _NOT_TESTED}
+        reason = _refused(client, tested) if is_fitting else ""
         if reason is None:
             continue
-        parts = list(_parts(client, asked, usable))
+        parts = list(_parts(client, tested, usable))
         yield from parts
         if reason and not parts:
-            nodes = f"{asked['nodes']} node{'s' if asked['nodes'] != '1' else ''}"
-            words = [f"{name} {asked[name]}" for name in _SHOWN if asked.get(name) is not None]
+            nodes = f"{tested['nodes']} node{'s' if tested['nodes'] != '1' else ''}"
+            words = [f"{name} {tested[name]}" for name in _SHOWN if tested.get(name) is not None]
             yield Refusal(
                 what=", ".join([f"of {nodes}", *words]),
                 reason=reason,
-                partition=asked.get("partition"),
+                partition=tested.get("partition"),
             )
 
 
@@ -93,32 +93,32 @@ def _largest(jobs: Sequence[tuple[Options, bool]]) -> list[tuple[Options, bool]]
     return list(largest.values())
 
 
-def _parts(client: Client, asked: Options, usable: frozenset[str]) -> Iterator[Refusal]:
+def _parts(client: Client, options: Options, usable: frozenset[str]) -> Iterator[Refusal]:
     """The options that Slurm refuses by themselves, in a partition that would take them."""
-    partition = asked.get("partition")
+    partition = options.get("partition")
     base: Options = {"partition": partition} if partition in usable else {}
-    if "account" in asked:
-        base["account"] = asked["account"]
+    if "account" in options:
+        base["account"] = options["account"]
         if reason := _refused(client, base):
             yield Refusal(
                 what=f"with account {base.pop('account')}", reason=reason, partition=partition
             )
     if _refused(client, base) is not None:
         return
-    for name in asked:
+    for name in options:
         if name not in {*_OF_THE_WHOLE, "account"} and (
-            reason := _refused(client, {**base, name: asked[name]})
+            reason := _refused(client, {**base, name: options[name]})
         ):
-            what = f"with {name} {asked[name]}" if asked[name] is not None else f"with {name}"
+            what = f"with {name} {options[name]}" if options[name] is not None else f"with {name}"
             yield Refusal(what=what, reason=reason, partition=partition)
 
 
-def _refused(client: Client, asked: Mapping[str, str | None]) -> str | None:
+def _refused(client: Client, options: Mapping[str, str | None]) -> str | None:
     """Return why Slurm would not take such a job, or None where it would, or does not answer."""
     argv = [
         "sbatch",
         "--test-only",
-        *(f"--{name}" if v is None else f"--{name}={v}" for name, v in asked.items()),
+        *(f"--{name}" if v is None else f"--{name}={v}" for name, v in options.items()),
     ]
     try:
         done = client.run([*argv, "--wrap=true"], timeout=client.ask_seconds)

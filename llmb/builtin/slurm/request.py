@@ -60,15 +60,15 @@ def with_args(
     """
     ours = {long_name(key): value for key, value in (config.slurm or SlurmConfig()).args.items()}
     ours.pop("time", None)
-    given = {**ours, **{long_name(key): value for key, value in launch.slurm_args.items()}}
-    found = {**options, **given}
-    counted = [name for name in GPU_OPTIONS if found.get(name)]
-    if "gres" in given and not any(name in given for name in counted):
-        found |= dict.fromkeys(counted)
-    elif counted and "gres" not in given:
-        found["gres"] = _without_gpus(found.get("gres"))
+    arguments = {**ours, **{long_name(key): value for key, value in launch.slurm_args.items()}}
+    merged = {**options, **arguments}
+    counted = [name for name in GPU_OPTIONS if merged.get(name)]
+    if "gres" in arguments and not any(name in arguments for name in counted):
+        merged |= dict.fromkeys(counted)
+    elif counted and "gres" not in arguments:
+        merged["gres"] = _without_gpus(merged.get("gres"))
     kept = {
-        name: value for name, value in found.items() if value is not None and value is not False
+        name: value for name, value in merged.items() if value is not None and value is not False
     }
     return {name: None if value is True else str(value) for name, value in kept.items()}
 
@@ -83,20 +83,20 @@ def job_name(launch: Launch, stamp: Stamp) -> str:
 
 def resources(launch: Launch, config: ClusterConfig) -> dict[str, Value]:
     """Account, partition, GPUs and the configuration's other options, without the segment."""
-    own = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
+    gpu_config = config.gpu_types.get(_gpu_type(launch, config), GpuTypeConfig())
     slurm, kind = config.slurm or SlurmConfig(), kind_of(launch, config)
-    found = {
+    options = {
         name.replace("_", "-"): slurm.option(name, kind)
         for name in SLURM_OPTIONS
         if name != "segment"
     }
-    if own.partition is not None:
-        found["partition"] = own.partition
-    if own.gres is not None:
-        found |= {"gres": own.gres, "gpus-per-node": None}
-    gres = found["gres"]
-    found["gres"] = _gres(gres) if gres is not None else None
-    return dict(found)
+    if gpu_config.partition is not None:
+        options["partition"] = gpu_config.partition
+    if gpu_config.gres is not None:
+        options |= {"gres": gpu_config.gres, "gpus-per-node": None}
+    gres = options["gres"]
+    options["gres"] = _gres(gres) if gres is not None else None
+    return dict(options)
 
 
 def option(name: str, launch: Launch, config: ClusterConfig) -> str | int | None:

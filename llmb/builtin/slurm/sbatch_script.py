@@ -160,9 +160,9 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
         *(container.remove_old(launch, setting.config) if setting.container else ()),
         " \\\n    ".join(_srun(launch, stamp, setting, variables)) + ' >> "$llmb_log" 2>&1',
     ]
-    own = container.remove_own(launch) if setting.container else ""
+    removal = container.remove_own(launch) if setting.container else ""
     last = _LAST_ACT if _uses_srun(launch, setting) else _LAST_CODE
-    return "\n".join(parts) + "\n" + last + bashscript.WRITE_END + own + bashscript.EXIT
+    return "\n".join(parts) + "\n" + last + bashscript.WRITE_END + removal + bashscript.EXIT
 
 
 def environment(launch: Launch, stamp: Stamp, setting: Setting) -> dict[str, str]:

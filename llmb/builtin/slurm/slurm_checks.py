@@ -138,7 +138,7 @@ def _slurm_faults(
     partition.
     """
     try:
-        found: Mapping[str, Partition] = partitions.partitions(client)
+        by_partition: Mapping[str, Partition] = partitions.partitions(client)
     except LlmbError as error:
         if error.code != DENIED:
             raise
@@ -147,15 +147,20 @@ def _slurm_faults(
         named = {
             name for options, _ in jobs for name in (options.get("partition") or "").split(",")
         }
-        return [one.fault for one in refusals(client, jobs, frozenset(named))]
-    faults, refused = _judge(launches, setting, client, found)
-    names = {name for one in refused if one.is_of_nodes for name in _partitions_of(one, found)}
-    if partitions.unknown_nodes(found, names):
-        found = patience.wait(client, found, names)
-        faults, refused = _judge(launches, setting, client, found)
-    unknown = partitions.unknown_nodes(found, names)
-    doubted = [one for one in refused if unknown and one.is_of_nodes]
-    faults += [one.fault for one in refused if one not in doubted]
+        return [refusal.fault for refusal in refusals(client, jobs, frozenset(named))]
+    faults, refused = _judge(launches, setting, client, by_partition)
+    names = {
+        name
+        for refusal in refused
+        if refusal.is_of_nodes
+        for name in _partitions_of(refusal, by_partition)
+    }
+    if partitions.unknown_nodes(by_partition, names):
+        by_partition = patience.wait(client, by_partition, names)
+        faults, refused = _judge(launches, setting, client, by_partition)
+    unknown = partitions.unknown_nodes(by_partition, names)
+    doubted = [refusal for refusal in refused if unknown and refusal.is_of_nodes]
+    faults += [refusal.fault for refusal in refused if refusal not in doubted]
     return [*faults, partitions.unknown_fault(unknown)] if doubted else faults
 
 
@@ -163,19 +168,21 @@ def _judge(
     launches: Sequence[Launch],
     setting: sbatch_script.Setting,
     client: Client,
-    found: Mapping[str, Partition],
+    by_partition: Mapping[str, Partition],
 ) -> tuple[list[Fault], list[Refusal]]:
-    """Return what does not fit the partitions ``found``, and what Slurm would refuse."""
+    """Return what does not fit the partitions ``by_partition``, and what Slurm would refuse."""
     jobs, faults = [], []
     try:
         limits = partitions.memory_limits(client)
     except LlmbError:  # the job may start all the same
         limits = {}
     for launch, _ in itertools.groupby(launches):
-        own = list(partitions.faults_of(launch, setting.config, found, limits))
-        faults += own
-        jobs.append((_options(launch, setting), not own))
-    usable = frozenset(name for name, partition in found.items() if partition.available == "up")
+        faults_of_job = list(partitions.faults_of(launch, setting.config, by_partition, limits))
+        faults += faults_of_job
+        jobs.append((_options(launch, setting), not faults_of_job))
+    usable = frozenset(
+        name for name, partition in by_partition.items() if partition.available == "up"
+    )
     return faults, list(refusals(client, jobs, usable))
 
 
@@ -185,10 +192,10 @@ def _options(launch: Launch, setting: sbatch_script.Setting) -> dict[str, str | 
     return request.sbatch_options(launch, stamp, setting.config, knows_segment=knows)
 
 
-def _partitions_of(refusal: Refusal, found: Mapping[str, Partition]) -> list[str]:
+def _partitions_of(refusal: Refusal, by_partition: Mapping[str, Partition]) -> list[str]:
     if refusal.partition is not None:
         return refusal.partition.split(",")
-    return [name for name, partition in found.items() if partition.is_default]
+    return [name for name, partition in by_partition.items() if partition.is_default]
 
 
 def _plugin_faults(
@@ -305,8 +312,8 @@ def faults_of_writable(
 ) -> Iterator[Fault]:
     """Whether this pyxis can make the image writable, where the job or the cluster asks for it."""
     configured = config.slurm is not None and config.slurm.container_writable is True
-    asked = launch.container_writable or (launch.container_writable is None and configured)
-    if asked and container.WRITABLE in lacks:
+    is_writable = launch.container_writable or (launch.container_writable is None and configured)
+    if is_writable and container.WRITABLE in lacks:
         yield Fault(
             message="container_writable is true, and this srun has no option --container-writable",
             hint="remove container_writable, or ask for a newer pyxis",
@@ -320,10 +327,10 @@ def has_segment(client: Client, config: ClusterConfig) -> bool:
     there is no sbatch.
     """
     slurm = config.slurm
-    given = slurm is not None and (
+    is_set = slurm is not None and (
         slurm.segment or "segment" in {*slurm.gpu.given, *slurm.cpu.given}
     )
-    if not given and not any(
+    if not is_set and not any(
         config.gpu(name).gpus_per_node == 4 for name in (config.gpu_type, *config.gpu_types)
     ):
         return True
@@ -340,9 +347,9 @@ def lacking(client: Client, config: ClusterConfig) -> frozenset[str]:
     # without any pyxis, nothing is known of its options
     if shown is None or "--container-image" not in shown:
         return frozenset()
-    found = {name for name in container.PYXIS_OPTIONS if name.removeprefix("no-") not in shown}
+    options = {name for name in container.PYXIS_OPTIONS if name.removeprefix("no-") not in shown}
     kinds = mpi_kinds(client) if slurm.mpi is None else None
-    return frozenset(found if kinds is None or PMIX in kinds else {*found, PMIX})
+    return frozenset(options if kinds is None or PMIX in kinds else {*options, PMIX})
 
 
 def mpi_fault(client: Client, kind: str, *, asks: bool = True) -> str | None:

@@ -119,12 +119,12 @@ class SlurmCluster:
         """
         recorded = [run for run in runs if run.scheduler_id is not None]
         # A run that was submitted twice may run as another job than the recorded one.
-        known = (
+        scheduler_ids = (
             job_id for run in recorded for job_id in (run.scheduler_id, poll.read_files(run).job_id)
         )
         found = self._poller.find([run for run in runs if run.scheduler_id is None])
         if ids := dict.fromkeys(
-            job_id for job_id in (*known, *found.values()) if job_id is not None
+            job_id for job_id in (*scheduler_ids, *found.values()) if job_id is not None
         ):
             self.client.ask(["scancel", *ids])
 

@@ -93,8 +93,9 @@ def flops_of(shape: ModelShape) -> Flops:
     """
     parts = _transformer(shape) if shape.pattern is None else _hybrid(shape)
     present = {part: value for part, value in parts.items() if value[0]}
-    terms, formulas = ({part: value[index] for part, value in present.items()} for index in (0, 1))
-    return Flops(convention=flops_convention(shape), terms=terms, formulas=formulas)  # type: ignore[arg-type]
+    terms = {part: term for part, (term, _) in present.items()}
+    formulas = {part: formula for part, (_, formula) in present.items()}
+    return Flops(convention=flops_convention(shape), terms=terms, formulas=formulas)
 
 
 def causal_flops(shape: ModelShape) -> float:

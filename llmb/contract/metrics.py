@@ -59,10 +59,9 @@ class MetricSpec(Bounds):
             raise KeyFaultError(
                 message, hint="as in 0.95, 0.98 and 1.05", code="bounds-invalid", value=self.name
             )
-        if None not in (self.minimum, self.maximum) and self.minimum > self.maximum:  # type: ignore[operator]
-            raise KeyFaultError(
-                f"is above the maximum {self.maximum:g}", "minimum", code="bounds-invalid"
-            )
+        least, most = self.minimum, self.maximum
+        if least is not None and most is not None and least > most:
+            raise KeyFaultError(f"is above the maximum {most:g}", "minimum", code="bounds-invalid")
         if not _NAME.fullmatch(self.name):
             message = f"'{self.name}' must begin with a letter, then letters, digits and _"
             raise KeyFaultError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from llmb.core import files
 
@@ -201,8 +201,9 @@ def _buffer(size: int) -> bytearray:
 
 
 def _fill(stream: BinaryIO, data: bytearray, filled: int) -> int:
-    # That of one step of gzip: a larger read loses what precedes damage.
-    readinto = stream.readinto1 if is_packed(stream) else stream.readinto  # type: ignore[attr-defined]
+    file: Any = stream
+    # The read of one step of gzip: a larger one loses what precedes damage.
+    readinto = file.readinto1 if is_packed(stream) else file.readinto
     with memoryview(data) as view, _until_damage():
         while filled < len(data) and (count := readinto(view[filled:])):
             filled += count
@@ -214,7 +215,8 @@ def read_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
     Of a damaged compressed log, it yields what precedes the damage.
     """
-    read: Callable[[int], bytes] = stream.read1 if is_packed(stream) else stream.read  # type: ignore[attr-defined]
+    file: Any = stream
+    read: Callable[[int], bytes] = file.read1 if is_packed(stream) else file.read
     with _until_damage():
         while chunk := read(size):
             yield chunk

@@ -58,8 +58,11 @@ def find_logs(directory: Path, unreadable: Callable[[OSError], None] | None = No
         if is_log(name) or suites.is_log(folder, name, names)
     ]
     by_file: dict[Hashable, Path] = {}
-    # Path's is_link may raise.
-    for path in sorted(suites.without_copies(paths), key=lambda path: (os.path.islink(path), path)):  # noqa: PTH114
+    links_last = sorted(
+        suites.without_copies(paths),
+        key=lambda path: (os.path.islink(path), path),  # noqa: PTH114 - Path's may raise
+    )
+    for path in links_last:
         by_file.setdefault(_file_behind(path), path)
     return sorted(path for file, path in by_file.items() if file is not None)
 

@@ -412,11 +412,10 @@ def _parts(before: bytes, after: bytes, form: Format) -> _Parts | None:
         first = before.find(form.needle.text)
         if form.iteration.search(before if first < 0 else before[:first]) is None:
             return _parts_behind(before, after, form)
-    header = None
-    for header in form.iteration.finditer(before):  # noqa: B007 - an earlier one is of another step on the same line
-        pass
-    if header is None:
+    headers = list(form.iteration.finditer(before))
+    if not headers:
         return None
+    header = headers[-1]  # an earlier one is of another step on the same line
     following = form.iteration.search(after)
     text = before[header.end() :] + (after[: following.start()] if following else after)
     return before[: header.start()], header, text, following is None

@@ -152,8 +152,9 @@ def _values(values: list[Any]) -> Values:
 
 
 def _number(value: object) -> float | None:
-    is_number = type(value) in (int, float)
-    return value if is_number and 0 <= value < _MOST else None  # type: ignore[operator, return-value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST:
+        return value
+    return None
 
 
 def window_times(

@@ -144,20 +144,11 @@ class Plugins:
     @cached_property
     def offers(self) -> dict[str, Offer]:
         """The workloads by key: of a key in any spelling, llmb's own plugin keeps it, or nobody."""
-        offers = [offer for source in self.sources for offer in self._offers_of(source)]
-        claims = [
-            Claim(
-                source=entry.source,
-                name=entry.workload.key,
-                form=squash_workload(entry.workload.key),
-                item=entry,
-            )
-            for entry in offers
-        ]
+        claims = [claim for source in self.sources for claim in self._offers_of(source)]
         held, lost = settle(claims, "workload", "workload-duplicate", self._is_own)
-        accepted, conflicts = without_conflicts([claim.item for claim in held], self._is_own)
+        accepted, conflicts = without_conflicts(held, self._is_own)
         self._refuse(*lost, *conflicts)
-        return {offer.workload.key: offer for offer in accepted}
+        return {claim.name: claim for claim in accepted}
 
     def forget_workloads(self) -> None:
         """Find the workloads again at their next use: a plugin was added."""
@@ -271,11 +262,11 @@ class Plugins:
         """Every known GPU type: llmb's own and the plugins'."""
         from llmb.contract.gpus import all_types
 
-        return all_types(offer.workload.gpu_types for offer in self.offers.values())
+        return all_types(offer.item.gpu_types for offer in self.offers.values())
 
     def workloads(self) -> dict[str, api.Workload]:
         """The workloads by key, in alphabetical order."""
-        return {key: self.offers[key].workload for key in sorted(self.offers)}
+        return {key: self.offers[key].item for key in sorted(self.offers)}
 
     def setup(self, workload: api.Workload, site: api.Site) -> api.Needs | None:
         """Return what ``workload`` needs at ``site``, from its plugin or else llmb's default."""
@@ -481,12 +472,12 @@ class Plugins:
         except LlmbError as error:
             self._refuse(problem_of_error(source, error))
             return []
-        return [Offer(source=source, workload=workload) for workload in workloads]
+        return [_offer(source, workload) for workload in workloads]
 
     def _of_file(self, source: str, file: Path, plugin: YamlBenchmarks) -> Offer | None:
         """Return the offer of a benchmark's YAML. A fault in it costs only this benchmark."""
         try:
-            return Offer(source=source, workload=api.read_workload(file))
+            return _offer(source, api.read_workload(file))
         except LlmbError as error:
             problem = problem_of_error(source, error)
             part = "" if plugin.files == (file,) else f"benchmark {file.name}"
@@ -549,6 +540,11 @@ class Plugins:
         self.problems += [
             problem for problem in dict.fromkeys(problems) if problem not in self.problems
         ]
+
+
+def _offer(source: str, workload: api.Workload) -> Offer:
+    form = squash_workload(workload.key)
+    return Claim(source=source, name=workload.key, form=form, item=workload)
 
 
 def problem_of_error(source: str, error: LlmbError) -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from llmb import api
 from llmb.core.values import dataclass
@@ -56,14 +56,6 @@ def reason_of(error: LlmbError) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A workload and the plugin that offers it."""
-
-    source: str
-    workload: api.Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Generic[T]):
     """An ``item`` that the plugin ``source`` offers as ``name``.
 
@@ -74,6 +66,10 @@ class Claim(Generic[T]):
     name: str
     form: str
     item: T
+
+
+#: A workload and the plugin that offers it.
+Offer: TypeAlias = "Claim[api.Workload]"
 
 
 def settle(
@@ -130,7 +126,7 @@ def without_conflicts(
     """Omit plugins whose GPU types differ from llmb's, or from each other's."""
     problems: list[Problem] = []
     for offer in offers:
-        for name, kind in offer.workload.gpu_types.items():
+        for name, kind in offer.item.gpu_types.items():
             for source, definition, file in _definitions(offers, name):
                 if (
                     definition is None
@@ -138,7 +134,7 @@ def without_conflicts(
                     or (is_own(offer.source) and ":" in source and not is_own(source))
                 ):
                     continue
-                place, other_place = _place(offer.workload.file, name), _place(file, name)
+                place, other_place = _place(offer.item.file, name), _place(file, name)
                 places = f"{place or offer.source} and {other_place or source}"
                 fix = "give both the same numbers, or one of them another name"
                 reason = f"{places} define the GPU type '{name}' differently ({fix})"
@@ -156,9 +152,7 @@ def _definitions(
     from llmb.contract.gpus import GPUS_FILE, known_types
 
     types: Mapping[str, api.GpuType] = known_types()
-    yield from (
-        (offer.source, offer.workload.gpu_types.get(name), offer.workload.file) for offer in offers
-    )
+    yield from ((offer.source, offer.item.gpu_types.get(name), offer.item.file) for offer in offers)
     yield "llmb", types.get(name), GPUS_FILE
 
 

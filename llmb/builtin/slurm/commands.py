@@ -251,8 +251,9 @@ _NO_NODES = frozenset({"None assigned", "(null)", "N/A"})
 _NO_REASON = frozenset({"", "None", "NonZeroExitCode", "(null)", "N/A", "JobLaunchFailure(null)"})
 # Why a job waited: accounting keeps it beyond the job's start, and its end.
 _WAITED = re.compile(
-    r"Priority|Resources|Dependency$|Licenses|BeginTime|Reservation|ReqNodeNotAvail|Nodes_required|Partition|JobHeld"
-    r"|Assoc|QOS|Max\w+PerAccount|Cleaning|Prolog|BurstBuffer|JobArrayTaskLimit|RequeueHold|WaitingForScheduling"
+    r"Priority|Resources|Dependency$|Licenses|BeginTime|Reservation|ReqNodeNotAvail"
+    r"|Nodes_required|Partition|JobHeld|Assoc|QOS|Max\w+PerAccount|Cleaning|Prolog|BurstBuffer"
+    r"|JobArrayTaskLimit|RequeueHold|WaitingForScheduling"
 )
 _LAST_SIGNAL = 64  # Slurm itself uses 125 for a job that was out of memory
 

@@ -3,7 +3,6 @@
 their wheels.
 """
 
-import importlib
 import os
 import runpy
 import subprocess
@@ -103,7 +102,7 @@ def test_a_release_requires_its_members_by_version(monkeypatch: pytest.MonkeyPat
 def test_the_wheels_of_the_two_commands_have_no_test_kit(tmp_path: Path) -> None:
     with wheel(".", tmp_path) as runtime, wheel("installer", tmp_path) as installer:
         files = [*runtime.namelist(), *installer.namelist()]
-        assert [name for name in files if "testing" in name] == ["llmb/testing.py"]
+        assert [name for name in files if "testing" in name] == []
 
 
 def test_the_wheel_has_the_documentation_and_the_man_page(tmp_path: Path) -> None:
@@ -135,25 +134,6 @@ def test_only_the_extra_testing_requires_the_kits(
     required = [line for line in metadata if line.startswith("Requires-Dist: llmb-testing")]
     requirement = f"Requires-Dist: llmb-testing=={distribution('llmb').version}; extra == 'testing'"
     assert required == [requirement]
-
-
-def test_llmb_testing_names_the_same_modules() -> None:
-    """Not second copies, whose classes would be others."""
-    for name in ("scheduler", "slurm.kit", "plugin"):
-        assert importlib.import_module(f"llmb.testing.{name}") is importlib.import_module(
-            f"llmb_testing.{name}"
-        )
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("llmb.testing.nothing")
-
-
-def test_without_the_distribution_the_import_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("llmb.testing", "llmb_testing"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "llmb_testing", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install llmb-testing$") as missing:
-        importlib.import_module("llmb.testing")
-    assert missing.value.name == "llmb_testing"
 
 
 def test_make_names_the_way_to_a_newer_python(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def samples_of_results(path: Path, stream: BinaryIO, read_text: ReadText) -> Sam
     if first is None:
         return None
     others = [other for other in suites.ranks_beside(path) if other != path]
-    ranks = [first, *filter(None, (_benchmarks_at(other) for other in others))]
+    ranks = [first, *filter(None, (_benchmarks(_beginning_at(other)) for other in others))]
     read = [benchmark for rank in ranks for benchmark in rank]
     samples = read_text(io.BytesIO(_output(path, first)))
     if not samples.steps:
@@ -93,10 +93,6 @@ def _beginning(stream: BinaryIO, size: int) -> bytes:
             break
     stream.seek(0)
     return bytes(data[:size])
-
-
-def _benchmarks_at(path: Path) -> list[dict[str, Any] | None] | None:
-    return _benchmarks(_beginning_at(path))
 
 
 def _beginning_at(path: Path) -> bytes:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from llmb.contract.metrics import ENERGY_BY_NAME, TOKENS_PER_JOULE, WATTS_PER_GPU, Measured
 from llmb.contract.samples import (
@@ -220,7 +220,9 @@ def summarize(node: NodeSamples, times: tuple[float, float] | None) -> Telemetry
     degrees = _known(_columns(samples, "temperature_c", node.gpus))
     errors = _total(map(_gain, _columns(node.samples, "ecc_uncorrected", node.gpus)))
     rows = _columns(node.samples, "remapped_rows", node.gpus)
-    remapped = _total(next(filter(_is_known, reversed(column)), None) for column in rows)
+    remapped = _total(
+        next((value for value in reversed(column) if value is not None), None) for column in rows
+    )
     return Telemetry(
         sm_clock_mhz=MeasuredClock(
             median=min(quantile(column, 0.5) for column in clocks),
@@ -257,10 +259,6 @@ def _busy_clocks(clocks: Values, reasons: Values) -> list[float]:
         for clock, bits in zip(clocks, reasons, strict=True)
         if clock is not None and (bits is None or not int(bits) & _IDLE)
     ]
-
-
-def _is_known(value: float | None) -> TypeGuard[float]:
-    return value is not None
 
 
 def _known(columns: Iterable[Values]) -> list[float]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from llmb.contract.finding import Finding as Finding
     from llmb.contract.flops import Flops as Flops
     from llmb.contract.formats import ParseSpec as ParseSpec
-    from llmb.contract.gpus import GpuType as GpuType
+    from llmb.contract.gpus import GpuType as GpuType, processor as processor
     from llmb.contract.job import Job as Job, Training as Training
     from llmb.contract.launch import (
         Command as Command,

@@ -300,7 +300,9 @@ def _compare(
     if request.baseline is not None:
         base = find_baseline(context, request.baseline, request.choice, request.ours)
         is_all = request.ours is None or is_archive(request.ours)
-        chosen = compare.without_accepted(ours.results, base.results) if is_all else ours.results
+        chosen = ours.results
+        if is_all:
+            chosen = tuple(compare.without_accepted(chosen, base.results, base.called))
         return (
             base.called,
             compare.with_measured(chosen, base.results, base.called),

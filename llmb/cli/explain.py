@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from llmb.builtin.torch import torch_pretrain
 from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, completed, pass_context
@@ -135,6 +136,7 @@ def _subject(
         log_note=_log_note(log_of(run), is_open=subject.is_open),
         flops=flops_of(context, run.job),
         origin=str(run.origin or ""),
+        program=torch_pretrain.name_of(run.launch.program),
     )
 
 

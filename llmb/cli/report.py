@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from llmb import __version__
+from llmb.builtin.torch import torch_pretrain
 from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, pass_context, say
@@ -239,11 +240,9 @@ def _check_folder(output: Path) -> None:
 def _later(
     measured: Sequence[tuple[RunRecord, JobState, Result]], baseline: Baseline
 ) -> list[tuple[RunRecord, JobState, Result]]:
-    """The runs that are not part of the baseline, or all if there are no others."""
-    later = {
-        id(result)
-        for result in without_accepted([result for *_, result in measured], baseline.results)
-    }
+    """The runs that are not part of the baseline. Raises UsageError if all of them are."""
+    results = [result for *_, result in measured]
+    later = {id(result) for result in without_accepted(results, baseline.results, baseline.called)}
     if omitted := len(measured) - len(later):
         say(
             f"note: {omitted} run{'s' if omitted > 1 else ''} of {baseline.called} omitted; name"
@@ -356,6 +355,7 @@ def _run(
         llmb_version=record.llmb_version,
         scheduler_id=record.scheduler_id,
         environment=variables,
+        program=torch_pretrain.name_of(record.launch.program),
         figure=figure_of(result, references),
         row=row_of(context, record.job),
         peak_tflops=peaks[record.job.gpu_type, record.job.dtype],

@@ -81,6 +81,11 @@ def nearest_type(name: str, candidates: Iterable[str]) -> str | None:
     return names.nearest(name, candidates, likeness=_LIKENESS)
 
 
+def processor(gpu_types: Iterable[str]) -> str:
+    """Return ``CPU`` if all jobs of these GPU types run on CPUs, else ``GPU``, as in GPU-hours."""
+    return "CPU" if all(name == CPU for name in gpu_types) else "GPU"
+
+
 def gpus_in_words(count: int) -> str:
     """``1 GPU``, ``8 GPUs``."""
     return f"{count} GPU{'' if count == 1 else 's'}"

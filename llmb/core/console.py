@@ -31,11 +31,12 @@ _BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.E
 
 _MESSAGE = re.compile(r"(error|warning|hint|note): ")
 # Parts of a message that must not be wrapped, so that they can be pasted: a command up to the end
-# of its clause, and text in quotes.
+# of its clause, text in quotes, and a number with its unit.
 _PART = re.compile(
     r"(?:llmb-run|llmb-install|export"
     r" \w+=|(?:apt-get|cd|chmod|cp|mkdir|mv|pip|ps|rm|scancel|scontrol|sinfo|ssh) )"
-    r".*?(?=[;,.:)]?(?:  |$)|[;,:)] |\. [A-Z])|'[^']*'\S*|\S+"
+    r".*?(?=[;,.:)]?(?:  |$)|[;,:)] |\. [A-Z])|'[^']*'\S*"
+    r"|[(+-]?\d(?:[\d.,-]*\d)? [A-Za-z%µ]\S*|\S+"
 )
 _LEAST_WIDTH = 30
 

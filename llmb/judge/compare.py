@@ -13,6 +13,7 @@ from llmb.contract.window import Window
 from llmb.core import typed
 from llmb.core.node_lists import fold, short_name
 from llmb.core.values import dataclass
+from llmb.errors import UsageError
 from llmb.judge import correctness
 from llmb.judge.deviation import Deviations
 from llmb.judge.differences import differences, differing_facts
@@ -235,15 +236,24 @@ def _verdict_of(result: Result, row: Comparison) -> Verdict:
     )
 
 
-def without_accepted(results: Sequence[Result], accepted: Iterable[Result]) -> list[Result]:
-    """Return the ``results`` that are not among the ``accepted`` ones, or all if none remains.
+def without_accepted(
+    results: Sequence[Result], accepted: Iterable[Result], baseline: str
+) -> list[Result]:
+    """Return the ``results`` that are not among the ``accepted`` ones of ``baseline``.
 
-    A run of a baseline is not compared with itself.
+    A run is not compared with itself. Raises UsageError if all of them are accepted.
     """
-    accepted_runs = {result.identity.run for result in accepted if result.identity.run is not None}
-    return [result for result in results if result.identity.run not in accepted_runs] or list(
-        results
-    )
+    accepted_runs = {result.identity.run for result in accepted} - {None}
+    later = [result for result in results if result.identity.run not in accepted_runs]
+    if results and not later:
+        runs = f"all {len(results)} runs are" if len(results) > 1 else "the run is"
+        raise UsageError(
+            f"nothing to compare: {runs} in {baseline}",
+            hint="submit the same jobs again: the new runs are compared with the baseline",
+            code="baseline-same-runs",
+            value=baseline,
+        )
+    return later
 
 
 def accepted_step_time(configuration: Settings, accepted: Iterable[Result]) -> float | None:

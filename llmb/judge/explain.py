@@ -65,6 +65,8 @@ class Subject:
     log_note: str = ""  #: anything unusual about the log file
     flops: Flops | None = None  #: by the plugin's own formula, None for llmb's
     origin: str = ""  #: of an imported run
+    #: The name of the program if it prints the step lines of a framework that did not run.
+    program: str = ""
 
 
 def explain(subject: Subject) -> str:
@@ -123,8 +125,9 @@ def _training(subject: Subject) -> list[Line]:
     term = f"sequence {trained.seq_length} · batch {trained.gbs} / {seconds:.6g} s"
     tokens = f"unknown: {_names(trained)} changes batch or sequence"
     if rate is not None:
-        per_gpu = f"{rate / job.scale:,.1f} per GPU on {gpus_in_words(job.scale)}"
-        tokens = f"{term} = {rate:,.0f}; {per_gpu}"
+        tokens = f"{term} = {shown(rate)}"
+        if job.scale > 1:
+            tokens += f"; {shown(rate / job.scale)} per GPU on {gpus_in_words(job.scale)}"
     return [
         ("step time", f"{seconds:.6g} s: mean over {_window_of(metrics)}, {deviation}"),
         ("tokens/s", tokens),
@@ -283,7 +286,7 @@ def _exact(value: float, unit: str) -> str:
 def _conditions(subject: Subject) -> list[Line]:
     """Return the differences from the published run, and the conditions of this run."""
     result, job, figure = subject.result, subject.job, subject.figure
-    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest)]
+    ran_on = [*differences.where_it_ran(result.log, job.image, subject.digest, subject.program)]
     if figure is None:
         return [*_entries("differs", result.verdict.differences), *_entries("ran on", ran_on)]
     peak, row = subject.peak_tflops, subject.row

@@ -254,13 +254,13 @@ def _no_verdicts(results: Sequence[Result], *, archived: bool) -> str:
     """Explain why nothing can be compared. ``explain`` does not know logs without a run."""
     if all(result.identity.run is not None for result in results):
         cause = (
-            "no verdicts: nothing is published for these configurations (llmb-run explain RUN says"
-            " more)"
+            "no verdicts: nothing is published for these configurations. To see the reason:"
+            " llmb-run explain RUN"
         )
         return (
             cause
             if archived
-            else f"{cause}; llmb-run baseline accept NAME keeps them to judge later runs by"
+            else f"{cause}. To judge later runs by these: llmb-run baseline accept NAME"
         )
     reasons = {result.verdict.reason for result in results}
     if len(reasons) == 1:

@@ -156,7 +156,9 @@ def test_runs_are_compared_with_an_accepted_baseline(bench: Bench) -> None:
     )
     bench(*run, "--wait")
     bench("baseline", "accept", "first")
-    (row,) = bench("compare", "--baseline", "first", "--format", "json")["comparisons"]
+    (result,) = bench("results", "--format", "json")["results"]
+    against = ("compare", result["run"], "--baseline", "first", "--format", "json")
+    (row,) = bench(*against)["comparisons"]
     # with itself
     assert (row["metric"], row["ratio"], row["same_window"]) == (
         "copy_bw",

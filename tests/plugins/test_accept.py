@@ -628,6 +628,20 @@ def test_a_workload_that_llmb_lacks_is_listed(
     assert row["gpu_hours"] is None
 
 
+@pytest.mark.parametrize(("gpu_type", "unit"), [("h100", "GPU-hours"), ("cpu", "CPU-hours")])
+def test_nodes_without_gpus_cost_cpu_hours(
+    llmb_run: Callable[..., Any], install: Path, gpu_type: str, unit: str
+) -> None:
+    path = install / "cluster_config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["slurm"][gpu_type.replace("h100", "gpu")] = {"partition": gpu_type}
+    path.write_text(yaml.safe_dump({**config, "gpu_type": gpu_type}))
+    words = ("accept", "quick", "--nodelist", "n[1-4]", "--dry-run", "--install", install)
+    heading, *_, total = llmb_run(*words).stdout.splitlines()
+    assert unit in heading.split()
+    assert unit in total.replace(",", "").split()
+
+
 def test_the_nodes_must_be_named(llmb_run: Callable[..., Any], install: Path) -> None:
     done = llmb_run("accept", "quick", "--install", install)
     assert done.returncode == 2

@@ -27,6 +27,11 @@ PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.
 ARCHITECTURE_UNKNOWN = "architecture-unknown"
 
 
+def name_of(program: Program) -> str:
+    """Return the name of llmb's torch program, or "" for any other. It prints NeMo's step lines."""
+    return "llmb's torch program" if program.module == PROGRAM else ""
+
+
 def needs(site: Site) -> Needs:
     """Return the environment of every workload, with the versions of ``site.settings``.
 

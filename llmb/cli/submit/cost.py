@@ -6,6 +6,7 @@ from typing import Any
 
 from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
+from llmb.contract.gpus import processor
 from llmb.contract.job import Job
 from llmb.errors import UsageError
 from llmb.plan.budget import parse_budget, pick
@@ -36,7 +37,7 @@ def within(
     jobs = [item.job for item in items]
     estimates = estimates_of(context, jobs)
     choice = pick(estimates, limit)
-    unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
+    unit = processor(job.gpu_type for job in jobs)
     if not choice.picked:
         least = hours_in_words(min(estimate.gpu_hours for estimate in estimates))
         raise UsageError(

@@ -14,6 +14,7 @@ from llmb.cli.estimates import estimates_of
 from llmb.cli.options import slurm_arg_in_words
 from llmb.cli.output import print_json_list, print_runs
 from llmb.cli.submit.cost import estimate_data
+from llmb.contract.gpus import processor
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch
 from llmb.contract.record import Session
@@ -159,7 +160,7 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
 
 def _framework(item: Prepared) -> str | None:
     """Return the framework of a job. None if it trains no model, or in llmb's torch program."""
-    is_torch = item.launch is not None and item.launch.program.module == torch_pretrain.PROGRAM
+    is_torch = item.launch is not None and torch_pretrain.name_of(item.launch.program)
     return None if item.job.training is None or is_torch else item.job.framework
 
 
@@ -383,7 +384,7 @@ def _totals(context: CliContext, items: Sequence[Prepared]) -> None:
         say("nothing is left to submit (--dry-run)")
         return
     jobs = [item.job for item in items]
-    unit = "CPU" if all(job.gpu_type == "cpu" for job in jobs) else "GPU"
+    unit = processor(job.gpu_type for job in jobs)
     totals = describe(total(jobs, estimates_of(context, jobs)), unit)
     say(f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {totals}")
     if disk := sum(item.launch.disk_gb for item in items if item.launch is not None):
@@ -406,7 +407,7 @@ def _profile_of(item: Prepared) -> str | None:
     if any(wrapper.name == wrappers.NSIGHT for wrapper in launch.wrappers):
         ranks, folder = switches.profile_ranks, wrappers.PROFILE_FOLDER
         return f"profiled by Nsight Systems: {steps}, ranks {ranks}, into <name>/{folder}/"
-    if launch.program.module == torch_pretrain.PROGRAM:
+    if torch_pretrain.name_of(launch.program):
         return (
             f"profiled by torch: {steps}, every rank, into <name>/{torch_pretrain.PROFILE_FOLDER}/"
         )

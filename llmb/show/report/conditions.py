@@ -9,7 +9,7 @@ from llmb.core.node_lists import fold
 from llmb.core.secret_texts import hide
 from llmb.core.secrets import is_secret_name
 from llmb.core.values import dataclass
-from llmb.judge.differences import differences
+from llmb.judge.differences import differences, printed_by
 from llmb.measure.facts import NCCL, NETWORK, LogFacts
 from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import ReferenceValue
@@ -171,7 +171,7 @@ def _line(run: Run, report: Report, shared: Mapping[str, str]) -> dict[str, str]
         "image": _image(job.image, report.digests),
         **_machine(result.log or LogFacts()),
         "warnings": ", ".join((result.log or LogFacts()).warnings),
-        "step lines": (result.log and result.log.framework and f"of {result.log.framework}") or "",
+        "step lines of": printed_by(result.log or LogFacts(), run.program),
         "own variables": " ".join(shown_variables(variables)),
         **_reference(reference, report.against),
     }

@@ -119,6 +119,8 @@ class Run:
     scheduler_id: str | None = None
     #: The variables of its ranks, without secrets.
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: The name of the program if it prints the step lines of a framework that did not run.
+    program: str = ""
     #: The published figure that it is compared with.
     figure: Figure | None = None
     #: The row of its workload's table.

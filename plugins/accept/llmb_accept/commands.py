@@ -116,7 +116,7 @@ def run(
     new = _new(context, plan_name, nodelist, by, baseline, passed)
     current = _continued(root, new, name, is_nodelist_given=nodelist is not None)
     if dry_run:
-        return _show_estimates([*running.estimates(context, current)], fmt)
+        return _show_estimates([*running.estimates(context, current)], _hours_of(current), fmt)
     with api.hold_lock(root, current.name):
         # Another command may have begun or completed it before this one had the lock.
         current = _continued(root, new, current.name, is_nodelist_given=nodelist is not None)
@@ -306,12 +306,20 @@ def _begin(context: api.CommandContext, root: Path, new: Acceptance) -> Acceptan
                 f"cannot run, so it will not be accepted: {row.key}: {row.problem}", err=True
             )
     hours = sum(row.gpu_hours or 0 for row in rows)
-    click.echo(f"{begun.name}: up to {hours:.1f} GPU-hours on {len(begun.nodes)} nodes", err=True)
+    cost = f"{hours:.1f} {_hours_of(begun)}"
+    click.echo(f"{begun.name}: up to {cost} on {len(begun.nodes)} nodes", err=True)
     store.save(root, begun)
     return begun
 
 
-def _show_estimates(rows: Sequence[RowCost], fmt: str) -> int:
+def _hours_of(acceptance: Acceptance) -> str:
+    """Return ``GPU-hours``, or ``CPU-hours`` for nodes without GPUs."""
+    from llmb import api
+
+    return f"{api.processor([acceptance.gpu_type])}-hours"
+
+
+def _show_estimates(rows: Sequence[RowCost], unit: str, fmt: str) -> int:
     from dataclasses import asdict
 
     from llmb import api
@@ -325,11 +333,11 @@ def _show_estimates(rows: Sequence[RowCost], fmt: str) -> int:
     columns = [
         *(api.Column(key=key, whole=True) for key in ("phase", "what")),
         *(api.Column(key=key, right=True) for key in ("jobs", "gpus")),
-        api.Column(key="gpu_hours", heading="GPU-hours", right=True, show=lambda v: f"{v:.2f}"),
+        api.Column(key="gpu_hours", heading=unit, right=True, show=lambda v: f"{v:.2f}"),
         api.Column(key="problem", heading="cannot run", optional=True),
     ]
     click.echo(api.render_table(columns, [asdict(row) for row in rows]), nl=False)
-    click.echo(f"up to {total:.1f} GPU-hours, if every node passes")
+    click.echo(f"up to {total:.1f} {unit}, if every node passes")
     return 0
 
 

@@ -276,3 +276,11 @@ def test_sentences_are_wrapped_and_a_command_ends_with_its_sentence() -> None:
     assert lines[-1] == f"  {'an indented row ' * 6}"
     assert all(len(line) <= 60 for line in lines[:-1])
     assert console.wrap(text, 60) == text
+
+
+@pytest.mark.parametrize("amount", ["12.27 s:", "(1,024 GPU-hours)", "95 %", "11-44 steps,"])
+def test_a_number_stays_with_its_unit(amount: str) -> None:
+    for width in range(30, 50):
+        lines = console.wrap(f"{'ab ' * 9}{amount} {'cd ' * 9}", width, prose=True)
+        assert amount in lines
+        assert " ".join(lines.split()) == f"{'ab ' * 9}{amount} {'cd ' * 9}".strip()

@@ -70,10 +70,13 @@ def test_a_name_that_leaves_the_folder_is_refused(
 
 def test_a_run_of_the_baseline_is_not_compared_with_itself(result: Result) -> None:
     new = replace(result, identity=replace(result.identity, run="b"))
-    assert without_accepted([result, new], [result]) == [new]
-    assert without_accepted([result], [result]) == [result]
+    assert without_accepted([result, new], [result], "baseline april") == [new]
     unnamed = replace(result, identity=replace(result.identity, run=None))
-    assert without_accepted([unnamed, new], [unnamed]) == [unnamed, new]
+    assert without_accepted([unnamed, new], [unnamed], "baseline april") == [unnamed, new]
+    assert without_accepted([], [result], "baseline april") == []
+    with pytest.raises(UsageError) as raised:
+        without_accepted([result], [result], "baseline april")
+    assert raised.value.code == "baseline-same-runs"
 
 
 @pytest.mark.parametrize(

@@ -423,11 +423,16 @@ def test_a_baseline_is_accepted_listed_and_compared_with(
     assert (listed["name"], listed["runs"], listed["file"]) == ("good", 1, str(path))
 
 
-def test_a_baseline_of_the_same_runs_has_the_same_step_time(install: HandMade, run: Run) -> None:
+def test_runs_of_a_baseline_are_compared_with_it_only_if_named(
+    install: HandMade, run: Run, wording: Wording
+) -> None:
     install.measured("a1", 0.582)
     install.measured("a2", 3.233)
     assert run("baseline", "accept", "april").returncode == 0
-    done = run("compare", "--baseline", "april")
+    refused = run("compare", "--baseline", "april")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    wording("compare", refused.stderr)
+    done = run("compare", "a1,a2", "--baseline", "april")
     assert done.stdout.count("1.907") == 2
     assert re.search(r"1\.000 \(0\.0", done.stdout)
 

@@ -3,13 +3,18 @@
 failed.
 """
 
+import html
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from llmb.builtin.torch import torch_pretrain
 
 Wording = Callable[..., None]
 
@@ -86,6 +91,26 @@ def test_explain_says_where_it_ran_and_what_nobody_knows(
     log.write_text(begin + log.read_text() + end)
     shown = run("explain", "c1").stdout
     wording("explain", shown[shown.index("ran on") : shown.index("\nlog ")])
+
+
+def test_the_torch_program_is_named_although_its_step_lines_are_nemos(
+    install: Any, run: Command, tmp_path: Path
+) -> None:
+    record = install.measured("a1", 0.1, "llama3.1_tiny", "fp32", 2).directory / "llmb-run.json"
+    for module, printed_by in (("m", "NeMo 2"), (torch_pretrain.PROGRAM, "llmb's torch program")):
+        record.write_text(record.read_text().replace('"module": "m"', f'"module": "{module}"'))
+        shown = run("explain", "a1").stdout
+        assert f"\nran on     step lines of {printed_by}\n" in shown
+        page = tmp_path / "night.html"
+        run("report", "-o", page)
+        words = re.sub(r"<[^>]+>|\s+", " ", html.unescape(page.read_text()))
+        assert re.search(rf"step lines of +{printed_by} ", words)
+
+
+def test_one_gpu_has_its_tokens_once(install: Any, run: Command) -> None:
+    install.measured("a1", 15.5, "llama3.1_tiny", "fp32", 1)
+    (line,) = [line for line in run("explain", "a1").stdout.splitlines() if "tokens/s" in line]
+    assert line.endswith(" = 16.52")
 
 
 def test_explain_names_the_image_as_it_was_installed(

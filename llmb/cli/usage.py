@@ -70,7 +70,11 @@ def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | N
     names_run = any(not word.startswith("-") for word in after)
     if name == "status" and names_run:
         command = ["jobs", "show"]
-    elif name in ("logs", "cancel") and not after:
+    elif name == "help":
+        command, after = [], [*after, "--help"]
+    elif name == "show" and not names_run:
+        command = ["results"]
+    elif name in _NEED_RUN and not after:
         command.append("RUN")
     return f"write: {shlex.join([program, *before, *command, *after])}"
 
@@ -81,7 +85,17 @@ _WITH_GROUP = {
     "status": "jobs",
     "history": "report --history",
     "cancel": "jobs cancel",
+    "stop": "jobs cancel",
+    "retry": "jobs retry",
+    "wait": "jobs wait",
+    "watch": "jobs wait",
+    "run": "submit",
+    "start": "submit",
+    "show": "explain",
+    "check": "nodes check",
+    "help": "",
 }
+_NEED_RUN = ("logs", "cancel", "stop", "retry")
 
 
 def _usage_error(error: click.UsageError, arguments: Sequence[str]) -> UsageError:

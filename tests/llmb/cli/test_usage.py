@@ -766,6 +766,14 @@ def test_a_named_install_directory_needs_no_current_folder(
         (["history", "-o", "nights.html"], "report --history -o nights.html"),
         (["cancel"], "jobs cancel RUN"),
         (["-v", "cancel", "--all"], "-v jobs cancel --all"),
+        (["stop"], "jobs cancel RUN"),
+        (["retry", "p1"], "jobs retry p1"),
+        (["watch"], "jobs wait"),
+        (["run", "-w", "llama3.1"], "submit -w llama3.1"),
+        (["show"], "results"),
+        (["show", "p1"], "explain p1"),
+        (["help"], "--help"),
+        (["help", "submit"], "submit --help"),
     ],
 )
 def test_a_command_without_its_group_gets_the_command_to_type(

@@ -45,7 +45,9 @@ from llmb.run.store import Unreadable, nodes_of
 from llmb.show import results_table
 from llmb.show.report.markdown import digest
 
-NO_RUN = "No runs yet. Submit some: llmb-run submit jobs.txt"
+NO_RUN = (
+    "No runs yet. See what can run here: llmb-run list. Submit a job list: llmb-run submit JOBLIST"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts and data about a plan, its outcome and the finished steps."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -198,10 +199,10 @@ def summarize(
     lines += [f"note: {fits.explain_torch(imageless)}"] if imageless else []
     if gpu_type == CPU and ready and not {*ready} & {*judged}:
         lines.append(f"note: {_NO_VERDICTS}")
-    # The command stays in one line, to be pasted.
-    return "\n".join(
-        [*(fold(line, tables.output_width(), "    ") for line in lines), f"Next: {next_}"]
-    )
+    folded = (fold(line, tables.output_width(), "    ") for line in lines)
+    named = f"export LLMB_INSTALL={shlex.quote(str(install))}"
+    # Commands stay in one line, to be pasted.
+    return "\n".join([*folded, f"For every new shell: {named}", f"Next: {next_}"])
 
 
 def summarize_plan(plan: InstallPlan, record: InstallRecord, ready: tuple[str, ...]) -> str:

@@ -43,6 +43,7 @@ def test_a_new_cluster_runs_smoke_first(answers: str, command: str, tmp_path: Pa
         str(tmp_path),
         "--wait",
     ]
+    assert f"export LLMB_INSTALL={tmp_path}\n" in text
 
 
 def test_a_workload_that_is_not_ready_is_not_named(tmp_path: Path) -> None:

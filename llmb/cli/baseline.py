@@ -59,7 +59,7 @@ def accept(
     )
     skipped = f", {len(results) - len(accepted)} skipped" if len(accepted) < len(results) else ""
     say(f"baseline {name}: {len(accepted)} run{'s' if len(accepted) != 1 else ''}{skipped}: {path}")
-    say(f"Compare with it: llmb-run compare --baseline {name}")
+    say(f"Submit the same jobs again, then: llmb-run compare --baseline {name}")
 
 
 @group.command("list")

@@ -33,6 +33,7 @@ def as_error(
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     converted = _usage_error(error, arguments)
     hint = _by_plugin(error, arguments, hints) or _without_group(error, arguments)
+    hint = hint or _of_another_command(error)
     if hint is not None:
         converted.hint = hint
         return converted
@@ -79,6 +80,18 @@ def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | N
     return f"write: {shlex.join([program, *before, *command, *after])}"
 
 
+def _of_another_command(error: click.UsageError) -> str | None:
+    """Return the hint for an option that another command has, as ``results --baseline``."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return None
+    command = _HAVE_OPTION.get((error.ctx.command_path, error.option_name))
+    return None if command is None else f"write: {command}"
+
+
+_HAVE_OPTION = {
+    ("llmb-run results", "--baseline"): "llmb-run compare --baseline NAME",
+    ("llmb-run", "--help-all"): "llmb-run COMMAND --help-all, as llmb-run submit --help-all",
+}
 # Commands that people try, and the command that does it.
 _WITH_GROUP = {
     "logs": "jobs logs",

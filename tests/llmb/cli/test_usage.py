@@ -758,6 +758,21 @@ def test_a_named_install_directory_needs_no_current_folder(
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
+        (["results", "--baseline", "april"], "llmb-run compare --baseline NAME"),
+        (["--help-all"], "llmb-run COMMAND --help-all, as llmb-run submit --help-all"),
+    ],
+)
+def test_an_option_of_another_command_gets_that_command(
+    arguments: list[str], command: str, llmb_here: Command
+) -> None:
+    done = llmb_here(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1:] == [f"hint: write: {command}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
         (["logs"], "jobs logs RUN"),
         (["logs", "p1", "-n", "20"], "jobs logs p1 -n 20"),
         (["status"], "jobs"),

@@ -131,7 +131,7 @@ def earlier_session(context: CliContext, request: Request) -> Side | None:
 
 
 def _configuration(run: RunRecord) -> Hashable:
-    """What two nights have in common although an image or a setting has changed in between."""
+    """The settings that two nights share although an image or a setting has changed in between."""
     job = run.job
     return job.workload, job.model_size, job.dtype, job.gpu_type, job.scale
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long jobs will take: from past runs of the install directory, or published step times."""
+"""Estimates the time of jobs from past runs of the install directory, or published step times."""
 
 from collections.abc import Sequence
 

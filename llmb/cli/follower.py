@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed about runs that are followed: each end once, and why others wait."""
+"""Prints each end of the runs that are followed once, and the reason why others wait."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast running jobs are beside their reference, and when they will probably end."""
+"""Compares the speed of running jobs with their reference, and estimates their end."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -142,7 +142,7 @@ class Paces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """When jobs will probably end, in seconds since the epoch."""
+    """The time at which jobs will probably end, in seconds since the epoch."""
 
     at: float
     #: They may end later: nobody knows when the scheduler starts those that wait.

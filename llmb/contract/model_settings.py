@@ -47,7 +47,7 @@ def _frameworks() -> dict[str, _Framework]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a run trains, with the settings that it was given. None for what llmb cannot compute."""
+    """The training of a run with its settings. A field is None if llmb cannot compute it."""
 
     model: ModelShape | None
     layers: int | None

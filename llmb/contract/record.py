@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What one submitting command submits, with the retries and resumed submissions of it."""
+    """The runs of one submitting command, with its retries and resumed submissions."""
 
     #: A day and letters: ``2026-11-23a``. Without letters for runs that have none recorded.
     id: str
@@ -173,7 +173,7 @@ class RunRecord:
 
     @property
     def submitted_at(self) -> float:
-        """When the current attempt was created, in seconds since the epoch."""
+        """The time at which the current attempt was created, in seconds since the epoch."""
         return self.created if self.retried is None else self.retried
 
     def submitted(self, scheduler_id: str) -> RunRecord:

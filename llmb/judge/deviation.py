@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
 
 
 class CommonVariance(NamedTuple):
-    """What configurations have in common: the variance that each is moderated towards.
+    """The variance that configurations have in common, towards which each is moderated.
 
     ``freedom`` is the weight of the common variance in degrees of freedom, infinite if the
     variances differ no more than chance explains. ``total`` is the freedom of all estimates

@@ -16,7 +16,7 @@ _MOST_NAMED = 3  # further metrics that a reason names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a metric is compared with: a published figure, or the runs of the other side."""
+    """The published figure, or the runs of the other side, with which a metric is compared."""
 
     reference: ReferenceValue
     values: tuple[float, ...]  #: of the runs, or the one figure

@@ -62,7 +62,7 @@ def kind_of_end(state: JobState) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a run failed."""
+    """The reason why a run failed."""
 
     kind: str  #: the class of failure
     line: str  #: the line of the log that shows it, safe to print

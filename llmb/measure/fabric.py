@@ -16,7 +16,7 @@ _NEAR = 0.02  # a fraction: bandwidths are printed with two decimals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What the bandwidth of a collective depends on. A field is None if the log omits it."""
+    """The conditions of a collective's bandwidth. A field is None if the log omits it."""
 
     operation: str | None = None  #: of nccl-tests, such as ``all_reduce``
     gpu_type: str | None = None  #: by the GPU's name, for GPUs that NVSwitch connects

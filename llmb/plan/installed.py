@@ -20,7 +20,7 @@ _ENVIRONMENTS = {"nemo": NEMO, "bridge": BRIDGE}  # by the first word of their n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What an installation says about frameworks."""
+    """The frameworks of an installation."""
 
     #: The only one that it has, None if it has both or does not tell.
     framework: str | None = None

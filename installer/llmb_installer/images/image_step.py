@@ -132,8 +132,9 @@ def check_all(
 
 
 def is_there(name: str, facts: Facts, install: Path) -> bool:
-    """Whether the file exists with its recorded size; always true for an image used by its
-    reference.
+    """Return True if the file exists with its recorded size.
+
+    An image that is used by its reference has no file, and is always there.
     """
     if "file" not in facts:
         return True
@@ -142,7 +143,7 @@ def is_there(name: str, facts: Facts, install: Path) -> bool:
 
 
 def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]:
-    """What is wrong with the file; ``deep`` reads all of it."""
+    """Return the fault of the file. ``deep`` reads all of it."""
     if "file" not in facts:
         return []
     path = Path(str(facts["file"]))

@@ -308,7 +308,7 @@ def _answers_faults(install: Path) -> list[Fault]:
 
 
 def check_readable(install: Path) -> list[Fault]:
-    """Why the configuration in ``install`` cannot be read. Empty if it can."""
+    """Return the reason why the configuration in ``install`` cannot be read, or an empty text."""
     try:
         read_config(yamlfile.load(install / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:

@@ -124,7 +124,7 @@ def _folder_note(view: WizardView, value: Any) -> str | None:
 
 
 def require_some(value: Any) -> str | None:
-    """Why nothing cannot be selected."""
+    """The reason why something must be selected."""
     return None if value else "select at least one (space bar)"
 
 

@@ -34,8 +34,7 @@ _NOT_A_CAUSE = (signal.SIGABRT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What the runner does: write ``files`` into ``work``, then start ``argv`` as many times as
-    there are ``ranks``.
+    """The task of the runner: write ``files`` into ``work``, then start ``argv`` for each rank.
 
     ``environment`` overrides the few variables that every job has. ``secrets`` are names. The
     script never contains their values. ``time_limit`` in seconds.

@@ -60,10 +60,9 @@ def mounts(launch: Launch, stamp: Stamp, programs: str) -> list[str]:
 
 
 def is_writable(launch: Launch, slurm: SlurmConfig) -> bool | None:
-    """Whether ranks may write into the image's folders: as the job, else the cluster sets it, else
-    as the image needs.
+    """Return True if ranks may write into the image's folders, None if the site's enroot decides.
 
-    None: the site's enroot decides.
+    The job's setting counts, else the cluster's, else the image's need.
     """
     configured = (
         launch.container_writable

@@ -105,7 +105,7 @@ def option(name: str, launch: Launch, config: ClusterConfig) -> str | int | None
 
 
 def kind_of(launch: Launch, config: ClusterConfig) -> Literal["gpu", "cpu"]:
-    """Whether the launch is a job for GPUs or for CPUs."""
+    """Return the kind of job that a launch is: for GPUs or for CPUs."""
     return "cpu" if config.rows_for(_gpu_type(launch, config)) == CPU else "gpu"
 
 

@@ -201,8 +201,9 @@ def _partitions_of(refusal: Refusal, by_partition: Mapping[str, Partition]) -> l
 def _plugin_faults(
     setting: sbatch_script.Setting, client: Client, *, asks: bool = True
 ) -> Iterator[Fault]:
-    """Whether srun has pyxis and the MPI plugin. ``asks``: whether it may also ask the controller
-    to load that.
+    """Check that srun has pyxis and the MPI plugin.
+
+    With ``asks``, it may also ask the controller to load that.
     """
     shown = _plain(client, ["srun", "--help"]) if setting.container else None
     if shown is not None and "--container-image" not in shown:
@@ -226,8 +227,9 @@ def _plugin_faults(
 
 
 def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
-    """Whether the image's file exists, has its recorded size, and is a squashfs image. Starts no
-    process.
+    """Check that the image's file exists, has its recorded size, and is a squashfs image.
+
+    Starts no process.
     """
     if launch.image is None:
         hint = "slurm.container: none runs it from a Python environment"
@@ -273,7 +275,7 @@ def _damage_of(path: Path) -> str | None:
 
 
 def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
-    """Whether pyxis can read the mounts, and their sources exist."""
+    """Check that pyxis can read the mounts, and that their sources exist."""
     for mount in launch.mounts:
         source = mount.partition(":")[0]
         if "," in mount or mount.count(":") > 2:
@@ -310,7 +312,7 @@ def _is_missing(path: str) -> bool:
 def faults_of_writable(
     launch: Launch, config: ClusterConfig, lacks: frozenset[str]
 ) -> Iterator[Fault]:
-    """Whether this pyxis can make the image writable, where the job or the cluster asks for it."""
+    """Check that this pyxis can make the image writable, if the job or the cluster asks for it."""
     configured = config.slurm is not None and config.slurm.container_writable is True
     is_writable = launch.container_writable or (launch.container_writable is None and configured)
     if is_writable and container.WRITABLE in lacks:

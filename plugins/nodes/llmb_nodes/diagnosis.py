@@ -42,7 +42,7 @@ def program_words(parameters: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisCost:
-    """What a diagnosis takes, if tests need no repeats and nothing hangs."""
+    """The cost of a diagnosis, if tests need no repeats and nothing hangs."""
 
     nodes: int
     gpus: int

@@ -30,7 +30,7 @@ class PastCheck:
 
     @property
     def time(self) -> float:
-        """When it was submitted, in seconds since the epoch."""
+        """The time of its submission, in seconds since the epoch."""
         return self.run.submitted_at
 
     @cached_property

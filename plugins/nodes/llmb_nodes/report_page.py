@@ -176,7 +176,7 @@ def _by_runs(name: str, runs: FromRuns) -> str:
 
 @dataclass(slots=True)
 class _Node:
-    """What is known of a node."""
+    """The facts and findings of a node."""
 
     total: int = 0
     slow: int = 0

@@ -16,7 +16,7 @@ USUAL = 100.0  # GB/s of a healthy group
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What is wrong with a simulated cluster. A factor of 0.7 is 30 % slower, 0 a hang."""
+    """The faults of a simulated cluster. A factor of 0.7 is 30 % slower, 0 a hang."""
 
     nodes: Mapping[str, float] = field(default_factory=dict)
     pairs: Mapping[frozenset[str], float] = field(default_factory=dict)

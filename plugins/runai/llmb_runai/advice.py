@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about the reason for which a workload waits, by advice.yaml."""
+"""Gives advice on the reason why a workload waits, from advice.yaml."""
 
 import re
 from functools import lru_cache

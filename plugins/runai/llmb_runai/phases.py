@@ -196,7 +196,7 @@ def _joined(*parts: str) -> str:
 
 
 def _seconds(data: Mapping[str, Any]) -> float | None:
-    """When it ended, in seconds since the epoch, or None where the API does not say."""
+    """The time of its end, in seconds since the epoch, or None if the API does not give it."""
     for key in ("completedAt", "deletedAt", "phaseUpdatedAt"):
         try:
             return datetime.fromisoformat(str(data.get(key)).replace("Z", "+00:00")).timestamp()

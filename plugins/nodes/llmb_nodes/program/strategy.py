@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which groups of nodes to test next, and what their results mean. Pure: no clock and no chance.
+"""Chooses the groups of nodes to test next, and interprets results. Pure: no clock, no chance.
 
 A test runs a collective within a group, and all groups of a round run at the same time. Every group
 has the same number of nodes, so that each result is compared with those of healthy groups:
@@ -195,7 +195,7 @@ def _everywhere(plan: SearchPlan, path: str, value: float) -> NodeFinding:
 
 
 class _Book:
-    """What is known of the nodes on one path: results, good nodes, and groups for requests."""
+    """The knowledge of the nodes on one path: results, good nodes, and groups for requests."""
 
     def __init__(self, plan: SearchPlan, path: str) -> None:
         self.plan, self.path = plan, path

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from llmb.contract.failures import Failure as Failure
     from llmb.contract.finding import Finding as Finding
     from llmb.contract.flops import Flops as Flops
+    from llmb.contract.foreign_install import ForeignInstall as ForeignInstall
     from llmb.contract.formats import ParseSpec as ParseSpec
     from llmb.contract.gpus import GpuType as GpuType, processor as processor
     from llmb.contract.job import Job as Job, Training as Training

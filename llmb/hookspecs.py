@@ -169,3 +169,14 @@ def llmb_log_settings(log: Path) -> api.LogSettings | None:
     command line override them, and they override the log's lines and its name. Pure, except that
     it may read files. Return None without such a file.
     """
+
+
+@hookspec
+def llmb_import(folder: Path) -> api.ForeignInstall | None:
+    """Return what an install directory of another tool has: its settings, images and runs.
+
+    Called by ``llmb-install import`` for its folder, and by each command for a folder in the place
+    of an install directory whose cluster_config.yaml is not llmb's, so that it can name the tool
+    and the command that imports it. Pure, except that it may read files. Return None for a folder
+    that is not the tool's.
+    """

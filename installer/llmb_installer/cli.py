@@ -12,7 +12,6 @@ import click
 
 from llmb.core import console
 from llmb.errors import LlmbError, UsageError, describe
-from llmb.plan.exemplar import CODE as EXEMPLAR
 from llmb.plugins.guard import DEBUG_OPTION, take_debug
 from llmb_installer.commands.options import COMMANDS, INSTALL_OPTIONS
 
@@ -72,7 +71,9 @@ def cli(
             answers_file, install, settings, terminal=terminal, dry_run=dry_run
         )
     except UsageError as error:
-        if error.code != EXEMPLAR or not terminal:
+        from llmb.plugins.foreign import CODE as FOREIGN
+
+        if error.code != FOREIGN or not terminal:
             raise
         from llmb_installer.commands import import_
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster types of installations: llmb's own and plugins'."""
+"""What plugins know of installations: their cluster types, and other tools."""
 
 import os
 import sys
@@ -10,22 +10,28 @@ from typing import Any
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.cluster_type import ClusterType
 from llmb.plan.read_config import kind_in
+from llmb.plugins.loaded import Plugins
 from llmb.plugins.loader import load_plugins
 from llmb.plugins.sources import FOLDERS_VARIABLE
 
 
 def all_types() -> Mapping[str, ClusterType]:
     """Every cluster type by its name, llmb's own first. Loads the plugins at the first call."""
-    return _types_in(os.environ.get(FOLDERS_VARIABLE, ""), tuple(sys.path))
+    return all_plugins().cluster_types()
+
+
+def all_plugins() -> Plugins:
+    """Every plugin. They are loaded at the first call."""
+    return _plugins_in(os.environ.get(FOLDERS_VARIABLE, ""), tuple(sys.path))
 
 
 @lru_cache(maxsize=1)
-def _types_in(_folders: str, _path: tuple[str, ...]) -> Mapping[str, ClusterType]:
-    """Return the cluster types of the plugins in these places.
+def _plugins_in(_folders: str, _path: tuple[str, ...]) -> Plugins:
+    """Return the plugins in these places.
 
     Kept, because one command asks a dozen times, and loading every plugin takes milliseconds.
     """
-    return load_plugins(builtin_plugins()).cluster_types()
+    return load_plugins(builtin_plugins())
 
 
 def type_named(name: str) -> ClusterType | None:

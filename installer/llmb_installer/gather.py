@@ -14,8 +14,8 @@ from llmb.core.fold import fold
 from llmb.core.tables import output_width
 from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, describe
-from llmb.plan.exemplar import CODE as EXEMPLAR
 from llmb.plan.locate import CONFIG_FILE
+from llmb.plugins.foreign import CODE as FOREIGN
 from llmb_installer import fits, record
 from llmb_installer.answers.layers import (
     NOTHING,
@@ -290,7 +290,7 @@ def _installed_folder(install: Path | None, settings: Sequence[str]) -> Path | N
     try:
         folder = record.find_folder(install)
     except UsageError as error:
-        if error.code == EXEMPLAR:
+        if error.code == FOREIGN:
             raise
         return None  # there is none: the missing keys are reported
     return folder if record.answers_path(folder).is_file() else None

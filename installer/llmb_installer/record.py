@@ -17,10 +17,10 @@ from llmb.core import console, files, locks, process, typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.errors import InputFaults, LlmbError, UsageError, as_fault
 from llmb.plan.config_layers import load_config
-from llmb.plan.exemplar import CODE as EXEMPLAR, refuse_exemplar
-from llmb.plan.locate import CONFIG_FILE, find_install
+from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.read_config import NEWER, read_config
-from llmb_installer.cluster_types import all_types
+from llmb.plugins.foreign import CODE as FOREIGN, find_own_install, refuse_foreign
+from llmb_installer.cluster_types import all_plugins, all_types
 
 FOLDER = ".llmb"
 LOCK = "install"  # in FOLDER: held by the process that changes the installation
@@ -107,9 +107,9 @@ def find_folder(option: Path | None) -> Path:
     """
     environ = os.environ
     try:
-        return find_install(option, environ)
+        return find_own_install(all_plugins, option, environ)
     except UsageError as error:
-        if "STAGE_PATH" in environ or error.code in (EXEMPLAR, "folder-unusable"):  # always refused
+        if "STAGE_PATH" in environ or error.code in (FOREIGN, "folder-unusable"):  # always refused
             raise
         named = option or (
             files.expand(environ["LLMB_INSTALL"]) if environ.get("LLMB_INSTALL") else None
@@ -141,7 +141,7 @@ def read_own_config(folder: Path) -> ClusterConfig:
 
     Raises UsageError with the command that fixes it.
     """
-    refuse_exemplar(folder / CONFIG_FILE)
+    refuse_foreign(folder, all_plugins)
     try:
         return read_config(yamlfile.load(folder / CONFIG_FILE), cluster_types=all_types)
     except InputFaults as error:

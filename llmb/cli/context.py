@@ -215,6 +215,7 @@ class CliContext:
         runs can be shown, and ``need_type`` raises.
         """
         from llmb.plan import config_layers
+        from llmb.plugins.foreign import find_own_install
 
         environ: Mapping[str, str] = os.environ
         start = self.install_option
@@ -223,7 +224,7 @@ class CliContext:
 
             start = unpacked(self.archive)
             environ = {"XDG_CONFIG_HOME": str(start)}  # not the settings of this user
-        install = locate.find_install(start, environ)
+        install = find_own_install(lambda: self._plugins, start, environ)
         # always, so that a plugin whose types are wrong is reported
         kinds = self.plugins.cluster_types()
         config, notes = config_layers.load_config(

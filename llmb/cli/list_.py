@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,6 @@ from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.core.names import find_workload_and_size, listed, squash_workload, suggest
 from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
-from llmb.plan import locate
 
 if TYPE_CHECKING:
     from llmb.contract.schema import ClusterConfig
@@ -80,7 +78,7 @@ def command(
                 key="--gpu-type",
                 value=gpu_type,
             )
-    installed = _find_installed(context.install_option)
+    installed = _find_installed(context)
     sizes = {name: spec.sizes for name, spec in context.workloads.items()}
     key, size = (None, None) if workload is None else find_workload_and_size(workload, sizes)
     keys = [key] if key else list(context.workloads)
@@ -137,10 +135,11 @@ def _jobs_here(
     why installed sizes (only ``size`` if given) cannot run, and the fix.
     """
     from llmb.plan import config_layers
+    from llmb.plugins.foreign import find_own_install
     from llmb.run.prepare import NO_ROW, NOT_INSTALLED, runnable
 
     try:
-        install = locate.find_install(context.install_option, os.environ)
+        install = find_own_install(lambda: context.plugins, context.install_option, os.environ)
         config, _ = config_layers.load_config(
             install,
             os.environ,
@@ -205,25 +204,26 @@ def _most_gpus(config: ClusterConfig) -> int | None:
     return lookups.most_gpus(str(partition) if partition else None, config.slurm.clusters)
 
 
-def _find_installed(option: Path | None) -> tuple[str, ...] | None:
+def _find_installed(context: CliContext) -> tuple[str, ...] | None:
     """The installed workloads, or None without an install directory, or with an unreadable one.
 
     Prints a warning for an unreadable one, and for an LLMB_INSTALL that is not an install
-    directory. Raises UsageError for an ``option`` that is not one.
+    directory. Raises UsageError for an ``--install`` that is not one.
     """
-    from llmb.plan.exemplar import CODE as EXEMPLAR
-    from llmb.plan.locate import find_install, installed_in
+    from llmb.plan.locate import installed_in
+    from llmb.plugins.foreign import CODE as FOREIGN, find_own_install
 
+    option = context.install_option
     named = {"LLMB_INSTALL": os.environ.get("LLMB_INSTALL", "")}
     try:
-        install = find_install(option, named)
+        install = find_own_install(lambda: context.plugins, option, named)
     except UsageError as error:
         if option is not None:
             raise
-        if named["LLMB_INSTALL"] or error.code == EXEMPLAR:
+        if named["LLMB_INSTALL"] or error.code == FOREIGN:
             say(
                 f"warning: {error.message}"
-                + (f"\nhint: {error.hint}" if error.code == EXEMPLAR else "")
+                + (f"\nhint: {error.hint}" if error.code == FOREIGN else "")
             )
         return None
     try:

@@ -19,9 +19,11 @@ from llmb.core.names import squash_workload
 from llmb.core.tables import Column, escape
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
 from llmb.hookspecs import CONTRACT
-from llmb.plan import config_layers, locate
+from llmb.plan import config_layers
+from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.select import split_name
 from llmb.plugins.contract import is_outdated
+from llmb.plugins.foreign import find_own_install
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.loader import add_file, load_plugins
 from llmb.plugins.owners import Problem
@@ -242,7 +244,7 @@ def _config(context: CliContext) -> ClusterConfig | None:
     Raises LlmbError for an invalid one that ``--install`` names.
     """
     try:
-        install = locate.find_install(context.install_option, os.environ)
+        install = find_own_install(lambda: context.plugins, context.install_option, os.environ)
     except LlmbError:
         if context.install_option is not None:
             raise
@@ -276,7 +278,7 @@ def _settings(context: CliContext, config: ClusterConfig | None, faults: list[Fa
             advice = "--install DIR uses those of a cluster_config.yaml"
             say(f"note: default settings of {', '.join(able)}; {advice}")
         return {}
-    file = config.llmb_install / locate.CONFIG_FILE
+    file = config.llmb_install / CONFIG_FILE
     document = yamlfile.load(file)
     faults_by_plugin = plugins.faults_of_settings(document)
     faults += dict.fromkeys(

@@ -50,6 +50,8 @@ class LogSettings:
     gpus_per_node: int | None = None
     #: The reference of the image, as in ``nvcr.io/nvidia/nemo:25.04.01``.
     image: str | None = None
+    #: The name of the image's file in the install directory of its tool.
+    image_file: str | None = None
 
     def __post_init__(self) -> None:
         check_types(self)

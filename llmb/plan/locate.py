@@ -7,7 +7,6 @@ from pathlib import Path
 
 from llmb.core import console, files
 from llmb.errors import UsageError
-from llmb.plan.exemplar import refuse_exemplar
 
 CONFIG_FILE = "cluster_config.yaml"
 _HOW = (
@@ -30,8 +29,8 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path | No
     The path is absolute. ``cwd`` is the current folder by default, which may be gone if it is not
     needed.
 
-    Raises UsageError if there is none, it has no configuration or that of exemplar-performance, and
-    always if the older STAGE_PATH is set, so that the directory in use is never a guess.
+    Raises UsageError if there is none or it has no configuration, and always if the older
+    STAGE_PATH is set, so that the directory in use is never a guess.
     """
     if "STAGE_PATH" in environ:
         hint = (
@@ -46,7 +45,6 @@ def find_install(option: Path | None, environ: Mapping[str, str], cwd: Path | No
     cwd = cwd or console.current_folder()
     for folder in (cwd, *cwd.parents):
         if (folder / CONFIG_FILE).is_file():
-            refuse_exemplar(folder / CONFIG_FILE)
             return folder
     raise UsageError(
         f"no {CONFIG_FILE} in this folder or above it", hint=_HOW, code="install-missing"
@@ -82,7 +80,6 @@ def _checked(folder: Path, source: str) -> Path:
             key=source,
             value=value,
         )
-    refuse_exemplar(folder / CONFIG_FILE)
     return folder.resolve()
 
 

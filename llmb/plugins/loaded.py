@@ -39,6 +39,7 @@ _ADDS = {
     "llmb_report": "report",
     "llmb_nodes": "names of nodes",
     "llmb_log_settings": "settings of logs",
+    "llmb_import": "imports",
     "llmb_hint": "hints",
 }
 
@@ -208,6 +209,18 @@ class Plugins:
     def log_settings(self, log: Path) -> api.LogSettings | None:
         """Return the settings of the run of ``log`` by a file beside it, or None."""
         return self._first("llmb_log_settings", api.LogSettings, log=log)
+
+    def foreign_install(self, folder: Path) -> api.ForeignInstall | None:
+        """Return what a plugin finds in an install directory of another tool, or None.
+
+        Raises UsageError, PluginError.
+        """
+        for source in self.sources:
+            found = self._answer(source, "llmb_import", folder=folder)
+            if found is not None:
+                self.calls.require(source, "llmb_import", found, (api.ForeignInstall,))
+                return cast("api.ForeignInstall", found)
+        return None
 
     def _first(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
         """Return the first answer that is not None. A plugin that fails is reported and skipped."""

@@ -15,9 +15,9 @@ from llmb.core.units import bytes_in_words
 from llmb.errors import LlmbError, UsageError
 from llmb.plan import images as image_names
 from llmb.plan.config_layers import load_config
-from llmb.plan.locate import find_install
+from llmb.plugins.foreign import find_own_install
 from llmb_installer.answers.schema import ARCHITECTURES
-from llmb_installer.cluster_types import all_types
+from llmb_installer.cluster_types import all_plugins, all_types
 from llmb_installer.execution.runner import Runner
 from llmb_installer.images.adapter import as_llmb_errors, build_image, check_file, check_image
 from llmb_installer.step import BuildContext, Lines, Progress
@@ -101,7 +101,7 @@ def _place(
     """
     try:
         config, _ = load_config(
-            find_install(install, os.environ), os.environ, cluster_types=all_types
+            find_own_install(all_plugins, install, os.environ), os.environ, cluster_types=all_types
         )
     except UsageError:
         if install is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmb-install import: makes an install directory from one of NVIDIA's exemplar-performance."""
+"""llmb-install import: makes an install directory from one of another tool."""
 
 import os
 import shlex
@@ -12,13 +12,13 @@ import click
 from llmb.builtin.plugins import builtin_plugins
 from llmb.core import console, files, tables, typed
 from llmb.errors import UsageError
-from llmb.plan.exemplar import imported_folder
 from llmb.plan.locate import CONFIG_FILE
+from llmb.plugins.foreign import imported_folder
 from llmb.plugins.loader import load_plugins
 from llmb_installer import record
 from llmb_installer.applying.install import confirm
 from llmb_installer.importing.carry import ImportPlan, carry_out, count_items, plan_import
-from llmb_installer.importing.source import ImportItem
+from llmb_installer.importing.item import ImportItem
 
 _PLURALS = {
     "run": "runs",
@@ -40,19 +40,17 @@ def run(
     dry_run: bool,
     fmt: str,
 ) -> None:
-    """Import the install directory ``folder`` of exemplar-performance."""
+    """Import the install directory ``folder`` of another tool."""
     plugins = load_plugins(builtin_plugins())
-    workloads = plugins.workloads()
+    plugins.offers  # noqa: B018 - finds the plugins that are skipped
     for problem in plugins.problems:
         console.echo(f"note: plugin {problem.source} is skipped: {problem.reason}", err=True)
     cwd = console.current_folder()
     plan = plan_import(
         cwd / files.expand(folder),
         cwd / files.expand(into) if into is not None else None,
-        workloads,
-        plugins.gpu_types,
+        plugins,
         os.environ,
-        plugins.log_settings,
         gpu_type=gpu_type,
         with_secrets=with_secrets,
     )
@@ -104,7 +102,7 @@ def _data(plan: ImportPlan, *, dry_run: bool) -> dict[str, Any]:
 
 def _text(plan: ImportPlan) -> Iterator[str]:
     release = f" {plan.source.release}" if plan.source.release else ""
-    yield f"{plan.source.folder} of exemplar-performance{release} is not changed."
+    yield f"{plan.source.folder} of {plan.source.program}{release} is not changed."
     if plan.changes_nothing:
         yield f"{plan.target} already has everything."
     else:

@@ -13,7 +13,6 @@ from llmb.contract.schema import ClusterConfig
 from llmb.core import files, typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
-from llmb.plan.exemplar import CODE as EXEMPLAR
 from llmb.plan.locate import CONFIG_FILE, find_install
 from llmb_installer.answers.layers import has_key, join, nest, override
 from llmb_installer.answers.schema import AUTO, collect_sections, drop_nulls
@@ -90,8 +89,8 @@ def find_installed(
         return None
     try:
         folder = find_install(option, environ, cwd)
-    except UsageError as error:
-        return Damaged(path=Path(str(error.value)), error=error) if error.code == EXEMPLAR else None
+    except UsageError:
+        return None
     try:
         return InstallDirectory(path=folder, config=read_own_config(folder))
     except UsageError as error:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports installations and runs of NVIDIA's exemplar-performance. Its folder does not change."""
+"""Imports installations and runs of another tool, whose folder does not change."""

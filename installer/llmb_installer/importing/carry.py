@@ -4,19 +4,15 @@
 Writes only to the target folder.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from llmb.contract import record as records
-from llmb.contract.gpus import GpuTypes
-from llmb.contract.log_settings import LogSettings
+from llmb.contract.foreign_install import ForeignInstall
 from llmb.contract.spec import Workload
 from llmb.core import files, locks, secrets
 from llmb.core.names import as_keys
@@ -24,8 +20,9 @@ from llmb.core.shell import map_many
 from llmb.core.values import dataclass
 from llmb.errors import UsageError, os_errors
 from llmb.measure.find_logs import find_logs, last_attempts
-from llmb.plan.exemplar import imported_folder, name_in_llmb
 from llmb.plan.locate import CONFIG_FILE
+from llmb.plugins.foreign import imported_folder, is_own
+from llmb.plugins.loaded import Plugins
 from llmb.run import store
 from llmb_installer import record
 from llmb_installer.importing.finished import (
@@ -35,44 +32,15 @@ from llmb_installer.importing.finished import (
     find_run,
     own_timestamp,
 )
+from llmb_installer.importing.item import ImportItem, leave
 from llmb_installer.importing.own_config import (
     find_secrets,
     installed_frameworks,
     list_secrets,
     make_config,
 )
-from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave, read_source
-from llmb_installer.importing.sqsh import FoundImage, find_images, link_image, name_in_exemplar
+from llmb_installer.importing.sqsh import FoundImage, find_images, link_image
 from llmb_installer.planning.config import ConfigChange, write_config
-
-_MOST_JOBS = 1_000_000
-_PATIENCE = 10.0  # seconds: the table may be a view without an end
-_INSTRUCTIONS = 100_000  # of SQLite's machine between two looks at the clock
-
-
-def read_states(folder: Path) -> dict[str, str]:
-    """Return Slurm's last known state of each job by id, from the history of newer releases.
-
-    The database is opened read-only, and without the files that SQLite makes beside one.
-    """
-    path = folder / ".llmb" / "jobs.sqlite3"
-    if not path.is_file():
-        return {}
-    try:
-        with closing(
-            sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
-        ) as history:
-            deadline = time.monotonic() + _PATIENCE
-            history.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
-            rows = history.execute(
-                "SELECT job_id, slurm_state FROM jobs WHERE slurm_state IS NOT NULL LIMIT ?",
-                (_MOST_JOBS,),
-            ).fetchall()
-    # damaged, endless, or of a later version: the logs are enough
-    except (sqlite3.Error, UnicodeError):
-        return {}
-    return {str(job): str(state).split()[0].upper() for job, state in rows if str(state).strip()}
-
 
 _BEGUN = "import.json"  # in record.FOLDER: names the folder that is, or was, imported
 
@@ -86,7 +54,7 @@ class ImportPlan:
     copied with the user's consent. ``workloads`` are the source's that llmb offers.
     """
 
-    source: ExemplarInstall
+    source: ForeignInstall
     target: Path
     image_folder: Path
     config: Mapping[str, Any] | None
@@ -105,19 +73,15 @@ class ImportPlan:
 def plan_import(
     folder: Path,
     into: Path | None,
-    workloads: Mapping[str, Workload],
-    types: GpuTypes,
+    plugins: Plugins,
     environ: Mapping[str, str],
-    log_settings: Callable[[Path], LogSettings | None],
     *,
     gpu_type: str | None = None,
     with_secrets: bool = False,
 ) -> ImportPlan:
-    """Plan an import of ``folder``. Writes nothing. Raises UsageError, LlmbError.
-
-    ``log_settings`` returns the settings in a file beside a log.
-    """
-    source = read_source(folder.resolve())
+    """Plan an import of ``folder``. Writes nothing. Raises UsageError, LlmbError."""
+    source = read_source(folder.resolve(), plugins)
+    workloads, types = plugins.workloads(), plugins.gpu_types
     target = (into or imported_folder(source.folder)).absolute()
     exists = _check_target(source, target)
     data, settings = make_config(source, target, gpu_type, types, workloads)
@@ -131,27 +95,28 @@ def plan_import(
     else:
         root, kind, images_folder = target / "workloads", str(data["gpu_type"]), target / "images"
     common = Common(
+        source=source,
         root=root,
         workloads=workloads,
         types=types,
         gpu_type=kind,
         gpus_per_node=_gpus(source),
-        release=source.release,
-        states=read_states(source.folder),
         now=time.time(),
     )
-    runs, run_items = _runs(source, common, log_settings)
-    named = {name_in_exemplar(image): image for run in runs if (image := run.record.job.image)}
-    images, image_items = find_images(source, named, images_folder)
+    runs, run_items = _runs(common, plugins)
+    named = {
+        run.image_file: image
+        for run in runs
+        if (image := run.record.job.image) and run.image_file is not None
+    }
+    images, image_items = find_images(source.images, named, images_folder)
     data["install"] |= installed_frameworks(
         image.reference for image in images if image.reference is not None
     )
     values = find_secrets(source)
     known_secrets = {name for name in values if environ.get(name)} | {*secrets.names()}
     secret_list = list(list_secrets(values, known_secrets, take=with_secrets))
-    offered = [
-        key for key in as_keys(map(name_in_llmb, source.workloads), workloads) if key in workloads
-    ]
+    offered = [key for key in as_keys(source.workloads, workloads) if key in workloads]
     return ImportPlan(
         source=source,
         target=target,
@@ -165,7 +130,25 @@ def plan_import(
     )
 
 
-def _check_target(source: ExemplarInstall, target: Path) -> bool:
+def read_source(folder: Path, plugins: Plugins) -> ForeignInstall:
+    """Read ``folder``. Raises UsageError if no plugin knows it."""
+    if (folder / CONFIG_FILE).is_file() and is_own(folder):
+        message = f"{folder / CONFIG_FILE} is llmb's own, not of another tool"
+        hint = "llmb uses it as it is: --install DIR"
+        raise UsageError(message, hint=hint, code="import-own", key="DIR", value=str(folder))
+    found = plugins.foreign_install(folder)
+    if found is None:
+        message = (
+            f"{folder} is no install directory of a tool that llmb can import"
+            if folder.is_dir()
+            else f"{folder} is not a folder"
+        )
+        hint = "name the folder that has the tool's configuration, images or runs"
+        raise UsageError(message, hint=hint, code="import-nothing", key="DIR", value=str(folder))
+    return found
+
+
+def _check_target(source: ForeignInstall, target: Path) -> bool:
     """Return True if the target is an install directory of llmb already.
 
     Raises UsageError for a folder of others.
@@ -193,20 +176,17 @@ def _check_target(source: ExemplarInstall, target: Path) -> bool:
     return False
 
 
-def _gpus(source: ExemplarInstall) -> int | None:
+def _gpus(source: ForeignInstall) -> int | None:
     gres = str(source.gpu.get("gres") or "").rpartition(":")[2]
     return int(gres) if gres.isdigit() and int(gres) else None
 
 
-def _runs(
-    source: ExemplarInstall, common: Common, log_settings: Callable[[Path], LogSettings | None]
-) -> tuple[list[FoundRun], list[ImportItem]]:
+def _runs(common: Common, plugins: Plugins) -> tuple[list[FoundRun], list[ImportItem]]:
     """Every run of the source that can be taken, and what becomes of each log."""
+    source = common.source
     unreadable: list[OSError] = []
     logs = [
-        log
-        for start in _starts(source)
-        for log in last_attempts(find_logs(start, unreadable.append))
+        log for start in source.runs for log in last_attempts(find_logs(start, unreadable.append))
     ]
     runs: list[FoundRun] = []
     directories: set[Path] = set()
@@ -214,7 +194,9 @@ def _runs(
         leave("run", str(error.filename), str(error.strerror), "folder-unreadable")
         for error in unreadable
     ]
-    described = [(log, log_settings(log)) for log in logs]  # other processes have no plugins
+    described = [
+        (log, plugins.log_settings(log)) for log in logs
+    ]  # other processes have no plugins
     found = map_many(partial(find_run, common=common), described)
     for log, run in zip(logs, found, strict=True):
         name = str(log.relative_to(source.folder))
@@ -242,24 +224,9 @@ def _apart(run: FoundRun) -> FoundRun:
     return replace(run, record=replace(run.record, directory=directory))
 
 
-def _starts(source: ExemplarInstall) -> Iterator[Path]:
-    """Yield the folders with logs of runs, without checkouts and environments beside them."""
-    yield from sorted(
-        path for path in source.folder.glob("workloads/*/experiments") if path.is_dir()
-    )
-    if source.layout == "stage":
-        yield from (
-            path for name in ("results", "experiments") if (path := source.folder / name).is_dir()
-        )
-
-
-def _list_unused(
-    source: ExemplarInstall, workloads: Mapping[str, Workload]
-) -> Iterator[ImportItem]:
+def _list_unused(source: ForeignInstall, workloads: Mapping[str, Workload]) -> Iterator[ImportItem]:
     """Yield the items that llmb does not use, or installs itself."""
-    keys = dict(
-        zip(source.workloads, as_keys(map(name_in_llmb, source.workloads), workloads), strict=True)
-    )
+    keys = dict(zip(source.workloads, as_keys(source.workloads, workloads), strict=True))
     for name, key in keys.items():
         if key not in workloads:
             yield leave("workload", name, "no plugin of llmb offers it", "workload-not-offered")
@@ -267,7 +234,7 @@ def _list_unused(
         yield leave(
             "environment",
             name,
-            f"{path} launches NVIDIA's scripts, which llmb does not use",
+            f"{path} launches {source.vendor}'s scripts, which llmb does not use",
             "venv-not-used",
         )
 

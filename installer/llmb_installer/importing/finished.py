@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns finished runs of exemplar-performance into records of llmb."""
+"""Turns finished runs of another tool into records of llmb."""
 
 import base64
 import hashlib
@@ -7,10 +7,12 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import llmb
+from llmb.contract.foreign_install import ForeignInstall
 from llmb.contract.formats import NEMO2
 from llmb.contract.gpus import GpuTypes
 from llmb.contract.job import Job, Training
@@ -32,7 +34,6 @@ from llmb.measure.log_reader import read_log
 from llmb.measure.log_result import experiment_of
 from llmb.measure.root_cause import end_in
 from llmb.plan.bridge_rows import BRIDGE, NEMO
-from llmb.plan.exemplar import TOOL
 
 # seconds since the last line of an unfinished log, before which the run may still be running
 _MAY_RUN = 3600.0
@@ -49,6 +50,8 @@ class FoundRun:
     state: JobState
     log: Path
     batch_log: Path | None
+    #: The name of the image's file in the source.
+    image_file: str | None
 
 
 class NotTaken(NamedTuple):
@@ -60,20 +63,18 @@ class NotTaken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """The values that all runs of an import share.
+    """The values that all runs of the import of ``source`` share.
 
     Runs go below ``root``. ``gpu_type`` is for runs without a file that names it. ``gpus_per_node``
-    is of the cluster, None for the number of the GPU type. ``states`` are Slurm's last known states
-    by job. ``now`` is in seconds.
+    is of the cluster, None for the number of the GPU type. ``now`` is in seconds.
     """
 
+    source: ForeignInstall
     root: Path
     workloads: Mapping[str, Workload]
     types: GpuTypes
     gpu_type: str
     gpus_per_node: int | None
-    release: str | None
-    states: Mapping[str, str]
     now: float
 
 
@@ -107,7 +108,11 @@ def find_run(
         return NotTaken("name-unusable", f"{job.experiment_name!r} cannot be a folder's name")
     record = _record(log, job, config, changed, common)
     return FoundRun(
-        record=record, state=state, log=log, batch_log=next(iter(logs_beside(log)[1:]), None)
+        record=record,
+        state=state,
+        log=log,
+        batch_log=next(iter(logs_beside(log)[1:]), None),
+        image_file=config.image_file,
     )
 
 
@@ -223,7 +228,7 @@ def _state(
     """Return the end of the run by its log, else by the history of jobs."""
     if samples.is_complete and samples.last is not None:
         return JobState(state=COMPLETED, ended=changed)
-    last_state = common.states.get(job) or end_in(log) or ""
+    last_state = common.source.states.get(job) or end_in(log) or ""
     if (
         last_state in ACTIVE
         or last_state in WAITING
@@ -241,7 +246,9 @@ def _record(log: Path, job: Job, config: LogSettings, changed: float, common: Co
     stamped = _STAMPED.fullmatch(log.absolute().parent.parent.name)
     created = config.submitted or (float(stamped[2]) if stamped else changed)
     digest = hashlib.sha256(os.fsencode(log.resolve())).digest()
-    release = config.launcher_release or common.release
+    source = common.source
+    if config.launcher_release is None and config.window is None:
+        config = replace(config, window=source.window)
     name = job.experiment_name
     timestamp = stamped[2] if stamped else number or own_timestamp(log)
     directory = common.root / job.workload / "experiments" / name / f"{name}_{timestamp}"
@@ -258,7 +265,7 @@ def _record(log: Path, job: Job, config: LogSettings, changed: float, common: Co
             nodes=job.nodes,
             ranks_per_node=job.gpus_per_node,
             time_limit=job.time_limit,
-            program=Program(argv=("exemplar-performance",)),
+            program=Program(argv=(source.program,)),
             image=job.image,
             environment=job.env,
             workload=job.workload,
@@ -268,9 +275,9 @@ def _record(log: Path, job: Job, config: LogSettings, changed: float, common: Co
         submitter=ProcessId.current(),
         scheduler_id=number,
         origin=Origin(
-            tool=TOOL,
+            tool=source.tool,
             folder=log.absolute().parent,
-            release=release,
+            release=config.launcher_release or source.release,
             window=config.window_of(job.max_steps),
         ),
     )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the cluster settings of exemplar-performance as llmb's configuration, without secrets."""
+"""Writes the cluster settings of another tool as llmb's configuration, without secrets."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llmb.contract.foreign_install import ForeignInstall
 from llmb.contract.gpus import GpuTypes
 from llmb.contract.variables import check_name
 from llmb.core.names import as_keys, suggest
@@ -12,16 +13,14 @@ from llmb.core.secret_texts import holds_secret
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
 from llmb.errors import KeyFaultError, UsageError
 from llmb.plan.bridge_rows import framework_of_release, nvidia_release, releases
-from llmb.plan.exemplar import name_in_llmb
-from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave
+from llmb_installer.importing.item import ImportItem, leave
 
 _VENV_TYPES, _METHODS = ("uv", "venv", "conda"), ("local", "slurm")
 _GRACE = ("gb200", "gb300")  # whose nodes have ARM processors
-_UNSET = ("/path/to", "hf_token")  # the values of the example files
 
 
 def make_config(
-    source: ExemplarInstall,
+    source: ForeignInstall,
     target: Path,
     gpu_type: str | None,
     gpu_types: GpuTypes,
@@ -48,7 +47,7 @@ def make_config(
     environment, items = _variables(source.environment, "")
     entries: dict[str, Any] = {}
     for name, variables in source.environments.items():
-        key = as_keys([name_in_llmb(name)], workloads)[0]
+        key = as_keys([name], workloads)[0]
         if key not in workloads:
             continue  # the workload itself is left, with the reason
         accepted, variable_items = _variables(variables, f"{key}: ")
@@ -87,8 +86,8 @@ def installed_frameworks(references: Iterable[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def find_secrets(source: ExemplarInstall) -> dict[str, str]:
-    """Return the secrets in its configuration by name, without the words of the example files."""
+def find_secrets(source: ForeignInstall) -> dict[str, str]:
+    """Return the secrets in its configuration by name."""
     variables = {
         **source.environment,
         **{
@@ -97,14 +96,10 @@ def find_secrets(source: ExemplarInstall) -> dict[str, str]:
             for name, value in own_variables.items()
         },
     }
-    return {
-        name: value
-        for name, value in variables.items()
-        if is_secret_name(name) and value and value not in _UNSET
-    }
+    return {name: value for name, value in variables.items() if is_secret_name(name) and value}
 
 
-def _settings(source: ExemplarInstall, gpu_type: str) -> Iterator[ImportItem]:
+def _settings(source: ForeignInstall, gpu_type: str) -> Iterator[ImportItem]:
     yield ImportItem(kind="setting", name="gpu_type", detail=gpu_type)
     if source.account is not None:
         yield ImportItem(kind="setting", name="slurm.account", detail=source.account)
@@ -114,19 +109,19 @@ def _settings(source: ExemplarInstall, gpu_type: str) -> Iterator[ImportItem]:
                 f"{name} {value}" for name, value in options.items() if value is not None
             )
             yield ImportItem(kind="setting", name=f"slurm.{kind}", detail=detail)
-    if source.layout != "stage" and "gres" not in source.gpu:
+    if source.is_configured and "gres" not in source.gpu:
         detail = (
             "it is null there; llmb-install add and the wizard ask Slurm for it, or set it: 8, or"
             " null for none"
         )
         yield leave("setting", "slurm.gpu.gres", detail, "gres-missing")
-    for key in source.unknown:
+    for key in source.unknown_keys:
         yield leave(
-            "setting", key, "no release of exemplar-performance writes this key", "key-unknown"
+            "setting", key, f"no release of {source.program} writes this key", "key-unknown"
         )
 
 
-def _slurm(source: ExemplarInstall) -> dict[str, Any]:
+def _slurm(source: ForeignInstall) -> dict[str, Any]:
     sections = {"gpu": dict(source.gpu), "cpu": dict(source.cpu)}
     common = {} if source.account is None else {"account": source.account}
     return {

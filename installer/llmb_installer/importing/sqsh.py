@@ -8,12 +8,11 @@ from llmb.core.values import dataclass
 from llmb.errors import LlmbError, os_errors
 from llmb.plan.images import file_name, superblock_fault
 from llmb_installer.images.adapter import as_llmb_errors, share_record, with_libraries
-from llmb_installer.importing.source import ExemplarInstall, ImportItem, leave
+from llmb_installer.importing.item import ImportItem, leave
 from sqshpull.errors import PullInputError
 from sqshpull.record import architecture_of, record_of, record_path, write_record
 from sqshpull.reference import ImageReference
 
-_NGC = "nvcr.io"  # the registry of the images whose file names begin with nvidia+
 _LONGEST_LINK = 240  # bytes: the record of the image has a longer name
 
 
@@ -30,26 +29,17 @@ class FoundImage:
 
 
 def find_images(
-    source: ExemplarInstall, named: Mapping[str, str], images: Path
+    files: Mapping[Path, str], named: Mapping[str, str], images: Path
 ) -> tuple[list[FoundImage], list[ImportItem]]:
     """Return the complete images to be linked into ``images``, and what became of each image.
 
-    ``named`` has references by file name, from the records of runs.
+    ``files`` are all of the source with the references that it knows. ``named`` has references by
+    file name, from the records of runs.
     """
-    folders = [
-        source.folder / "images",
-        source.image_folder,
-        *([source.folder] if source.layout == "stage" else []),
-    ]
-    files = {
-        path.name: path
-        for folder in folders
-        if folder is not None
-        for path in sorted(folder.glob("*.sqsh"))
-    }
     images_found, items = [], []
-    for name, path in sorted(files.items()):
-        texts = (named.get(name), _reference_of(name))
+    for path, known in files.items():
+        name = path.name
+        texts = (named.get(name), known)
         reference = next((text for text in texts if text and _is_reference(text)), None)
         link = file_name(reference) if reference is not None else name
         try:
@@ -79,24 +69,6 @@ def _is_reference(text: str) -> bool:
     except PullInputError:
         return False
     return len(file_name(text)) <= _LONGEST_LINK
-
-
-def name_in_exemplar(reference: str) -> str:
-    """Return exemplar-performance's file name of an image: end of the reference, and tag."""
-    whole, _, _ = reference.replace("#", "/").partition("@")
-    *_, parent, last = ["", *whole.split("/")]
-    name, _, tag = last.partition(":")
-    if tag.startswith("sha256:"):
-        tag = f"sha256-{tag.removeprefix('sha256:')[:12]}"
-    return f"{parent}+{name}+{tag or 'latest'}.sqsh"
-
-
-def _reference_of(name: str) -> str | None:
-    """The reference of a file name if it is certain: ``nvidia+nemo+25.04.01.sqsh``."""
-    parts = name.removesuffix(".sqsh").split("+")
-    if len(parts) != 3 or parts[0] != "nvidia" or parts[2].startswith("sha256-"):
-        return None
-    return f"{_NGC}/nvidia/{parts[1]}:{parts[2]}"
 
 
 def link_image(image: FoundImage, images: Path, *, checksum: bool) -> None:

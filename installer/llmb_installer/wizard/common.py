@@ -12,10 +12,11 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.core import files
 from llmb.core.units import bytes_in_words
 from llmb.plan.bridge_rows import bridge_sizes
-from llmb.plan.exemplar import TOOL, is_exemplar
 from llmb.plan.locate import CONFIG_FILE
+from llmb.plugins.foreign import find_foreign
 from llmb_installer.answers.checks import explain_unusable
 from llmb_installer.answers.schema import ARCHITECTURES
+from llmb_installer.cluster_types import all_plugins
 from llmb_installer.detect.detected import detect_clusters
 from llmb_installer.detect.machine import find_folder, find_gpu, find_likeliest, is_of_kernel
 from llmb_installer.detect.slurm_checks import differing_gpus
@@ -86,11 +87,11 @@ def _check_folder(view: WizardView, value: Any) -> str | None:
     if not folder.writable:
         return f"you cannot write to {folder.nearest}: choose another folder"
     config = folder.path / CONFIG_FILE
-    if is_exemplar(config):
+    if (foreign := find_foreign(folder.path, all_plugins)) is not None:
         command = f"llmb-install import {shlex.quote(str(folder.path))}"
         return (
-            f"{folder.path} belongs to {TOOL}: choose another folder, or press Ctrl-C and take it"
-            f" over with: {command}"
+            f"{folder.path} belongs to {foreign.tool}: choose another folder, or press Ctrl-C and"
+            f" take it over with: {command}"
         )
     if config.is_file() and not re.search(
         rf"^cluster_type: {view.kind}\b", config.read_text("utf-8"), re.MULTILINE

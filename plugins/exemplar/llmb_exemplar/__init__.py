@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, and
-the file that its launcher writes beside a log.
+"""Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, its
+install directories, and the file that its launcher writes beside a log.
 """
 
 from __future__ import annotations
@@ -31,3 +31,11 @@ def llmb_log_settings(log: Path) -> api.LogSettings | None:
     from llmb_exemplar.run_config import settings_of
 
     return settings_of(log)
+
+
+@hookimpl
+def llmb_import(folder: Path) -> api.ForeignInstall | None:
+    """Return the settings, images and runs in ``folder`` if it is exemplar-performance's."""
+    from llmb_exemplar.install import find_install
+
+    return find_install(folder)

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from llmb import api
-from llmb_exemplar.install import name_in_llmb
+from llmb_exemplar.names import image_file, name_in_llmb, window_of
 
 _CONFIG = re.compile(r"llmb-config_(.+)\.ya?ml")
 _JOB = re.compile(r"_(\d{3,})(?:_\d{1,2})?$")
-_LATE_WINDOW = (35, 44)  # since release 25.08
 _FRAMEWORKS = {"nemo2": "nemo", "megatron_bridge": "bridge"}
 
 
@@ -79,20 +78,15 @@ def read(path: Path) -> api.LogSettings | None:
         release=_text(work.get("fw_version")) if framework == "bridge" else None,
         dotted=_arguments(settings.get("mbridge_args")),
         env={key: str(value) for key, value in variables.items() if value is not None},
-        window=_LATE_WINDOW if _is_late(release) else None,
+        window=window_of(release),
         profiled=_profiled(path.name, data, settings),
         launcher_release=release,
         job=_job_id(job.get("job_id")),
         submitted=_moment(job.get("launch_time")),
         gpus_per_node=_count(cluster.get("gpus_per_node")),
-        image=image.replace("#", "/") if image is not None else None,
+        image=image and image.replace("#", "/"),
+        image_file=image and image_file(image),
     )
-
-
-def _is_late(release: str | None) -> bool:
-    """Return True if a release measures iterations 35 to 44 of 50, not 11 to 44."""
-    match = re.match(r"(\d\d)\.(\d\d)", release or "")
-    return match is not None and (int(match[1]), int(match[2])) >= (25, 8)
 
 
 def _profiled(name: str, *sections: Mapping[str, Any]) -> str:

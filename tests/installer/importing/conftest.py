@@ -34,10 +34,7 @@ def do_import() -> Callable[..., ImportPlan]:
         checksums: bool = True,
         **more: Any,
     ) -> ImportPlan:
-        workloads = plugins.workloads()
-        plan = plan_import(
-            folder, into, workloads, plugins.gpu_types, {}, plugins.log_settings, **more
-        )
+        plan = plan_import(folder, into, plugins, {}, **more)
         if not dry_run:
             carry_out(plan, checksums=checksums, say=lambda text: None)
         return plan

@@ -15,10 +15,10 @@ import yaml
 
 from llmb.errors import UsageError
 from llmb.plan.config_layers import load_config
+from llmb_exemplar.names import image_file
 from llmb_installer.cluster_types import all_types
 from llmb_installer.importing import carry
 from llmb_installer.importing.carry import ImportPlan
-from llmb_installer.importing.sqsh import name_in_exemplar
 from llmb_installer.record import load_layered_config
 from llmb_testing import exemplar_folder as exemplar
 from sqshpull.record import check, read_record
@@ -154,7 +154,7 @@ def test_images_are_linked_with_their_digest(source: Path, do_import: DoImport) 
     ],
 )
 def test_file_names_of_its_images(reference: str, name: str) -> None:
-    assert name_in_exemplar(reference) == name
+    assert image_file(reference) == name
 
 
 def test_a_shared_image_folder(tmp_path: Path, do_import: DoImport) -> None:

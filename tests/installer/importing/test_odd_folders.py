@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from llmb.errors import InputFaults
-from llmb_installer.importing import carry
-from llmb_installer.importing.carry import ImportPlan, read_states
+from llmb_exemplar import history
+from llmb_installer.importing.carry import ImportPlan
 from llmb_installer.importing.finished import own_timestamp
 
 DoImport = Callable[..., ImportPlan]
@@ -34,15 +34,15 @@ def test_pipes_do_not_stop_an_import(source: Path, do_import: DoImport) -> None:
 
 
 def test_a_table_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry, "_PATIENCE", 0.2)
+    monkeypatch.setattr(history, "_PATIENCE", 0.2)
     (tmp_path / ".llmb").mkdir()
-    with closing(sqlite3.connect(tmp_path / ".llmb" / "jobs.sqlite3")) as history:
-        history.execute(
+    with closing(sqlite3.connect(tmp_path / ".llmb" / "jobs.sqlite3")) as database:
+        database.execute(
             "CREATE VIEW jobs AS WITH RECURSIVE n(job_id) AS (SELECT 1 UNION ALL SELECT 1 FROM n)"
             " SELECT job_id, NULL AS slurm_state FROM n"
         )
-        history.commit()
-    assert read_states(tmp_path) == {}
+        database.commit()
+    assert history.read_states(tmp_path) == {}
 
 
 def test_a_nul_in_the_settings_is_refused(source: Path, do_import: DoImport) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from llmb.errors import UsageError
 from llmb.plan.config_layers import load_config
-from llmb.plan.exemplar import CODE, is_exemplar
-from llmb.plan.locate import find_install
+from llmb.plugins.foreign import CODE, find_foreign, find_own_install
 from llmb_installer import record
 from llmb_installer.cli import cli
-from llmb_installer.cluster_types import all_types
+from llmb_installer.cluster_types import all_plugins, all_types
 from llmb_installer.commands import import_
 from llmb_installer.detect.detected import Damaged, find_installed
 from llmb_testing import exemplar_folder as exemplar
@@ -69,9 +68,9 @@ def test_llmb_install_refuses_it(words: tuple[str, ...], theirs: Path) -> None:
 
 def test_every_way_to_find_it(theirs: Path) -> None:
     for call in (
-        lambda: find_install(theirs, {}, Path("/")),
-        lambda: find_install(None, {"LLMB_INSTALL": str(theirs)}, Path("/")),
-        lambda: find_install(None, {}, theirs),
+        lambda: find_own_install(all_plugins, theirs, {}, Path("/")),
+        lambda: find_own_install(all_plugins, None, {"LLMB_INSTALL": str(theirs)}, Path("/")),
+        lambda: find_own_install(all_plugins, None, {}, theirs),
         lambda: record.read_own_config(theirs),
     ):
         with pytest.raises(UsageError) as raised:
@@ -87,16 +86,18 @@ def test_once_imported_the_hint_names_the_new_folder(
 ) -> None:
     do_import(theirs)
     with pytest.raises(UsageError) as raised:
-        find_install(theirs, {}, Path("/"))
+        find_own_install(all_plugins, theirs, {}, Path("/"))
     assert str(raised.value.hint).endswith(f"--install {theirs}-llmb")
     load_config(
-        find_install(theirs.with_name("theirs-llmb"), {}, Path("/")), {}, cluster_types=all_types
+        find_own_install(all_plugins, theirs.with_name("theirs-llmb"), {}, Path("/")),
+        {},
+        cluster_types=all_types,
     )
 
 
 def test_files_that_are_llmbs(tmp_path: Path, cluster: Callable[..., Path]) -> None:
     """Also one with a mistake: its own error is better."""
-    assert not is_exemplar(cluster("slurm") / "cluster_config.yaml")
+    assert find_foreign(cluster("slurm"), all_plugins) is None
     broken = tmp_path / "cluster_config.yaml"
     for text in (
         "gpu_type: h100\n",
@@ -105,7 +106,7 @@ def test_files_that_are_llmbs(tmp_path: Path, cluster: Callable[..., Path]) -> N
         "workloads:\n  launcher: x\n",
     ):
         broken.write_text(text)
-        assert not is_exemplar(broken)
+        assert find_foreign(tmp_path, all_plugins) is None
 
 
 def test_the_command(source: Path, wording: Callable[..., None]) -> None:
@@ -124,7 +125,7 @@ def test_the_command(source: Path, wording: Callable[..., None]) -> None:
 def test_a_terminal_offers_the_import(answer: str, done: bool, theirs: Path) -> None:
     """The wizard, started in such a folder, asks once; Enter agrees."""
     with pytest.raises(UsageError) as raised:
-        find_install(theirs, {}, Path("/"))
+        find_own_install(all_plugins, theirs, {}, Path("/"))
     runner = click.testing.CliRunner()
     command = click.Command("offer", callback=lambda: import_.offer(raised.value, dry_run=False))
     result = runner.invoke(command, input=answer)

@@ -172,6 +172,17 @@ def test_llmb_log_settings(tmp_path: Path) -> None:
     assert hook(tmp_path / "log.out") == api.LogSettings(workload="disk", size="write", gpus=8)
 
 
+def test_llmb_import(tmp_path: Path) -> None:
+    hook = hook_of("llmb_import")
+    assert hook(tmp_path) is None
+    site = {"release": "7", "gpu": "h100", "partition": "gpu", "variables": {"NCCL_DEBUG": "WARN"}}
+    (tmp_path / "acme-site.json").write_text(json.dumps(site))
+    (tmp_path / "a.sqsh").touch()
+    found = hook(tmp_path)
+    assert (found.tool, found.release, found.gpu_type) == ("Acme's acme-bench", "7", "h100")
+    assert (found.gpu, found.images) == ({"partition": "gpu"}, {tmp_path / "a.sqsh": ""})
+
+
 def test_llmb_hint() -> None:
     hook = hook_of("llmb_hint")
     assert (hook("acme-night"), hook("results")) == ("write: llmb-run submit", None)

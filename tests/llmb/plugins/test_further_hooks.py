@@ -268,6 +268,56 @@ def test_a_file_beside_a_log_says_what_ran(
     assert broken.returncode == 0
 
 
+SITE = """
+from llmb.api import ForeignInstall, hookimpl
+
+@hookimpl
+def llmb_import(folder):
+    file = folder / "cluster_config.yaml"
+    if not file.is_file() or "acme:" not in file.read_text():
+        return None
+    return ForeignInstall(
+        program="acme-bench", vendor="Acme", folder=folder, release="7", gpu_type="h100",
+        gpu={"partition": "gpu"}, environment={"NCCL_DEBUG": "WARN", "HF_TOKEN": "hf_x"},
+        images={folder / "a.sqsh": ""}, runs=(folder / "results",),
+    )
+"""
+
+
+def test_an_install_directory_of_another_tool(
+    install: Install,
+    llmb_here: Command,
+    tmp_path: Path,
+    site_packages: Path,
+    llmb_program: str,
+    wording: Wording,
+) -> None:
+    install("acme", SITE)
+    folder = tmp_path / "theirs"
+    (folder / "results").mkdir(parents=True)
+    (folder / "cluster_config.yaml").write_text("acme: 7\n")
+    refused = llmb_here("results", "--install", folder)
+    assert refused.returncode == 2
+    wording("results", refused.stderr)
+    program = str(Path(llmb_program).with_name("llmb-install"))
+    environment = {**os.environ, "PYTHONPATH": str(site_packages)}
+
+    def run(*words: str) -> str:
+        argv = [program, "import", str(folder), *words]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment)
+        return done.stdout
+
+    items = json.loads(run("--dry-run", "--format", "json"))["items"]
+    codes = {item["name"]: (item["action"], item["code"]) for item in items}
+    assert codes["NCCL_DEBUG"] == ("take", "")
+    assert codes["HF_TOKEN"] == ("leave", "secret-consent")
+    assert codes["a.sqsh"][0] == "leave"  # there is no such file
+    run("--yes")
+    config = (tmp_path / "theirs-llmb" / "cluster_config.yaml").read_text()
+    assert "NCCL_DEBUG: WARN" in config
+    assert "hf_x" not in config
+
+
 BESIDE = """
 from pathlib import Path
 from dataclasses import replace

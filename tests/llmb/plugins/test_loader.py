@@ -66,7 +66,7 @@ EVERY_HOOK = (
     + """
 from dataclasses import dataclass
 import click
-from llmb.api import Failure, Flops, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
+from llmb.api import Failure, Flops, ForeignInstall, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
 from llmb.contract.cluster_type import ClusterType
 
 @dataclass(frozen=True)
@@ -122,6 +122,10 @@ def llmb_hint(program, word, words):
 @hookimpl
 def llmb_log_settings(log):
     return LogSettings(workload=log.name)
+
+@hookimpl
+def llmb_import(folder):
+    return ForeignInstall(program="moonshot", vendor="Moon", folder=folder)
 """
 )
 
@@ -806,6 +810,11 @@ def asks_log_settings(plugins: Plugins) -> bool:
     return settings is not None and settings.workload == "b.log"
 
 
+def asks_import(plugins: Plugins) -> bool:
+    found = plugins.foreign_install(Path("a"))
+    return found is not None and found.tool == "Moon's moonshot"
+
+
 ASKED = {
     "llmb_workload": asks_workload,
     "llmb_setup": asks_setup,
@@ -820,6 +829,7 @@ ASKED = {
     "llmb_nodes": asks_nodes,
     "llmb_hint": asks_hint,
     "llmb_log_settings": asks_log_settings,
+    "llmb_import": asks_import,
 }
 
 

@@ -13,6 +13,7 @@ import click
 
 from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
+from llmb.cli.output import check_folder
 from llmb.cli.results import Choice, choice_options, choose_runs, gather
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
@@ -84,6 +85,7 @@ def command(
     )
     if not path.name.endswith(ARCHIVE):
         path = path.with_name(path.name + ARCHIVE)
+    check_folder(path)
     if path.exists() and not force:
         raise UsageError(
             f"{path} exists",

@@ -2,8 +2,10 @@
 """Prints rows in the chosen format, and tables in the width of the terminal."""
 
 import itertools
+import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from llmb.cli.context import say
@@ -21,6 +23,7 @@ from llmb.core.tables import (
     render,
     shorten,
 )
+from llmb.errors import UsageError
 
 NAME_WIDTH = 90  # characters of a name, unless --full-names
 
@@ -213,3 +216,20 @@ def _drawn(
     for line, row in zip(lines, rows, strict=True):
         drawn += [line, *wrapper.wrap(under.cell(row))]
     return "\n".join(drawn) + "\n"
+
+
+def check_folder(output: Path) -> None:
+    """Raise UsageError if the folder of the file does not exist.
+
+    A typing mistake should not create one.
+    """
+    folder = output.absolute().parent
+    if folder.is_dir() and not output.is_dir():
+        return
+    if output.is_dir() or folder.exists():
+        problem = f"{output} is a folder" if output.is_dir() else f"{folder} is not a folder"
+        message, hint = f"--output: {problem}", "name a file: -o FILE"
+    else:
+        message = f"--output {output}: its folder does not exist"
+        hint = f"create it: mkdir -p {shlex.quote(str(output.parent))}"
+    raise UsageError(message, hint=hint, code="folder-missing", key="--output", value=str(output))

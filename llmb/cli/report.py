@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llmb-run report`: one page about a set of runs, in Markdown or HTML."""
 
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from llmb.cli import options
 from llmb.cli.compare import baseline_instead
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.cli.explain import cause_of, figure_of, row_of, tflops_note_of
+from llmb.cli.output import check_folder
 from llmb.cli.reading import flops_of, kept_rows, opened, peaks_of, rows_of, spec_of
 from llmb.cli.results import (
     Choice,
@@ -106,7 +106,7 @@ def command(
             key="--format",
         )
     if output is not None:
-        _check_folder(output)
+        check_folder(output)
     names = opened(context, runs)
     against = baseline_instead(context, baseline, reference, choice)
     all_runs, damaged = context.read_runs()
@@ -217,24 +217,7 @@ def check_page(output: Path) -> None:
             key="--report",
             value=str(output),
         )
-    _check_folder(output)
-
-
-def _check_folder(output: Path) -> None:
-    """Raise UsageError if the folder of the file does not exist.
-
-    A typing mistake should not create one.
-    """
-    folder = output.absolute().parent
-    if folder.is_dir() and not output.is_dir():
-        return
-    if output.is_dir() or folder.exists():
-        problem = f"{output} is a folder" if output.is_dir() else f"{folder} is not a folder"
-        message, hint = f"--output: {problem}", "name a file: -o report.html"
-    else:
-        message = f"--output {output}: its folder does not exist"
-        hint = f"create it: mkdir -p {shlex.quote(str(output.parent))}"
-    raise UsageError(message, hint=hint, code="folder-missing", key="--output", value=str(output))
+    check_folder(output)
 
 
 def _later(

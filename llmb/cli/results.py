@@ -247,7 +247,9 @@ def announce_sessions(selection: sessions.SelectedSessions) -> None:
         return
     titles = listed(names, _NAMED_SESSIONS)
     count = f"{selection.others} other{'s' if selection.others > 1 else ''}"
-    say(f"session{'s' if len(names) > 1 else ''} {titles}; {count}: --session ID, or all")
+    line = f"session{'s' if len(names) > 1 else ''} {titles}; {count}: --session ID, or all"
+    if console.is_first(line):  # an export asks for results, then for their times
+        say(line)
 
 
 _NAMED_SESSIONS = 4  # in a line

@@ -333,8 +333,13 @@ def warn_once(text: str, *, key: str = "", kind: str = "warning") -> None:
 
     Texts with the same ``key`` are one warning. ``kind``: the word before it.
     """
+    if is_first(key or text):
+        echo(f"{kind}: {text}", err=True)
+
+
+def is_first(text: str) -> bool:
+    """Return True if a command asks about this text for the first time. Safe for threads."""
     with _warning:
-        if (key or text) in _warned:
-            return
-        _warned.add(key or text)
-    echo(f"{kind}: {text}", err=True)
+        first = text not in _warned
+        _warned.add(text)
+    return first

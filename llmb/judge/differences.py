@@ -59,6 +59,8 @@ def differences(configuration: Settings, reference: Settings) -> list[str]:
 def _differs(name: str, value: Any, reference_value: Any) -> str:
     if name in _DOES:
         return f"{_DOES[name]}, the reference does not" if value else f"the reference {_DOES[name]}"
+    if reference_value is None:
+        return f"{name} {_word(value)}, unset in the reference"
     return f"{name} {_word(value)}, not {_word(reference_value)}"
 
 

@@ -15,7 +15,7 @@ from llmb.judge.compare import judged_against
 from llmb.judge.judge import judge, pool_key, without_session
 from llmb.judge.reference import relative
 from llmb.judge.suspects import with_causes
-from llmb.judge.value import INVALID
+from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
 from llmb.show.report.conditions import ConditionChange, changes_between
@@ -179,6 +179,12 @@ def _judged(runs: Sequence[Run], report: Report) -> list[Run]:
         results = judge(run_results, report.figures, report.release)
     else:
         results = judged_against(run_results, baseline.results, baseline.called)
+        results = [
+            replace(result, verdict=replace(result.verdict, word=NO_REFERENCE))
+            if result.identity.run in accepted
+            else result
+            for result in results
+        ]
     explained = with_causes(results, [run.result for run in report.runs])
     return [replace(run, result=result) for run, result in zip(runs, explained, strict=True)]
 

@@ -49,7 +49,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
         {"image_digest": "sha256:" + "d" * 64},
         f"image_digest sha256:{'b' * 12}, not sha256:{'d' * 12}",
     ),
-    ({"environment_lock": None}, f"environment_lock {'c' * 19}, not unset"),
+    ({"environment_lock": None}, f"environment_lock {'c' * 19}, unset in the reference"),
 ]
 
 

@@ -128,7 +128,7 @@ def test_settings_that_leave_the_model_as_it_is_stay_comparable(
     ((name, value),) = dotted.items()
     assert f"{name} {value}, not the table's" in run("explain", "d1").stdout
     compared = json.loads(run("compare", "d1", "u1", "--format", "json").stdout)["comparisons"]
-    assert compared[0]["differences"] == [f"{name} {value}, not unset"]
+    assert compared[0]["differences"] == [f"{name} {value}, unset in the reference"]
 
 
 def test_runs_of_the_same_other_model_are_compared_with_each_other(

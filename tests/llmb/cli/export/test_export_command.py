@@ -66,6 +66,14 @@ def test_ctrf_has_the_time_of_runs(night: Any, run: Run) -> None:
     assert test["start"] == 1_000_000
 
 
+def test_the_sessions_are_named_once(install: Any, run: Run) -> None:
+    install.measured("a1", 2.7)
+    record = install.measured("b1", 2.7).directory / "llmb-run.json"
+    later = json.loads(record.read_text())
+    record.write_text(json.dumps({**later, "created": later["created"] + 5 * 86400}))
+    assert run("export", "openmetrics").stderr.count("1 other") == 1
+
+
 def test_options_select_as_in_results(night: Any, run: Run) -> None:
     done = run("export", "ctrf", "-w", "nemotron4_15b", "--session", "all", "--window", "20-30")
     assert json.loads(done.stdout)["results"]["summary"]["tests"] == 3

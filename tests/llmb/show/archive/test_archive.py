@@ -96,6 +96,14 @@ def test_two_archives_are_compared(
     assert row["ratio"] == pytest.approx(2.0)
 
 
+def test_an_archive_goes_into_a_folder_that_exists(install: Any, run: Run, tmp_path: Path) -> None:
+    install.measured("a1", 2.75)
+    done = run("archive", "-o", tmp_path / "no" / "night.tar.zst")
+    assert done.returncode == 2
+    assert f"mkdir -p {tmp_path / 'no'}" in done.stderr
+    assert not (tmp_path / "no").exists()
+
+
 def test_no_command_that_writes_is_named_for_an_archive(
     install: Any, run: Run, llmb_here: Run, tmp_path: Path
 ) -> None:

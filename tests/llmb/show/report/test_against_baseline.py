@@ -101,8 +101,8 @@ def test_each_night_is_judged_against_it(report: Command) -> None:
     table = report("report", "--baseline", "april", "--history").stdout
     (slow,) = [line for line in table.splitlines() if "| nemotron4 15b bf16, 16 GPUs" in line]
     cells = [cell.strip() for cell in slow.strip("|").split("|")]
-    assert [cell.split()[1] for cell in cells[1:3]] == ["PASS", "FAIL"]
-    assert cells[1].startswith("1.000")
+    assert cells[1] == "1.000"  # the baseline itself
+    assert cells[2].endswith(" FAIL")
     assert cells[-1] == "baseline april"
 
 
@@ -125,7 +125,7 @@ def test_a_night_is_not_judged_with_its_own_baseline(
     ]
     assert {row[1].partition(", ")[2]: row[2] for row in rows} == {
         "16 GPUs": "0.833 FAIL",
-        "96 GPUs": "1.000 PASS",
+        "96 GPUs": "1.000",
     }
     assert done.returncode == 3
 

@@ -117,6 +117,7 @@ def _in_words(metric: MetricSpec | None, value: float, *, with_unit: bool) -> st
 
 
 LINES = 8  # configurations of one item
+_NAMED_DIFFERENCES = 3
 _NO_CAUSE = (
     "no clock, power limit, driver, network or node in its log differs from the runs that pass"
 )
@@ -248,7 +249,7 @@ def _why(entry: ReportEntry) -> str:
     if entry.word in NEEDS_ATTENTION:
         if entry.causes:
             return sentence("; ".join(cause.text for cause in entry.causes))
-        notes = remarkable(entry)[:2]
+        notes = _known_differences(entry) or remarkable(entry)[:2]
         if entry.word == FAIL and not notes:
             notes = (
                 [sentence(_NO_CAUSE)]
@@ -257,6 +258,14 @@ def _why(entry: ReportEntry) -> str:
             )
         return " ".join([sentence(entry.reason), *notes])
     return sentence(entry.reason) if entry.word in _ENDED_BADLY else ""
+
+
+def _known_differences(entry: ReportEntry) -> list[str]:
+    """Return the differences from the runs of a baseline as a sentence, if there are any."""
+    known = entry.result.verdict.differences
+    if entry.runs[0].figure is not None or not known:
+        return []
+    return [sentence(f"known differences: {'; '.join(known[:_NAMED_DIFFERENCES])}")]
 
 
 def _has_conditions(entry: ReportEntry) -> bool:

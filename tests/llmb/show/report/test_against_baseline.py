@@ -155,3 +155,17 @@ def test_a_release_is_of_published_figures_alone(
     unknown = report("report", "--baseline", "apri")
     assert unknown.returncode == 2
     wording("report", unknown.stderr)
+
+
+def test_a_known_difference_explains_a_verdict_at_a_glance(
+    empty_night: Night, llmb_here: Command, tmp_path: Path
+) -> None:
+    here: Command = lambda *words: llmb_here(*words, "--install", empty_night.folder)  # noqa: E731
+    empty_night.measured(2.0, "nemotron4_15b", "bf16", 16, repeats=3)
+    assert here("baseline", "accept", "april").returncode == 0
+    empty_night.later(DAY)
+    empty_night.measured(2.4, "nemotron4_15b", "bf16", 16, repeats=2, how={"NCCL_ALGO": "Ring"})
+    here("report", "--baseline", "april", "-o", tmp_path / "page.html")
+    text = words_of((tmp_path / "page.html").read_text())
+    why = "Known differences: NCCL_ALGO Ring, unset in the reference."
+    assert f"is below 0.95. {why}" in text

@@ -115,6 +115,8 @@ _LONGEST = [
     "installer/applying/test_install.py",
     "workloads/test_torch_pretrain.py",
     "llmb/builtin/local/test_queue.py",
+    "llmb/plugins/test_plugin_folders.py",
+    "llmb/plugins/test_next_commands.py",
     "llmb/builtin/local/test_programs.py",
     "llmb/builtin/local/test_kit_finds_mutants.py",
     "llmb/builtin/runai/test_pods.py",

@@ -238,7 +238,7 @@ def lines_of_trial(result: Result) -> Iterator[str]:
 def _in_words(metrics: Metrics) -> Iterator[tuple[str, str]]:
     for name, metric in metrics.measured.items():
         mark = ", the headline" if name == metrics.headline else ""
-        deviation = f" ± {metric.std:.3g}" if metric.n > 1 else ""
+        deviation = "" if metric.std is None else f" ± {metric.std:.3g}"
         value = f"{metric.mean:.6g}{deviation} {metric.unit}"
         count = "1 iteration" if metric.n == 1 else f"{metric.n} iterations"
         yield name, f"{value} ({count}, {metric.better} is better{mark})"

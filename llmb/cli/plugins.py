@@ -2,7 +2,8 @@
 """`llmb-run plugins`: lists the plugins, checks them, and writes a new one."""
 
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from llmb.check.log_trial import lines_of_trial, result_of_trial, sample_faults,
 from llmb.cli import options, output
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import Workload
 from llmb.core import console, files, yamlfile
 from llmb.core.names import squash_workload
 from llmb.core.tables import Column, escape
@@ -27,7 +29,8 @@ from llmb.plugins.foreign import find_own_install
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.loader import add_file, load_plugins
 from llmb.plugins.owners import Problem
-from llmb.plugins.settings import Sections, key_of
+from llmb.plugins.settings import Sections, key_of, normalized
+from llmb.plugins.sources import BENCHMARKS, files_to_check
 
 
 @click.group("plugins", cls=options.CommandGroup, invoke_without_command=True)
@@ -117,14 +120,15 @@ def _status(problems: list[Problem]) -> str:
     "-w",
     "--workload",
     metavar="W",
-    help="Only this workload or plugin; with --log, its W_SIZE too.",
+    help="Only this workload, plugin, distribution or module; with --log, its W_SIZE too.",
 )
 @options.install_option
 @pass_context
 def check(context: CliContext, file: Path | None, log: Path | None, workload: str | None) -> int:
     """Check all plugins, or that of -w. Exit code 1 on a fault.
 
-    FILE is a benchmark in YAML, or a module, that need not be installed. Only this one is checked.
+    FILE is a benchmark in YAML, a module, a package, or a folder of these, which need not be
+    installed. Only these are checked.
     A plugin must load, its published figures must be readable, each of its rows must be a valid
     configuration, its hooks must answer, its sample log must measure the headline metric, and its
     cluster types must render a script. NeMo must have its recipes: the installed NeMo, otherwise
@@ -137,18 +141,18 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     if log is not None:
         return _try_log(context, log, workload)
     plugins = context.plugins
-    workloads = plugins.workloads()
+    workloads, sources = plugins.workloads(), plugins.sources
     kinds = list(plugins.cluster_types().values())
     problems = plugins.problems
     if workload is not None:
-        chosen = _source_named(plugins, workload)
+        sources = _sources_named(plugins, workload)
         workloads = {
             key: workload_spec
             for key, workload_spec in workloads.items()
-            if plugins.offers[key].source == chosen
+            if plugins.offers[key].source in sources
         }
-        kinds = [kind for kind in kinds if kind.source == chosen]
-        problems = [problem for problem in problems if problem.source == chosen]
+        kinds = [kind for kind in kinds if kind.source in sources]
+        problems = [problem for problem in problems if problem.source in sources]
     for problem in problems:
         until = f"plugin {problem.source} is skipped until this is fixed"
         faults = list(problem.faults) or [Fault(place=problem.source, message=problem.reason)]
@@ -170,8 +174,8 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
         say(describe(InputFaults(list(dict.fromkeys(faults)))))
     if problems or faulty_figures or faults:
         return 1
-    count = len(plugins.sources) if workload is None else 1
-    for source in plugins.sources if workload is None else (chosen,):
+    count = len(sources)
+    for source in sources:
         for note in _notes(plugins, source):
             say(f"note: plugin {source} is {note}")
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
@@ -179,26 +183,47 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
 
 
 def _plugins_of_file(file: Path) -> Plugins:
-    """Return llmb's frameworks and the plugin in ``file``. Raises UsageError."""
-    if file.suffix not in (".yaml", ".py") or not file.is_file():
-        problem = "does not exist" if not file.exists() else "is no benchmark in YAML and no module"
+    """Return llmb's frameworks and the plugins in ``file``, which may be a folder.
+
+    Raises UsageError.
+    """
+    paths = files_to_check(file) if file.is_dir() or file.suffix in (".yaml", ".py") else []
+    if not paths or not file.exists():
+        problem = "is no benchmark in YAML and no module"
+        if file.is_dir():
+            problem = "has no benchmark in YAML and no module or package with hooks"
         raise UsageError(
-            f"{file} {problem}",
-            hint="name a file such as stream.yaml or fabric.py",
+            f"{file} {problem if file.exists() else 'does not exist'}",
+            hint="name a file such as stream.yaml or fabric.py, or the folder of a package",
             code="path-missing" if not file.exists() else "file-kind",
             key="FILE",
             value=file,
         )
     plugins = load_plugins(builtin_plugins(), entries=())
-    add_file(plugins, file)
+    for path in paths:
+        add_file(plugins, path)
     return plugins
 
 
-def _source_named(plugins: Plugins, name: str) -> str:
-    """The plugin called ``name``, or with a workload of that name. Raises UsageError."""
-    if name in plugins.sources or any(name == problem.source for problem in plugins.problems):
-        return name
-    return plugins.offers[split_name(name, plugins.workloads())[0]].source
+def _sources_named(plugins: Plugins, name: str) -> list[str]:
+    """The plugin with a workload called ``name``, or those that are called so.
+
+    A plugin has the names of its distribution, entry point and module. Raises UsageError.
+    """
+    sources = list(dict.fromkeys([*plugins.sources, *(own.source for own in plugins.problems)]))
+    if name in sources:
+        return [name]
+    try:
+        return [plugins.offers[split_name(name, plugins.workloads())[0]].source]
+    except UsageError:
+        named = [source for source in sources if normalized(name) in _names_of(plugins, source)]
+        if not named:
+            raise
+        return named
+
+
+def _names_of(plugins: Plugins, source: str) -> set[str]:
+    return {normalized(own) for own in (*source.split(":"), plugins.calls.owner(source)) if own}
 
 
 def _try_log(context: CliContext, log: Path, name: str | None) -> int:
@@ -216,8 +241,7 @@ def _try_log(context: CliContext, log: Path, name: str | None) -> int:
         )
     workloads = context.workloads
     if name is not None:
-        key, size = split_name(name, workloads)
-        targets = [(key, size or workloads[key].default_size)]
+        targets = _targets_named(context.plugins, name, workloads)
     else:
         targets = [(key, workload.default_size) for key, workload in workloads.items()]
     trials = [
@@ -236,6 +260,21 @@ def _try_log(context: CliContext, log: Path, name: str | None) -> int:
     if not read and name is None:
         say("no plugin finds a step in it; -w W shows why for one workload")
     return 0 if any(result.metrics.has_figures for _, _, result in read) else 1
+
+
+def _targets_named(
+    plugins: Plugins, name: str, workloads: Mapping[str, Workload]
+) -> list[tuple[str, str]]:
+    """Return workload and size of ``name``, or of each workload of the plugin with that name."""
+    try:
+        key, size = split_name(name, workloads)
+    except UsageError:
+        sources = _sources_named(plugins, name)
+        keys = [key for key in workloads if plugins.offers[key].source in sources]
+        if not keys:
+            raise
+        return [(key, workloads[key].default_size) for key in keys]
+    return [(key, size or workloads[key].default_size)]
 
 
 def _config(context: CliContext) -> ClusterConfig | None:
@@ -351,25 +390,49 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     files.write_folder(folder, texts)
     for path in texts:
         console.echo(f"{folder / path}")
-    path_text = folder if folder.is_absolute() else f"./{folder}"
+    for purpose, command in _next_commands(names, folder):
+        say(f"{purpose + ':':<26}{command}")
+
+
+#: The install directory that printed commands make if this command has none.
+_NEW_INSTALL = Path("bench")
+
+
+def _next_commands(names: scaffold.Names, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what an author does next with a new plugin: purpose and command, in this order.
+
+    The commands name the install directory of this command. If it has none, they make one.
+    """
+    plain, kind = names.plain, names.kind
+    path = shlex.quote(str(folder) if folder.is_absolute() else f"./{folder}")
+    try:
+        install, option = locate.find_install(None, os.environ), ""
+    except LlmbError:
+        install, option = _NEW_INSTALL, f" --install {_NEW_INSTALL}"
     if kind in scaffold.FILES:
-        say(f"check it:                 llmb-run plugins check {path_text}/benchmark.yaml")
-        say(f"add it to an install:     mv {path_text} INSTALL/benchmarks/")
+        benchmarks = shlex.quote(str(install / BENCHMARKS))
+        yield "check it", f"llmb-run plugins check {path}"
+        yield "add it to an install", f"mkdir -p {benchmarks} && mv {path} {benchmarks}/"
     else:
-        say(f"install the plugin:       pip install -e {path_text}")
-        say("check it:                 llmb-run plugins check")
+        yield "install the plugin", f"pip install -e {path}"
+        yield "check it", f"llmb-run plugins check -w {plain}"
     if kind in scaffold.WITH_WORKLOAD:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
         gpus = 8 if kind == scaffold.BRIDGE else 1
-        say(f"preview a job:            llmb-run submit -w {plain}{size} --scale {gpus} -d")
-        say(f"install what jobs need:   llmb-install add {plain} --yes")
+        here = "--set cluster_type=local --set gpu_type=cpu "
+        if kind == scaffold.BRIDGE:  # which needs GPUs, so llmb-install asks for the cluster
+            here = ""
+        make = f"llmb-install {here}--set workloads={plain}{option}{' --yes' if here else ''}"
+        steps = [
+            ("preview a job", f"llmb-run submit -w {plain}{size} --scale {gpus}{option} -d"),
+            ("install what jobs need", make if option else f"llmb-install add {plain} --yes"),
+        ]
+        yield from reversed(steps) if option else steps
     elif kind == scaffold.CLUSTER:
-        say(
-            f"install for it:           llmb-install --set cluster_type={key} --set gpu_type=cpu"
-            " --install bench"
-        )
+        settings = f"--set cluster_type={names.key} --set gpu_type=cpu"
+        yield "install for it", f"llmb-install {settings} --install {names.key}-{_NEW_INSTALL}"
     elif kind == scaffold.COMMAND:
-        say(f"run it:                   llmb-run {plain}")
+        yield "run it", f"llmb-run {plain}{' --help' if option else ''}"
 
 
 def _check_free(context: CliContext, name: str, new_key: str, kind: str) -> None:

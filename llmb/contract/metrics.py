@@ -68,8 +68,8 @@ class MetricSpec(Bounds):
                 message, "name", hint="as in bus_bandwidth", code="name-invalid", value=self.name
             )
 
-    def measured(self, mean: float, std: float, n: int) -> "Measured":
-        """Return its value over ``n`` iterations."""
+    def measured(self, mean: float, std: float | None, n: int) -> "Measured":
+        """Return its value over ``n`` iterations, 0 if their number is unknown."""
         return Measured(
             mean=mean,
             std=std,
@@ -92,8 +92,9 @@ class Measured:
     """The value of a metric over the iterations of a run."""
 
     mean: float
-    #: The population standard deviation.
-    std: float
+    #: The population standard deviation, None for a single value: 0 would promise that all others
+    #: are equal to it.
+    std: float | None
     #: The number of iterations, 0 if unknown.
     n: int
     unit: str = ""
@@ -102,6 +103,17 @@ class Measured:
     judged: bool = True
     #: The limits of its verdict, None for the usual ones.
     bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 2:
+            object.__setattr__(self, "std", None)
+
+    def deviation_of(self, value: float) -> float | None:
+        """Return the deviation of ``value``, which is a constant times this one, or divided by it.
+
+        None for a single value.
+        """
+        return None if self.std is None else value * self.std / self.mean
 
     def spec(self, name: str) -> MetricSpec:
         """Return the metric ``name`` that it is a value of."""

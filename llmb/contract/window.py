@@ -156,7 +156,7 @@ def _figures(
 ) -> Measured | None:
     """Return mean and population deviation of ``values``, None unless all are valid.
 
-    Each line weighs as much as it has steps.
+    Each line weighs as much as it has steps. A single line has no deviation.
     """
     sound = [
         (value, step.span) for value, step in zip(values, steps, strict=True) if value is not None
@@ -166,6 +166,8 @@ def _figures(
     # The module statistics does the same, but its import takes as long as a whole command.
     count = sum(span for _, span in sound)
     mean = math.fsum(value * span for value, span in sound) / count
+    if len(sound) == 1:  # also of several iterations
+        return spec.measured(mean, None, count)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 * span for value, span in sound) / count)
     return spec.measured(mean, deviation, count)
 

@@ -272,6 +272,13 @@ _FOREIGN = {
 }
 
 
+#: How a workload that llmb does not bring is added.
+ADD_ONE = (
+    "a further one comes with its plugin (pip install), or as INSTALL/benchmarks/NAME.yaml"
+    " (llmb-run docs write-a-plugin)"
+)
+
+
 def _workload_unknown(name: str, keys: Collection[str], names: Collection[str]) -> UsageError:
     """Return the error for a name that no workload has.
 
@@ -281,7 +288,7 @@ def _workload_unknown(name: str, keys: Collection[str], names: Collection[str]) 
     start = squash_workload(name)
     begun = [key for key in keys if start and squash_workload(key).startswith(start)]
     close = nearest(name, names, squash_workload)
-    hint = f"did you mean '{close}'?" if close else "llmb-run list shows the workloads"
+    hint = f"did you mean '{close}'?" if close else f"llmb-run list shows the workloads; {ADD_ONE}"
     if len(begun) > 1:
         hint = f"did you mean {' or '.join(map(repr, begun))}?"
     hint = _FOREIGN.get(name, hint)

@@ -120,7 +120,8 @@ def _training(subject: Subject) -> list[Line]:
     seconds, trained = metrics.step_time, job.with_dotted
     if seconds is None or job.training is None:
         return []
-    deviation = f"standard deviation {metrics.measured[STEP_TIME].std:.4g} s"
+    std = metrics.measured[STEP_TIME].std
+    deviation = "a single value" if std is None else f"standard deviation {std:.4g} s"
     rate = metrics.mean(TOKENS_PER_SECOND)
     term = f"sequence {trained.seq_length} · batch {trained.gbs} / {seconds:.6g} s"
     tokens = f"unknown: {_names(trained)} changes batch or sequence"
@@ -148,7 +149,10 @@ def _declared(result: Result) -> list[Line]:
         if name in ENERGY_BY_NAME and name != metrics.headline:
             continue
         measured = metrics.measured[name]
-        deviation = f"standard deviation {shown(measured.std, measured.unit)}"
+        std = measured.std
+        deviation = (
+            "a single value" if std is None else f"standard deviation {shown(std, measured.unit)}"
+        )
         mean = f"{shown(measured.mean, measured.unit)}: mean over {_window_of(metrics)}"
         text = f"{mean} (n={measured.n}), {deviation}"
         parts.append((name, f"{text}; {measured.better} is better"))

@@ -18,8 +18,8 @@ from llmb.judge.per_metric import (
 )
 from llmb.judge.reference import References
 from llmb.judge.value import INVALID, NO_REFERENCE
-from llmb.measure.facts import ON_CPU, PROFILED
-from llmb.measure.result import FAILED, SUCCESS, MetricVerdict, ReferenceValue, Result, Verdict
+from llmb.measure.facts import INCOMPLETE, ON_CPU, PROFILED
+from llmb.measure.result import SUCCESS, MetricVerdict, ReferenceValue, Result, Verdict
 from llmb.plan.published import Figure, mfu_as_published
 
 
@@ -120,8 +120,8 @@ def _without_ratio(result: Result, metric: str) -> list[str]:
 
 def _compared(result: Result, references: References) -> tuple[Result, dict[str, Target] | None]:
     """Return ``result`` and what it is compared with by metric; None if its verdict is final."""
-    if _has_gaps(result):
-        gaps = Verdict(word=INVALID, reason="the window is not complete")
+    if INCOMPLETE in result.metrics.invalid:
+        gaps = Verdict(word=INVALID, reason=INCOMPLETE)
         return replace(result, verdict=gaps), None
     metrics, configuration = result.metrics, result.identity.configuration
     if result.status != SUCCESS or metrics.value is None:
@@ -192,18 +192,6 @@ def _of_one_line(result: Result) -> str | None:
     return (
         f"no verdict: one line of the log measures all {value.n} iterations of the window; log more"
         " often, or run more steps"
-    )
-
-
-def _has_gaps(result: Result) -> bool:
-    """Return True if the run reached its last step, but its log lacks iterations of the window."""
-    metrics = result.metrics
-    if metrics.max_iteration is None or metrics.steps is None:
-        return False
-    return (
-        result.status == FAILED
-        and metrics.max_iteration >= metrics.steps - 1
-        and metrics.value is None
     )
 
 

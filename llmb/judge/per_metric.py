@@ -169,7 +169,7 @@ def relative_steps(repeats: Iterable[Result], metric: str) -> list[float]:
         is_headline = metric == result.metrics.headline
         if is_headline and statistics is not None and statistics.deviation is not None:
             deviations.append(statistics.deviation)
-        elif measured is not None and measured.mean > 0:
+        elif measured is not None and measured.mean > 0 and measured.std is not None:
             deviations.append(measured.std / measured.mean)
     return deviations
 

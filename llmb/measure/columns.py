@@ -319,7 +319,7 @@ def csv_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def _declared(result: Result) -> dict[str, float]:
+def _declared(result: Result) -> dict[str, float | None]:
     """Return mean and deviation of each metric that a workload declares, by column.
 
     Metrics of training have fields of their own.

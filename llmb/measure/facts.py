@@ -39,6 +39,7 @@ DETECTED = "ran with a straggler detector, which costs time"
 ON_CPU = "the log says that it ran on a CPU"
 LOSS_NAN = "the loss is not a number"
 GRADIENT_NAN = "the gradient norm is not a number"
+INCOMPLETE = "the window is not complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

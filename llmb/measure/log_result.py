@@ -35,6 +35,7 @@ from llmb.measure.run_result import (
     LogReader,
     metrics_of,
     read_samples,
+    with_gaps,
     with_program_lines,
     with_times,
 )
@@ -114,6 +115,7 @@ def result_of_log(
     metrics = with_program_lines(metrics, samples, reader)
     checkpoints = checkpoints_of(samples.checkpoints, path.parent)
     status, cause = _status_of_log(path, samples, metrics, reader.failures)
+    metrics = with_gaps(metrics, samples, status)
     return Result(
         identity=replace(
             identity,
@@ -191,14 +193,14 @@ def _status_of_log(
     A log that omits the number of planned steps has succeeded if nothing in it contradicts.
     """
     beside = find_logs.logs_beside(path)
+    if samples.failed:
+        return FAILED, root_cause(beside, more=more) if samples.figures is not None else None
     if samples.mlperf is not None and samples.mlperf.status:
         return (SUCCESS if samples.mlperf.status == mlperf.SUCCESSFUL else FAILED), None
     if metrics.headline == nccl_tests.BUSBW and samples.nccl_table is not None:
         if samples.nccl_table.ended:
             return SUCCESS, None
         return FAILED, root_cause(beside, more=more)
-    if samples.failed:
-        return FAILED, root_cause(beside, more=more) if samples.figures is not None else None
     if samples.figures is not None and not samples.steps:
         return SUCCESS, None
     reached = metrics.has_figures and samples.is_complete

@@ -70,13 +70,13 @@ def with_mlperf(metrics: Metrics, samples: Samples) -> Metrics:
     if run is None or not run.status or run.seconds is None:
         return metrics
     time = MetricSpec(name=TIME_TO_TRAIN, unit="s", better="lower")
-    measured = {TIME_TO_TRAIN: time.measured(run.seconds, 0.0, 1), **metrics.measured}
+    measured = {TIME_TO_TRAIN: time.measured(run.seconds, None, 1), **metrics.measured}
     rate = quantile(sorted(run.rates), 0.5) if run.rates else (run.samples or 0) / run.seconds
     counts_tokens = run.benchmark in _COUNTS_TOKENS
     name = TOKENS_PER_SECOND if counts_tokens else SAMPLES_PER_SECOND
     if rate and name not in measured:
         measured[name] = Measured(
-            mean=rate, std=0.0, n=0, unit="tokens/s" if counts_tokens else "samples/s"
+            mean=rate, std=None, n=0, unit="tokens/s" if counts_tokens else "samples/s"
         )
     headline = metrics.headline
     if headline == STEP_TIME and not metrics.has_figures:

@@ -160,10 +160,10 @@ def with_table(metrics: Metrics, samples: Samples, declared: Sequence[MetricSpec
     large = [value for size, value in sizes if size * _LARGE >= sizes[0][0]]
     specs = {spec.name: spec for spec in declared}
     spec = specs.get(BUSBW, MetricSpec(name=BUSBW, unit="GB/s"))
-    measured = {BUSBW: spec.measured(max(large), 0.0, 0)}
+    measured = {BUSBW: spec.measured(max(large), None, 0)}
     for size, value in sizes:
         each = MetricSpec(name=f"{BUSBW}_{_in_words(size)}", unit="GB/s", judged=False)
-        measured[each.name] = each.measured(value, 0.0, 0)
+        measured[each.name] = each.measured(value, None, 0)
     return replace(metrics, measured={**measured, **metrics.measured}, headline=BUSBW)
 
 

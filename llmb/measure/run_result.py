@@ -225,10 +225,10 @@ def _with_throughput(
             derived[known.MFU] = measure.mfu(tflops, peak_tflops)
     time = metrics.measured[known.STEP_TIME]
     # all of them are a constant divided by the step time, so they deviate as it does
-    part = time.std / time.mean
     specs = known.TRAINING_BY_NAME
     rates = {
-        name: specs[name].measured(rate, rate * part, time.n) for name, rate in derived.items()
+        name: specs[name].measured(rate, time.deviation_of(rate), time.n)
+        for name, rate in derived.items()
     }
     return replace(metrics, measured={**metrics.measured, **rates, **_per_joule(metrics, settings)})
 
@@ -242,8 +242,8 @@ def _per_joule(metrics: Metrics, settings: Settings) -> dict[str, Measured]:
     if not length or not batch or not gpus:
         return {}
     rate = length * batch / joules.mean / gpus
-    deviation = rate * joules.std / joules.mean
-    return {name: known.ENERGY_BY_NAME[name].measured(rate, deviation, joules.n)}
+    spec = known.ENERGY_BY_NAME[name]
+    return {name: spec.measured(rate, joules.deviation_of(rate), joules.n)}
 
 
 def with_power(metrics: Metrics, nodes: Sequence[Node], gpus: int) -> Metrics:
@@ -262,7 +262,7 @@ def with_cost(result: Result, price_per_gpu_hour: float | None) -> Result:
     if price_per_gpu_hour is None or rate is None or rate.mean <= 0 or name in metrics.measured:
         return result
     cost = price_per_gpu_hour * 1e6 / (rate.mean * 3600)
-    value = known.ENERGY_BY_NAME[name].measured(cost, cost * rate.std / rate.mean, rate.n)
+    value = known.ENERGY_BY_NAME[name].measured(cost, rate.deviation_of(cost), rate.n)
     return replace(result, metrics=replace(metrics, measured={**metrics.measured, name: value}))
 
 
@@ -357,6 +357,7 @@ def result_of_run(
         status = FAILED if root_cause(logs, more=reader.failures) is not None else UNKNOWN
     has_failed = not unreadable and (status in (FAILED, CANCELLED) or state.state == states.LOST)
     cause = root_cause(logs, state, reader.failures) if has_failed else None
+    metrics = with_gaps(metrics, samples, status)
     run_reason = None
     if not (unreadable and status == UNKNOWN):
         run_reason = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
@@ -380,6 +381,18 @@ def result_of_run(
         nodes=facts.node_facts(nodes),
         unreadable=bool(unreadable),
     )
+
+
+def with_gaps(metrics: Metrics, samples: Samples, status: str) -> Metrics:
+    """Return the metrics, invalid if a run reached its last step without all lines of its window.
+
+    A failure that its log states is the stronger reason, and needs no other.
+    """
+    if metrics.max_iteration is None or metrics.steps is None or metrics.value is not None:
+        return metrics
+    if status != FAILED or samples.failed or metrics.max_iteration < metrics.steps - 1:
+        return metrics
+    return replace(metrics, invalid=(*metrics.invalid, facts.INCOMPLETE))
 
 
 def with_program_lines(metrics: Metrics, samples: Samples, reader: LogReader) -> Metrics:

@@ -28,10 +28,12 @@ class Statistics:
     p95: float
     least: float
     most: float
-    interval: tuple[float, float]  #: of the mean, 95 %, as if the steps were independent
+    #: Of the mean, 95 %, as if the steps were independent. None for a single one.
+    interval: tuple[float, float] | None
     outliers: tuple[int, ...]  #: the iterations far from the median
     drift: float  #: growth of the others from first to last, as a fraction of the median
-    #: The standard deviation of the steps that are no outliers, as a fraction of their mean.
+    #: The standard deviation of the steps that are no outliers, as a fraction of their mean. None
+    #: for a single one.
     deviation: float | None = None
     #: The framework's TFLOPS divided by TFLOPS by our formula, None if one is unknown.
     tflops_by_formula: float | None = None
@@ -69,7 +71,7 @@ def summarize(
         p95=quantile(ordered, 0.95),
         least=ordered[0],
         most=ordered[-1],
-        interval=(mean.mean - half_width(mean), mean.mean + half_width(mean)),
+        interval=_interval(mean),
         outliers=tuple(sorted(number + samples.first for number in outliers)),
         drift=_drift(calm, median),
         deviation=_deviation(calm),
@@ -97,8 +99,13 @@ def usual_deviation(differences: Sequence[float]) -> float:
     return _MAD_TO_DEVIATION * quantile(sorted(map(abs, differences)), 0.5)
 
 
+def _interval(mean: "Spread") -> tuple[float, float] | None:
+    half = half_width(mean)
+    return None if mean.n == 1 else (mean.mean - half, mean.mean + half)
+
+
 def _deviation(steps: Sequence[Step]) -> float | None:
-    found = spread([step.step_time for step in steps]) if steps else None
+    found = spread([step.step_time for step in steps]) if len(steps) > 1 else None
     return None if found is None or found.mean <= 0 else found.deviation / found.mean
 
 

@@ -320,7 +320,7 @@ def power_metrics(
     values = {WATTS_PER_GPU: total / gpus}
     if tokens_per_second:
         values[TOKENS_PER_JOULE] = tokens_per_second / total
-    return {name: ENERGY_BY_NAME[name].measured(value, 0.0, 0) for name, value in values.items()}
+    return {name: ENERGY_BY_NAME[name].measured(value, None, 0) for name, value in values.items()}
 
 
 def _watts(node: Node) -> float | None:

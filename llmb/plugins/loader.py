@@ -18,12 +18,12 @@ from llmb.plugins.loaded import Plugins, problem_of_error
 from llmb.plugins.owners import Problem
 from llmb.plugins.sources import (
     BENCHMARKS,
-    FILE,
     PluginSource,
     YamlBenchmarks,
     all_sources,
     as_plugin,
     benchmarks_in,
+    name_of_file,
     of_file,
 )
 
@@ -63,8 +63,9 @@ def add_benchmarks(plugins: Plugins, install: Path) -> None:
 
 
 def add_file(plugins: Plugins, path: Path) -> None:
-    """Add the plugin of one file, which need not be installed."""
-    _register(plugins, of_file(path.absolute(), f"{FILE}:{path.name}"))
+    """Add the plugin of one file, ``__init__.py`` of a package, which need not be installed."""
+    path = path.absolute()
+    _register(plugins, of_file(path, name_of_file(path)))
     plugins.forget_workloads()
 
 
@@ -79,6 +80,8 @@ def _register(plugins: Plugins, source: PluginSource) -> None:
             plugin = as_plugin(source.load())
             is_data = isinstance(plugin, YamlBenchmarks)
             refusal = None if is_data else problem_of(plugin, source.distribution)
+            if (loaded_as := plugins.manager.get_name(plugin)) is not None:
+                refusal = "name-duplicate", f"it is loaded already, as {loaded_as}"
             if refusal is None:
                 plugins.manager.register(plugin, source.name)
     except LlmbError as error:

@@ -25,10 +25,11 @@ def key_of(sections: Iterable[str], source: str) -> str | None:
 
 
 def _names(key: str, source: str) -> bool:
-    return key == source or _plain(key) == _plain(source.partition(":")[0])
+    return key == source or normalized(key) == normalized(source.partition(":")[0])
 
 
-def _plain(distribution: str) -> str:
+def normalized(distribution: str) -> str:
+    """Return the name of a distribution as all its spellings have it in common."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 

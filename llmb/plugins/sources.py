@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds plugins: entry points of distributions, and files in folders: Python, or YAML alone."""
+"""Finds plugins: entry points of distributions, and what folders have: modules, packages, YAML."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from llmb.core import files
 from llmb.core.values import dataclass
+from llmb.errors import LlmbError
 from llmb.plugins.entry_points import PluginEntry, entries_of
 from llmb.plugins.owners import Problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 GROUP = "llmb"
 FOLDERS_VARIABLE = "LLMB_PLUGINS"
@@ -27,6 +29,7 @@ FILE = "file"  # in place of a distribution's name
 BENCHMARKS = "benchmarks"  # the folder of an install directory with benchmarks in YAML
 _BENCHMARK = "benchmark.yaml"
 _MODULE = "llmb_file_"  # begins the modules of files
+PACKAGE = "__init__.py"  # the file of a package
 # The distributions whose plugins belong to llmb: they keep a name that another plugin claims too.
 OWN_DISTRIBUTIONS = frozenset(
     [
@@ -51,7 +54,9 @@ OWN_DISTRIBUTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSource:
-    """A plugin that can be loaded, by its ``name``, ``distribution:entry`` or ``file:NAME.py``."""
+    """A plugin that can be loaded, by its ``name``: ``distribution:entry``, ``file:NAME.py`` or, of
+    a package, ``file:NAME``.
+    """
 
     name: str
     distribution: str
@@ -77,31 +82,66 @@ class YamlBenchmarks:
 # of published figures, which are beside the YAML of their workload
 _IS_COMPANION = re.compile(r"^tables\s*:", re.MULTILINE)
 _IS_WORKLOAD = re.compile(r"^key\s*:", re.MULTILINE)
+_QUOTED = re.compile(r"""["']([^"'\s/]+\.(?:py|yaml))["']""")
 
 
 def benchmark_files(folder: Path) -> list[Path]:
     """Return ``NAME.yaml`` and ``NAME/benchmark.yaml`` of a folder. Raises OSError.
 
-    Names that begin with ``_`` or ``.`` are none, nor are published figures, nor the YAML beside a
-    module of its name.
+    Names that begin with ``_`` or ``.`` are none, nor are published figures.
     """
     paths = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
-    alone = [
-        path
-        for path in paths
-        if path.suffix == ".yaml"
-        and path.with_suffix(".py") not in paths
-        and not _is_companion(path)
-    ]
+    alone = [path for path in paths if path.suffix == ".yaml" and not _is_companion(path)]
     return [*alone, *(path / _BENCHMARK for path in paths if (path / _BENCHMARK).is_file())]
 
 
 def _is_companion(path: Path) -> bool:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # reading it says so
-        return False
+    text = _text_of(path)
     return _IS_COMPANION.search(text) is not None and _IS_WORKLOAD.search(text) is None
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file, empty if it cannot be read: loading it says so."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def files_to_check(path: Path) -> list[Path]:
+    """Return the plugins of ``path``: a file itself, or the files of a folder. Raises OSError."""
+    if not path.is_dir():
+        return [path]
+    alone = [path / name for name in (_BENCHMARK, PACKAGE) if (path / name).is_file()]
+    return alone[:1] or plugin_files(path)
+
+
+def plugin_files(folder: Path) -> list[Path]:
+    """Return the modules, packages (``NAME/__init__.py``) and benchmarks of a folder, or of a
+    package the package alone. Raises OSError.
+
+    Names that begin with ``_`` or ``.`` are none. A file beside a module is a part of it if the
+    module has its name as a text, as in ``with_name("workload.yaml")``, and so is the YAML of the
+    module's own name. A package without hooks in its ``__init__.py`` is not a plugin.
+    """
+    if _has_hooks(_text_of(folder / PACKAGE)):
+        return [folder / PACKAGE]
+    paths = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
+    texts = {path: _text_of(path) for path in paths if path.suffix == ".py"}
+    modules = {path: text for path, text in texts.items() if _has_hooks(text)}
+    parts = {name for text in modules.values() for name in _QUOTED.findall(text)}
+    parts |= {path.with_suffix(".yaml").name for path in modules}
+    packages = [path / PACKAGE for path in paths if _has_hooks(_text_of(path / PACKAGE))]
+    files_alone = [*(path for path in texts if path.name not in parts or path in modules)]
+    return [
+        *files_alone,
+        *packages,
+        *(path for path in benchmark_files(folder) if path.name not in parts),
+    ]
+
+
+def _has_hooks(text: str) -> bool:
+    return "hookimpl" in text or "def llmb_" in text
 
 
 def as_plugin(loaded: object) -> object:
@@ -127,8 +167,10 @@ def all_sources(
     )
     folders = os.environ.get(FOLDERS_VARIABLE, "")
     files, unusable = _in_folders(folders) if folders and entries is None else ([], [])
+    # files last: an installed plugin keeps its name if its folder is in LLMB_PLUGINS too
     return sorted(
-        [*installed, *files], key=lambda source: (not source.is_own, source.name)
+        [*installed, *files],
+        key=lambda source: (not source.is_own, source.distribution == FILE, source.name),
     ), unusable
 
 
@@ -153,27 +195,19 @@ def _of_entry(entry: PluginEntry | EntryPoint, name: str) -> PluginSource:
 
 
 def _in_folders(text: str) -> tuple[list[PluginSource], list[Problem]]:
-    """Return the files ``NAME.py`` and the benchmarks of the folders, the first of each name.
-
-    Files that begin with ``_`` or ``.`` are no plugins.
-    """
+    """Return the plugins of the folders, the first of each name."""
     sources: dict[str, PluginSource] = {}
     paths: dict[str, Path] = {}
     unusable: list[Problem] = []
     for folder in dict.fromkeys(files.expand(word) for word in text.split(os.pathsep) if word):
         try:
-            modules = sorted(
-                path
-                for path in folder.iterdir()
-                if path.suffix == ".py" and path.name[0] not in "_."
-            )
-            modules += benchmark_files(folder)
+            paths_here = plugin_files(folder)
         except OSError as error:
             reason = f"{folder}: {error.strerror or error}"
             unusable.append(Problem(source=FOLDERS_VARIABLE, code="folder-unusable", reason=reason))
             continue
-        for path in modules:
-            name = f"{FILE}:{path.relative_to(folder)}"
+        for path in paths_here:
+            name = name_of_file(path, folder)
             if name in sources:
                 reason = f"{paths[name]} has the same name; rename one of them"
                 unusable.append(
@@ -187,14 +221,19 @@ def _in_folders(text: str) -> tuple[list[PluginSource], list[Problem]]:
 def benchmarks_in(folder: Path) -> list[PluginSource]:
     """Return the benchmarks of a folder, which may not exist."""
     with suppress(OSError):
-        return [
-            of_file(path, f"{FILE}:{path.relative_to(folder)}") for path in benchmark_files(folder)
-        ]
+        return [of_file(path, name_of_file(path, folder)) for path in benchmark_files(folder)]
     return []
 
 
+def name_of_file(path: Path, folder: Path | None = None) -> str:
+    """Return the name of the plugin of a file, which is in ``folder`` or, by default, alone."""
+    if path.name == PACKAGE:
+        return f"{FILE}:{path.parent.name}"
+    return f"{FILE}:{path.name if folder is None else path.relative_to(folder)}"
+
+
 def of_file(path: Path, name: str) -> PluginSource:
-    """Return the plugin of a file: a Python module, or a benchmark in YAML."""
+    """Return the plugin of a file: a Python module, a package, or a benchmark in YAML."""
     if path.suffix == ".yaml":
         only = YamlBenchmarks(files=(path,))
         return PluginSource(
@@ -204,9 +243,19 @@ def of_file(path: Path, name: str) -> PluginSource:
 
 
 def _of_module(path: Path, name: str) -> PluginSource:
-    module = f"{_MODULE}{path.stem}".replace(".", "_")
+    is_package = path.name == PACKAGE
+    module = path.parent.name if is_package else f"{_MODULE}{path.stem}".replace(".", "_")
 
     def load() -> object:
+        if is_package and (loaded := _loaded_package(module, path)) is not None:
+            return loaded
+        if not is_package and not _has_hooks(_text_of(path)):  # not run: it may be any program
+            raise LlmbError(
+                f"{path} has no hook, a function that begins with llmb_ and has @hookimpl",
+                hint=f"rename a file that is no plugin: _{path.name}",
+                code="hook-missing",
+                value=str(path),
+            )
         spec = importlib.util.spec_from_file_location(module, path)
         if spec is None or spec.loader is None:
             raise ImportError(f"{path} is not a Python file")
@@ -222,3 +271,22 @@ def _of_module(path: Path, name: str) -> PluginSource:
     return PluginSource(
         name=name, distribution=FILE, owner=module, find_file=lambda: path, load=load
     )
+
+
+def _loaded_package(module: str, path: Path) -> ModuleType | None:
+    """Return the package if it is loaded. Raises LlmbError if its name is that of another module.
+
+    It is imported by its own name, so that its modules may import each other by it.
+    """
+    loaded = sys.modules.get(module)
+    place = getattr(loaded, "__file__", None)
+    if loaded is not None and place is not None and Path(place).resolve() == path.resolve():
+        return loaded
+    if loaded is None and module.isidentifier() and module not in sys.stdlib_module_names:
+        return None
+    message = f"{path} has the name of another module, {place or module}"
+    hint = "rename the folder, or uninstall the other one"
+    if not module.isidentifier():
+        message = f"{path}: '{module}' is not a name of a Python package"
+        hint = "rename the folder: letters, digits and _"
+    raise LlmbError(message, hint=hint, code="name-duplicate", value=module)

@@ -18,7 +18,7 @@ from llmb.kit import programs
 from llmb.plan.bridge_rows import BRIDGE, NEMO
 from llmb.plan.images import BRIDGE_COMMIT, recorded_contents, recorded_digest
 from llmb.plugins.loaded import Plugins
-from llmb.plugins.sources import FILE
+from llmb.plugins.sources import FILE, PACKAGE
 
 _CODE = (".py", ".sh", ".pl", ".lua")  # of staged files: others follow from the settings
 _PART = 1 << 20  # bytes that are read at once
@@ -66,7 +66,7 @@ class Finder:
         return self._known[key]
 
     def _version_of(self, source: str) -> str | None:
-        """Return the version of the distribution of a plugin, or the digest of its file."""
+        """Return the version of the distribution of a plugin, or the digest of its file or files."""
         distribution = source.partition(":")[0]
         if distribution != FILE:
             try:
@@ -75,7 +75,7 @@ class Finder:
                 return None
         origin = self.plugins.calls.sources.get(source)
         path = None if origin is None else origin.find_file()
-        digest = None if path is None else _sha256_of(path)
+        digest = None if path is None else _sha256_of_plugin(path)
         return None if digest is None else f"sha256:{digest[:_DIGITS]}"
 
     def _lock(self, venv: str) -> str | None:
@@ -101,6 +101,17 @@ class Finder:
         if program.module is not None and program.module.startswith(programs.PACKAGE):
             return self._once("programs", programs.digest)
         return None
+
+
+def _sha256_of_plugin(path: Path) -> str | None:
+    """Return the digest of a plugin's file, or of all files of a package, whose file it is."""
+    if path.name != PACKAGE:
+        return _sha256_of(path)
+    total = hashlib.sha256()
+    for part in sorted(path.parent.rglob("*")):
+        if part.is_file() and part.suffix != ".pyc":
+            total.update(f"{part.relative_to(path.parent)}\0{_sha256_of(part)}\0".encode())
+    return total.hexdigest()
 
 
 def _sha256_of(path: Path) -> str | None:

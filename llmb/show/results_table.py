@@ -148,9 +148,8 @@ def _values(result: Result, others: Iterable[MetricSpec], *, mixed: bool) -> dic
     return {
         "metric": headline and metrics.headline,
         "value": headline and figure(metrics.headline, headline.mean, unit),
-        # one value has no deviation, and 0 would promise that repeats are equal
         "deviation": headline
-        and (figure(metrics.headline, headline.std, unit) if headline.n > 1 else None),
+        and (None if headline.std is None else figure(metrics.headline, headline.std, unit)),
         **{_other(spec): None for spec in others},
         **{key: shown(spread.mean) for key, spread in measured.items() if spread is not None},
     }
@@ -276,4 +275,7 @@ def _tflops(metrics: Metrics) -> str | None:
     if metrics.model_tflops_per_gpu is not None:
         return tflops_in_digits(metrics.model_tflops_per_gpu)
     logged = metrics.measured.get(TFLOPS_PER_GPU)
-    return None if logged is None else f"{logged.mean:.2f} ± {logged.std:.2f}"
+    if logged is None:
+        return None
+    deviation = "" if logged.std is None else f" ± {logged.std:.2f}"
+    return f"{logged.mean:.2f}{deviation}"

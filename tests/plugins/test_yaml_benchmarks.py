@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benchmarks in YAML alone: the examples are short, read what their programs print, and run here."""
 
+import csv
 import json
 import re
 import shutil
@@ -285,6 +286,64 @@ def test_a_folder_of_llmb_plugins(
         row["plugin"]: row for row in json.loads(llmb_here("plugins", "--format", "json").stdout)
     }
     assert rows["file:loop/benchmark.yaml"]["workload"] == "loop"
+
+
+STEPS = """\
+key: loop
+title: A loop
+launch: {program: loop, start: once}
+max_steps: 20
+metrics: [{name: rate, unit: MB/s}]
+parse:
+  needle: "it "
+  iteration: 'it (?P<i>\\d+)/(?P<last>\\d+)'
+  patterns: {rate: 'rate (?P<value>\\S+)'}
+  must_not_have: out of memory
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict", "reason"),
+    [
+        ("", "INVALID", ""),
+        ("out of memory, skipped\n", None, "its log has 'out of memory, skipped'"),
+    ],
+)
+def test_a_forbidden_line_is_the_reason_although_the_window_is_not_complete(
+    end: str, verdict: str | None, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "loop.yaml").write_text(STEPS)
+    lines = (f"it {number}/19 rate 10\n" for number in range(20) if number != 9)
+    (tmp_path / "log.txt").write_text("".join(lines) + end)
+    result = result_of(tmp_path / "loop.yaml", tmp_path / "log.txt")
+    assert (result.status, result.verdict.word) == ("Failed", verdict)
+    assert reason in (result.reason or "")
+
+
+def test_a_single_value_has_no_deviation(llmb_machine: Machine, llmb_here: Command) -> None:
+    benchmarks = llmb_machine.folder / "benchmarks"
+    benchmarks.mkdir()
+    one = GOOD.replace(
+        '"loop --count={count}", server: {program: serve}', '"echo rate 1{count} done"'
+    )
+    (benchmarks / "loop.yaml").write_text(one)
+    assert llmb_here("single", "-w", "loop", "--scale", 1, "--wait").returncode == 0
+    (result,) = json.loads(llmb_here("results", "--format", "json").stdout)["results"]
+    rate, statistics = result["metrics"]["rate"], result["statistics"]
+    assert (rate["mean"], rate["std"], rate["n"]) == (13, None, 1)
+    assert (statistics["deviation"], statistics["interval"]) == (None, None)
+    page = llmb_machine.folder / "report.html"
+    texts = [
+        llmb_here("results").stdout,
+        llmb_here("report").stdout,
+        llmb_here("explain", result["run"]).stdout,
+    ]
+    assert llmb_here("report", "-o", page).returncode == 0
+    assert not [text for text in [*texts, page.read_text("utf-8")] if re.search(r"± *\d", text)]
+    assert "standard deviation" not in texts[2]
+    row = llmb_here("results", "--format", "csv").stdout
+    values = dict(zip(*csv.reader(row.splitlines()), strict=True))
+    assert (values["rate_mean"], values["rate_std"], values["statistics_low"]) == ("13.0", "", "")
 
 
 @pytest.mark.parametrize(

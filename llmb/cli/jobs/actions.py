@@ -122,6 +122,7 @@ def cancel(context: CliContext, runs: tuple[str, ...], all_: bool) -> int:
             code="runs-missing",
             key="runs",
         )
+    _refuse_all(runs)
     outcome = follow.cancel(context.need_cluster(), context.runs(runs))
     if all_ and not (outcome.cancelling or outcome.not_cancelled):
         say("nothing to cancel: no run is waiting or running")
@@ -132,6 +133,18 @@ def cancel(context: CliContext, runs: tuple[str, ...], all_: bool) -> int:
     for run, reason in outcome.not_cancelled:
         say(f"{run.id} {run.job.experiment_name}: not cancelled: {reason}")
     return LlmbError.exit_code if outcome.not_cancelled else 0
+
+
+def _refuse_all(runs: Sequence[str]) -> None:
+    """Raise UsageError for the word ``all``, which is an option: a run's id may begin with it."""
+    if "all" in runs:
+        raise UsageError(
+            "'all' is no run: every run is cancelled by the option --all",
+            hint="llmb-run jobs cancel --all; llmb-run jobs --live shows which they are",
+            code="runs-missing",
+            key="runs",
+            value="all",
+        )
 
 
 @click.command("reconcile")

@@ -24,7 +24,7 @@ from llmb.judge.compare import (
 from llmb.judge.judge import judge
 from llmb.judge.scaling import STRONG, WEAK, columns, scaling_points
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN
-from llmb.measure.facts import LOSS_NAN, PROFILED, LogFacts
+from llmb.measure.facts import INCOMPLETE, LOSS_NAN, PROFILED, LogFacts
 from llmb.measure.result import CANCELLED, FAILED, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.plan.estimate import alike, describe, estimate, estimate_job, limit_warnings
 from llmb.plan.published import Figure
@@ -330,7 +330,7 @@ def test_rows_against_what_was_published(wording: Wording) -> None:
         result("a", 2.0),
         result("b", 2.01),
         result("c", change={"dtype": "fp8"}),
-        result("f", None, status=FAILED),
+        result("f", None, status=FAILED, invalid=(INCOMPLETE,)),
     ]
     first, second, third = with_published(judge(ours, [FIGURE]))
     assert (first.runs, first.verdict, first.repeats) == (("a", "b"), PASS, 2)

@@ -30,7 +30,7 @@ from llmb.judge.value import (
     Judgement,
     judge_values,
 )
-from llmb.measure.facts import ON_CPU, LogFacts
+from llmb.measure.facts import INCOMPLETE, ON_CPU, LogFacts
 from llmb.measure.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.measure.statistics import spread
 from llmb.plan.comparable import find_reference
@@ -382,7 +382,7 @@ def test_a_run_on_a_cpu_is_not_judged_by_the_figures_of_gpus() -> None:
 
 
 def test_a_window_that_is_not_complete(wording: Wording) -> None:
-    (got,) = judged(result(None, status=FAILED))
+    (got,) = judged(result(None, status=FAILED, invalid=(INCOMPLETE,)))
     assert got.verdict.word == INVALID
     wording("results", str(got.verdict.reason))
 
@@ -390,6 +390,7 @@ def test_a_window_that_is_not_complete(wording: Wording) -> None:
 @pytest.mark.parametrize(
     "unfinished",
     [
+        result(None, status=FAILED),
         result(None, status=FAILED, max_iteration=20),
         result(None, status=FAILED, max_iteration=None),
         result(2.0, status=FAILED),

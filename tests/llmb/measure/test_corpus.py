@@ -63,6 +63,10 @@ def test_each_log_has_the_figures_that_were_computed_by_hand(log: dict[str, Any]
         assert got.identity.experiment == log["name"]
 
 
+def rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
 def everything(result: Result) -> dict[str, Any]:
     """All that is read from a log, as JSON data."""
     metrics, facts = result.metrics, result.log
@@ -75,7 +79,7 @@ def everything(result: Result) -> dict[str, Any]:
         "max_iteration": metrics.max_iteration,
         "headline": metrics.headline,
         "metrics": {
-            name: [float(f"{value.mean:.8g}"), float(f"{value.std:.6g}"), value.n, value.unit]
+            name: [rounded(value.mean, 8), rounded(value.std, 6), value.n, value.unit]
             for name, value in metrics.measured.items()
         },
         "invalid": list(metrics.invalid),

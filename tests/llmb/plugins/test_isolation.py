@@ -323,7 +323,8 @@ def test_files_of_a_folder_are_plugins(
         folder.mkdir()
         (folder / "hello.py").write_text(FILE.replace("{name}", "hello"))
     (first / "_helper.py").write_text("raise OSError")
-    (first / "broken.py").write_text(FAILS)
+    (first / "broken.py").write_text(FAILS + "# llmb.api.hookimpl\n")
+    (first / "program.py").write_text("open('written', 'w').close()\n")
     (second / "bye.py").write_text(FILE.replace("{name}", "bye"))
     monkeypatch.setenv(
         "LLMB_PLUGINS", os.pathsep.join(map(str, (first, tmp_path / "missing", second)))
@@ -337,10 +338,13 @@ def test_files_of_a_folder_are_plugins(
         "file:hello.py": "ok",
         "file:bye.py": "ok",
         "file:broken.py": "skipped",
+        "file:program.py": "skipped",
         f"file:{second / 'hello.py'}": "skipped",
         "LLMB_PLUGINS": "skipped",
     }
     assert f"{first / 'broken.py'}:2" in rows["file:broken.py"]["reason"]
+    assert "_program.py" in rows["file:program.py"]["reason"]
+    assert not Path("written").exists()  # a file without hooks may be any program
     assert llmb_here("hello").stdout.strip() == str(first / "hello.py")
     assert llmb_here("bye").stdout.strip() == str(second / "bye.py")
 

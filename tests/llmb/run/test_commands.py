@@ -426,6 +426,8 @@ def test_a_run_that_left_no_log(
     (line,) = (line for line in llmb("explain", run.id).stdout.splitlines() if str(run.log) in line)
     run_wording("explain", line)
     run_wording("jobs cancel", llmb("jobs", "cancel", "--all").stderr)
+    done = llmb("jobs", "cancel", "all")
+    assert (done.returncode, "jobs cancel --all" in done.stderr) == (2, True)
 
 
 def test_a_run_that_its_time_limit_ended_is_retried_with_another(

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins that are not installed: packages and modules of LLMB_PLUGINS, and of `plugins check`."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmb.check.scaffold import PROGRAM, YAML, scaffold
+from llmb.core.files import write_folder
+from llmb_testing.machine import Machine
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Install = Callable[..., str]
+
+SELF = """
+from llmb import api
+from acme_moon import words
+
+@api.hookimpl
+def llmb_clusters():
+    return [api.ClusterType(name=words.NAME, create="acme_moon.cluster:create", title="x")]
+"""
+CLUSTER = """
+from acme_moon.words import NAME
+
+class Cluster:
+    def __init__(self):
+        raise ValueError(f"{NAME} has no nodes")
+
+def create(config):
+    return Cluster()
+"""
+
+
+@pytest.fixture
+def rows(llmb_run: Command) -> Callable[..., dict[str, dict[str, str]]]:
+    """Lists the plugins of folders that are no distributions, by name."""
+
+    def listed(*folders: Path) -> dict[str, dict[str, str]]:
+        text = ":".join(map(str, folders))
+        done = llmb_run("plugins", "list", "--format", "json", LLMB_PLUGINS=text)
+        plugins = {row["plugin"]: row for row in json.loads(done.stdout)}
+        return {name: row for name, row in plugins.items() if not name.startswith("llmb-")}
+
+    return listed
+
+
+def test_a_module_beside_its_own_files(
+    rows: Callable[..., dict[str, dict[str, str]]], tmp_path: Path
+) -> None:
+    files = {Path(path).name: text for path, text in scaffold("disk", PROGRAM).items()}
+    folder = tmp_path / "plugins"
+    module = files.pop("__init__.py")
+    write_folder(
+        folder,
+        {
+            "disk.py": module,
+            **{name: files[name] for name in ("workload.yaml", "program.py", "sample_log.txt")},
+            "stream.yaml": scaffold("stream", YAML)["benchmark.yaml"],
+        },
+    )
+    plugins = rows(folder)
+    assert {name: row["status"] for name, row in plugins.items()} == {
+        "file:disk.py": "ok",
+        "file:stream.yaml": "ok",
+    }
+    assert plugins["file:disk.py"]["workload"] == "disk"
+
+
+@pytest.mark.parametrize("place", ["", "llmb_disk"])
+def test_the_folder_of_a_new_plugin(
+    place: str, rows: Callable[..., dict[str, dict[str, str]]], llmb_run: Command, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "disk", scaffold("disk", PROGRAM))
+    folder = tmp_path / "disk" / place
+    plugins = rows(folder)
+    assert {name: row["workload"] for name, row in plugins.items()} == {"file:llmb_disk": "disk"}
+    done = llmb_run("plugins", "check", folder)
+    assert (done.returncode, done.stdout) == (0, "1 plugin checked, no faults\n")
+
+
+@pytest.mark.parametrize("path", ["acme_moon/__init__.py", "acme_moon", ""])
+def test_a_package_imports_itself_by_its_name(path: str, llmb_run: Command, tmp_path: Path) -> None:
+    package = tmp_path / "made/acme_moon"
+    files = {"__init__.py": SELF, "words.py": "NAME = 'moon'\n", "cluster.py": CLUSTER}
+    write_folder(package, files)
+    done = llmb_run("plugins", "check", package.parent / path)
+    assert done.returncode == 1
+    assert "file:acme_moon" in done.stderr
+    assert f"ValueError: moon has no nodes ({package / 'cluster.py'}:6)" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["json", "wave", "llmb", "two words"])
+def test_a_package_never_takes_the_name_of_another_module(
+    name: str, rows: Callable[..., dict[str, dict[str, str]]], tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "made" / name, {"__init__.py": SELF})
+    row = rows(tmp_path / "made")[f"file:{name}"]
+    assert (row["status"], "rename the folder" in row["reason"]) == ("skipped", True)
+
+
+def test_an_installed_plugin_is_loaded_once(
+    rows: Callable[..., dict[str, dict[str, str]]], llmb_run: Command
+) -> None:
+    """Its folder in LLMB_PLUGINS changes nothing, and it can be checked there too."""
+    checkout = Path(__file__).parents[3] / "plugins/llama31"
+    row = rows(checkout)["file:llmb_llama31"]
+    assert (row["status"], "llmb-llama31:llama31" in row["reason"]) == ("skipped", True)
+    listed = llmb_run("list", "-w", "llama3.1", "--format", "json", LLMB_PLUGINS=str(checkout))
+    assert json.loads(listed.stdout)
+    assert llmb_run("plugins", "check", checkout).returncode == 0
+
+
+def test_a_folder_without_a_plugin(llmb_run: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = llmb_run("plugins", "check", tmp_path / "empty")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path / "empty") in done.stderr
+
+
+@pytest.mark.parametrize("name", ["moon:entry", "moon", "Moon", "fake_moon", "moon_base"])
+def test_a_plugin_is_checked_by_each_of_its_names(
+    name: str, install: Install, llmb_run: Command, site_packages: Path
+) -> None:
+    hook = "from pathlib import Path\nfrom llmb.api import hookimpl, read_workload\n"
+    body = "    return read_workload(Path(__file__).with_suffix('.yaml'))\n"
+    install("moon", f"{hook}\n@hookimpl\ndef llmb_workload():\n{body}", key="moon_base")
+    install("gone", "import no_such_module\n")  # is not checked
+    done = llmb_run("plugins", "check", "-w", name, PYTHONPATH=str(site_packages))
+    assert (done.returncode, done.stdout) == (0, "1 plugin checked, no faults\n"), done.stderr
+
+
+def test_a_log_is_read_by_the_name_of_a_distribution(llmb_run: Command, tmp_path: Path) -> None:
+    log = tmp_path / "log.out"
+    log.write_text("nothing\n")
+    done = llmb_run("plugins", "check", "--log", log, "-w", "llmb-llama31")
+    assert (done.returncode, done.stdout.splitlines()[0].startswith("pretrain_llama3.1")) == (
+        1,
+        True,
+    )
+    done = llmb_run("plugins", "check", "--log", log, "-w", "llmb-runai")  # has no workload
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_version_of_a_package_is_the_digest_of_all_its_files(
+    llmb_machine: Machine, llmb_run: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "disk"
+    write_folder(folder, scaffold("disk", PROGRAM))
+    words = ("single", "-w", "disk", "--scale", 1, "--set", "megabytes=64", "--wait")
+    versions = []
+    for change in ("", "# more\n"):
+        with (folder / "llmb_disk/sample_log.txt").open("a") as file:
+            file.write(change)
+        place = str(llmb_machine.folder)
+        done = llmb_run(*words, "--install", place, LLMB_PLUGINS=str(folder))
+        assert done.returncode == 0, done.stderr
+        results = llmb_run(
+            "results", "--install", place, "--format", "json", LLMB_PLUGINS=str(folder)
+        )
+        (row,) = json.loads(results.stdout)["results"]
+        software = row["configuration"]["software"]
+        assert software["plugin"] == "file:llmb_disk"
+        versions.append(software["plugin_version"])
+    assert len(set(versions)) == 2
+    assert all(version.startswith("sha256:") for version in versions)

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes hooks.md, the reference of the plugin contract, from llmb/hookspecs.py; --check: 1 if it
-is stale.
+"""Writes hooks.md, the reference of the plugin contract, from llmb/hookspecs.py, and the tables of
+cluster-types.md from cluster_fields.yaml; --check: 1 if one is stale.
 """
 
+import dataclasses
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from llmb import api, hookspecs
+from llmb.core import yamlfile
 from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("hooks.md")
+CLUSTERS = Path(__file__).with_name("cluster-types.md")
+MEANINGS = Path(__file__).with_name("cluster_fields.yaml")
+BLOCK = re.compile(r"(<!-- fields of (\w+)[^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 HEAD = """\
 # Hooks
@@ -51,9 +57,42 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def table(name: str, key: str, names: Sequence[str]) -> str:
+    """The rows of ``name``, whose fields are ``names``.
+
+    Raises ValueError if cluster_fields.yaml lacks one of them, or has another one.
+    """
+    data = yamlfile.load(MEANINGS).data
+    meanings = data[key]
+    if wrong := sorted(set(names) ^ {*meanings, *data["others"][key]}):
+        raise ValueError(f"docs/cluster_fields.yaml and {name} differ in: {', '.join(wrong)}")
+    rows = [f"| `{field}` | {meaning} |" for field, meaning in meanings.items()]
+    return "\n".join([f"| {name} | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def cluster_tables() -> dict[str, str]:
+    """The tables of cluster-types.md by their names."""
+    record = api.RunRecord
+    properties = [name for name, own in vars(record).items() if isinstance(own, property)]
+    launch = table(
+        "field of a launch", "launch", [own.name for own in dataclasses.fields(api.Launch)]
+    )
+    fields = table("field of a run", "record", [own.name for own in dataclasses.fields(record)])
+    more = table("property of a run", "properties", properties)
+    return {"Launch": launch, "RunRecord": f"{fields}\n{more}"}
+
+
+def clusters_page() -> str:
+    """The page of cluster types, with its tables."""
+    tables = cluster_tables()
+    return BLOCK.sub(
+        lambda block: f"{block[1]}{tables[block[2]]}{block[3]}", CLUSTERS.read_text("utf-8")
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with --check, only compare, and return 1 if it is stale."""
-    return write({PAGE: page()}, "hooks", arguments)
+    """Write the pages; with --check, only compare, and return 1 if one is stale."""
+    return write({PAGE: page(), CLUSTERS: clusters_page()}, "hooks", arguments)
 
 
 if __name__ == "__main__":

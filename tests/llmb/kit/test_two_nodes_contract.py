@@ -4,6 +4,7 @@ not.
 """
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,20 @@ from llmb_testing.contract import ClusterTypeContract
 pytestmark = pytest.mark.timeout(600)
 Create = Callable[[api.ClusterConfig], Any]
 NODE, MASTER = '"$PAIR_NODE"', "127.0.0.1"
+
+
+def start(cluster: Any, run: api.RunRecord, lock: str, variables: dict[str, str]) -> None:
+    """Start the script of a run as a process, which has these variables too."""
+    argv = ["setsid", "-f", "flock", lock, "bash", str(run.script), "llmb-job", run.stamp.id]
+    environment = api.job_environment(run.launch, cluster.config, cluster.environ)
+    subprocess.run(
+        argv,
+        env={**environment, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 @pytest.fixture
@@ -45,27 +60,8 @@ def create(
         def submit(self, run: api.RunRecord) -> str:
             api.stage_programs(self.config)
             for node in range(given.get("nodes", run.launch.nodes)):
-                argv: list[str | Path] = [
-                    "setsid",
-                    "-f",
-                    "flock",
-                    f"{self.section.lock}.{node}",
-                    "bash",
-                    run.script,
-                ]
                 number = given.get("number", str)(node)
-                variables = {
-                    **api.job_environment(run.launch, self.config, self.environ),
-                    "PAIR_NODE": number,
-                }
-                subprocess.run(
-                    [*argv, "llmb-job", run.stamp.id],
-                    env=variables,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    check=True,
-                )
+                start(self, run, f"{self.section.lock}.{node}", {"PAIR_NODE": number})
             return run.stamp.id
 
     yield lambda config: Pair(config=config, section=config.section, environ=processes.os.environ)
@@ -111,6 +107,52 @@ def check(
         cluster.cancel(contract._left)
         contract.patience = 60.0
         contract.until(cluster, contract._left)
+
+
+def documented_render() -> Callable[..., str]:
+    """The method of docs/cluster-types.md for a scheduler that starts one node."""
+    page = (Path(__file__).parents[3] / "docs/cluster-types.md").read_text()
+    section = page.partition("### A job of several nodes")[2]
+    names: dict[str, Any] = {"api": api}
+    exec(section.partition("```python\n")[2].partition("```")[0], names)
+    render: Callable[..., str] = names["render"]
+    return render
+
+
+@pytest.fixture
+def documented(
+    create: Create, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[api.ClusterConfig], Any]:
+    """Makes a cluster whose scheduler starts a script on the first node alone."""
+    program = tmp_path / "bin/acme-run"
+    write_folder(program.parent, {"acme-run": '#!/bin/bash\nshift 2\nexec "$@"\n'})
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    processes: Any = importlib.import_module("llmb_pair.cluster")
+
+    class Acme(processes.Processes):  # type: ignore[misc]
+        render = documented_render()
+
+        def submit(self, run: api.RunRecord) -> str:
+            api.stage_programs(self.config)
+            own = {"ACME_SCRIPT": str(run.script), "ACME_JOB": run.stamp.id}
+            start(self, run, self.section.lock, own)
+            return run.stamp.id
+
+    return lambda config: Acme(config=config, section=config.section, environ=dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "test_the_ranks_of_several_nodes_meet",
+        "test_a_rank_fails_after_the_others_have_ended",
+    ],
+)
+def test_the_documented_script_starts_itself_on_each_node(
+    test: str, documented: Create, tmp_path: Path
+) -> None:
+    check(documented, tmp_path, 120.0, test)
 
 
 def test_a_new_plugin_starts_two_nodes(create: Create, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Finder:
         return self._known[key]
 
     def _version_of(self, source: str) -> str | None:
-        """Return the version of the distribution of a plugin, or the digest of its file or files."""
+        """Return the version of the distribution of a plugin, or the digest of its files."""
         distribution = source.partition(":")[0]
         if distribution != FILE:
             try:

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 PROJECT = "llmb"
 # MAJOR.MINOR of this contract. MINOR grows when a hook, an argument of a hook, a name of llmb.api
 # or a field with a default is added: older plugins work unchanged. MAJOR grows when something is
-# removed or changes its meaning.
+# removed or changes its meaning: llmb/plugins/adapters.py then has how older plugins still work.
 CONTRACT = "1.1"
-# Plugins made for this contract and later ones are loaded. While it is of an older MAJOR than
-# CONTRACT, llmb adapts their calls and answers (docs/plugin-contract.md has the policy).
-OLDEST_CONTRACT = "1.0"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

@@ -50,6 +50,22 @@ class _Key:
         )
 
 
+def notes_of(workload: api.Workload) -> Iterator[str]:
+    """Yield what may be a mistake in a workload's table: a null tokenizer with other tokens than
+    the model.
+    """
+    for name, size in workload.sizes.items():
+        model, nemo = size.trained_model if size.model is not None else None, size.nemo
+        if model is None or nemo is None or nemo.vocab in (None, model.vocab - 1):
+            continue
+        path = ("sizes", name, "nemo", "vocab")
+        place = "" if workload.file is None else f"{yamlfile.load(workload.file).place(path)}: "
+        yield (
+            f"{place}{yamlfile.dotted(path)}: with NeMo's end-of-document token these are"
+            f" {nemo.vocab + 1} tokens, and the model has {model.vocab}: leave vocab out of nemo"
+        )
+
+
 def faults_of(
     workload: api.Workload,
     plugins: Plugins,

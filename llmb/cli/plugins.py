@@ -20,11 +20,9 @@ from llmb.core import console, files, yamlfile
 from llmb.core.names import squash_workload
 from llmb.core.tables import Column, escape
 from llmb.errors import Fault, InputFaults, LlmbError, UsageError, collected, describe
-from llmb.hookspecs import CONTRACT
 from llmb.plan import config_layers
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.select import split_name
-from llmb.plugins.contract import is_outdated
 from llmb.plugins.foreign import find_own_install
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.loader import add_file, load_plugins
@@ -80,7 +78,7 @@ def list_(context: CliContext, fmt: str) -> None:
             "reason": "; ".join(
                 [
                     *(refusal.summary for refusal in refused.get(source, [])),
-                    *_notes(plugins, source),
+                    *plugins.notes(source),
                 ]
             ),
         }
@@ -92,13 +90,6 @@ def list_(context: CliContext, fmt: str) -> None:
         for name in rows[0]
     ]
     output.print_rows(columns, rows, fmt)
-
-
-def _notes(plugins: Plugins, source: str) -> list[str]:
-    """Return what a plugin's maintainers should know although the plugin works."""
-    if not is_outdated(plugins.contract(source)):
-        return []
-    return [f"made for an older contract; llmb has {CONTRACT}, and the next major refuses it"]
 
 
 def _status(problems: list[Problem]) -> str:
@@ -176,8 +167,12 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
         return 1
     count = len(sources)
     for source in sources:
-        for note in _notes(plugins, source):
+        for note in plugins.notes(source):
             say(f"note: plugin {source} is {note}")
+    for key, workload_spec in workloads.items():
+        if not plugins.is_own(plugins.offers[key].source):  # as published
+            for note in workload_trial.notes_of(workload_spec):
+                say(f"note: {note}")
     console.echo(f"{count} plugin{'' if count == 1 else 's'} checked, no faults")
     return 0
 
@@ -390,7 +385,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     files.write_folder(folder, texts)
     for path in texts:
         console.echo(f"{folder / path}")
-    for purpose, command in _next_commands(names, folder):
+    for purpose, command in _next_commands(context.plugins, names, folder):
         say(f"{purpose + ':':<26}{command}")
 
 
@@ -398,7 +393,9 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
 _NEW_INSTALL = Path("bench")
 
 
-def _next_commands(names: scaffold.Names, folder: Path) -> Iterator[tuple[str, str]]:
+def _next_commands(
+    plugins: Plugins, names: scaffold.Names, folder: Path
+) -> Iterator[tuple[str, str]]:
     """Yield what an author does next with a new plugin: purpose and command, in this order.
 
     The commands name the install directory of this command. If it has none, they make one.
@@ -406,7 +403,7 @@ def _next_commands(names: scaffold.Names, folder: Path) -> Iterator[tuple[str, s
     plain, kind = names.plain, names.kind
     path = shlex.quote(str(folder) if folder.is_absolute() else f"./{folder}")
     try:
-        install, option = locate.find_install(None, os.environ), ""
+        install, option = find_own_install(lambda: plugins, None, os.environ), ""
     except LlmbError:
         install, option = _NEW_INSTALL, f" --install {_NEW_INSTALL}"
     if kind in scaffold.FILES:

@@ -151,8 +151,9 @@ class NemoRecipe:
     recipe: str
     #: The model's name in NeMo's FLOPs callback.
     flops_name: str
-    #: Of the null tokenizer, without the end-of-document token that NeMo adds.
-    vocab: int
+    #: Of the null tokenizer, without the end-of-document token that NeMo adds. None: one less than
+    #: that of the model, so that both have the same tokens.
+    vocab: int | None = None
     #: Another recipe module, whose model is trained.
     model: str | None = None
     #: A member of Megatron's AttnBackend, None for the model's own.

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmb import __version__, hookspecs
 from llmb.core.names import suggest
-from llmb.hookspecs import CONTRACT, OLDEST_CONTRACT
+from llmb.plugins.adapters import Contract, major_of
 from llmb.plugins.sources import FILE
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("llmb_"))
@@ -25,23 +25,21 @@ _STATED = re.compile(r"(\d+\.\d+)|>=\s*(\d+\.\d+)\s*,\s*<\s*(\d+\.\d+)")
 Reason = tuple[str, str]  # code and reason
 
 
-def problem_of(plugin: object, distribution: str) -> Reason | None:
-    """Return the code and the reason if llmb cannot use ``plugin``, else None."""
-    reason = contract_problem(getattr(plugin, STATEMENT, FIRST_CONTRACT), distribution)
-    return reason or _hook_problem(plugin)
-
-
-def contract_problem(stated: object, distribution: str) -> Reason | None:
-    """The code and the reason if this llmb does not have the contract that a plugin states."""
+def contract_problem(
+    stated: object, distribution: str, contract: Contract | None = None
+) -> Reason | None:
+    """The code and the reason if ``contract`` (None: llmb's) is not what a plugin states."""
+    contract = contract or Contract()
     match = _STATED.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if match is None:
-        example = f'"{CONTRACT}", or a range, such as ">={CONTRACT},<3.0"'
+        own = contract.version
+        example = f'"{own}", or a range, such as ">={own},<{contract.major + 2}.0"'
         return "contract-invalid", f"{STATEMENT} is {stated!r}; write it as text, such as {example}"
-    lowest, current = _numbers(match[1] or match[2]), _numbers(CONTRACT)
-    versions = f"it is made for contract {stated}, and llmb {__version__} has {CONTRACT}"
+    lowest, current = _numbers(match[1] or match[2]), _numbers(contract.version)
+    versions = f"it is made for contract {stated}, and llmb {__version__} has {contract.version}"
     if lowest > current:
         return "contract-newer", f"{versions}: upgrade llmb (pip install --upgrade llmb)"
-    is_over = current >= _numbers(match[3]) if match[3] else _is_older(lowest, OLDEST_CONTRACT)
+    is_over = current >= _numbers(match[3]) if match[3] else lowest[0] < contract.oldest_major
     if is_over:
         fix = (
             f"{distribution} (pip install --upgrade {distribution})"
@@ -52,27 +50,18 @@ def contract_problem(stated: object, distribution: str) -> Reason | None:
     return None
 
 
-def is_outdated(stated: str) -> bool:
-    """Return True for the statement of an accepted plugin whose MAJOR is older than llmb's.
-
-    llmb still works with the plugin, until the next MAJOR. A range that includes llmb's contract is
-    not outdated.
-    """
+def major_for(stated: str, contract: Contract) -> int:
+    """Return the MAJOR of an accepted plugin's hooks: of a range, llmb's own."""
     match = _STATED.fullmatch(stated.strip())
-    return match is not None and not match[3] and _is_older(_numbers(match[1]), CONTRACT)
+    return contract.major if match is None or match[3] else major_of(match[1])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _is_older(version: tuple[int, ...], other: str) -> bool:
-    """Return True if the MAJOR of ``version`` is older than that of ``other``."""
-    return version[0] < _numbers(other)[0]
-
-
-def stated_in(file: Path) -> str | None:
-    """Return the contract that a module's source states.
+def statement_in(file: Path) -> tuple[str, str] | None:
+    """Return the contract that a module's source states, and ``file:line`` of the statement.
 
     The module may be too new to be imported.
     """
@@ -81,7 +70,9 @@ def stated_in(file: Path) -> str | None:
     except OSError:
         return None
     match = re.search(rf"""^{STATEMENT}\b[^=\n]*=\s*["']([^"'\n]+)["']""", text, re.MULTILINE)
-    return match[1] if match is not None else None
+    if match is None:
+        return None
+    return match[1], f"{file}:{text.count(chr(10), 0, match.start()) + 1}"
 
 
 def is_wrapper(plugin: object, hook: str) -> bool:
@@ -100,7 +91,8 @@ def _options(member: object) -> dict[str, Any]:
     return getattr(member, f"{hookspecs.PROJECT}_impl", None) or {}
 
 
-def _hook_problem(plugin: object) -> Reason | None:
+def hook_problem(plugin: object) -> Reason | None:
+    """Return the code and the reason if llmb cannot call the hooks of ``plugin``, else None."""
     marked = []
     for name, member in _members(plugin):
         options = _options(member)

@@ -15,8 +15,9 @@ from llmb import api
 from llmb.core import console
 from llmb.core.names import squash_workload
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, PluginError, UsageError
+from llmb.plugins.adapters import Contract
 from llmb.plugins.calls import Calls
-from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide
+from llmb.plugins.contract import FIRST_CONTRACT, STATEMENT, is_site_wide, major_for
 from llmb.plugins.guard import guarded, is_from, rejected
 from llmb.plugins.owners import Claim, Offer, Problem, reason_of, settle, without_conflicts
 from llmb.plugins.sources import YamlBenchmarks
@@ -66,6 +67,8 @@ class Plugins:
 
     calls: Calls
     default: str
+    #: That they are loaded for.
+    own_contract: Contract = field(default_factory=Contract)
     problems: list[Problem] = field(default_factory=list)
     known_flops: dict[tuple[str, api.ModelShape], api.Flops | None] = field(default_factory=dict)
     callers: dict[tuple[str, str], Callable[..., Any]] = field(default_factory=dict)
@@ -101,6 +104,16 @@ class Plugins:
         """Return the contract that a plugin states, else the first one. Empty if not loaded."""
         plugin = self.manager.get_plugin(source)
         return str(getattr(plugin, STATEMENT, FIRST_CONTRACT)) if plugin is not None else ""
+
+    def notes(self, source: str) -> list[str]:
+        """Return what the maintainers of a plugin should know although it works."""
+        stated, own = self.contract(source), self.own_contract
+        if not stated or (major := major_for(stated, own)) >= own.major:
+            return []
+        return [
+            f"made for contract {stated}, which llmb adapts to {own.version}, for at least a year"
+            f" from {own.adapters[major].since}: docs/plugin-contract.md has what to change"
+        ]
 
     def names(self, hook: str) -> dict[str, list[str]]:
         """Return the names of cluster types or commands (``hook``) that each plugin has."""
@@ -146,8 +159,8 @@ class Plugins:
     def offers(self) -> dict[str, Offer]:
         """The workloads by key: of a key in any spelling, llmb's own plugin keeps it, or nobody."""
         claims = [claim for source in self.sources for claim in self._offers_of(source)]
-        held, lost = settle(claims, "workload", "workload-duplicate", self._is_own)
-        accepted, conflicts = without_conflicts(held, self._is_own)
+        held, lost = settle(claims, "workload", "workload-duplicate", self.is_own)
+        accepted, conflicts = without_conflicts(held, self.is_own)
         self._refuse(*lost, *conflicts)
         return {claim.name: claim for claim in accepted}
 
@@ -505,7 +518,7 @@ class Plugins:
                 for source, _ in self.manager.list_name_plugin()
                 for claim in self._claimed(source, hook)
             ]
-            self._claims[hook], lost = settle(claims, _KINDS[hook], "name-duplicate", self._is_own)
+            self._claims[hook], lost = settle(claims, _KINDS[hook], "name-duplicate", self.is_own)
             self._refuse(*lost)
         return self._claims[hook]
 
@@ -546,7 +559,8 @@ class Plugins:
             return None
         return Claim(source=source, name=item.name, form=item.name, item=item)
 
-    def _is_own(self, source: str) -> bool:
+    def is_own(self, source: str) -> bool:
+        """Return True if a plugin is llmb's."""
         return source not in self.calls.sources or self.calls.sources[source].is_own
 
     def _refuse(self, *problems: Problem) -> None:

@@ -11,8 +11,17 @@ import pluggy
 
 from llmb import hookspecs
 from llmb.errors import LlmbError
+from llmb.plugins.adapters import Contract
 from llmb.plugins.calls import Calls
-from llmb.plugins.contract import Reason, contract_problem, problem_of, stated_in
+from llmb.plugins.contract import (
+    FIRST_CONTRACT,
+    STATEMENT,
+    Reason,
+    contract_problem,
+    hook_problem,
+    major_for,
+    statement_in,
+)
 from llmb.plugins.guard import allowed_seconds, guarded
 from llmb.plugins.loaded import Plugins, problem_of_error
 from llmb.plugins.owners import Problem
@@ -34,12 +43,16 @@ __all__ = ["Plugins", "Problem", "add_benchmarks", "add_file", "load_plugins"]
 
 
 def load_plugins(
-    builtin: Iterable[tuple[str, Any]], *, entries: Iterable[EntryPoint] | None = None
+    builtin: Iterable[tuple[str, Any]],
+    *,
+    entries: Iterable[EntryPoint] | None = None,
+    contract: Contract | None = None,
 ) -> Plugins:
     """Load ``builtin``, whose last plugin is the default, and all other plugins.
 
-    The others are of distributions and of LLMB_PLUGINS, or ``entries`` in their place. Raises
-    UsageError for an LLMB_PLUGIN_TIMEOUT that is no number.
+    The others are of distributions and of LLMB_PLUGINS, or ``entries`` in their place. They are
+    loaded for ``contract``, by default that of this llmb. Raises UsageError for an
+    LLMB_PLUGIN_TIMEOUT that is no number.
     """
     allowed_seconds()
     manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -47,7 +60,11 @@ def load_plugins(
     builtin_plugins = list(builtin)
     for name, plugin in builtin_plugins:
         manager.register(plugin, name)
-    plugins = Plugins(calls=Calls(manager=manager), default=builtin_plugins[-1][0])
+    plugins = Plugins(
+        calls=Calls(manager=manager),
+        default=builtin_plugins[-1][0],
+        own_contract=contract or Contract(),
+    )
     sources, unusable = all_sources(entries)
     plugins.problems += unusable
     for source in sources:
@@ -78,8 +95,9 @@ def _register(plugins: Plugins, source: PluginSource) -> None:
     try:
         with guarded(source.name, "import", owner=source.owner):
             plugin = as_plugin(source.load())
-            is_data = isinstance(plugin, YamlBenchmarks)
-            refusal = None if is_data else problem_of(plugin, source.distribution)
+            refusal = None
+            if not isinstance(plugin, YamlBenchmarks):
+                plugin, refusal = _for_contract(plugin, source, plugins.own_contract)
             if (loaded_as := plugins.manager.get_name(plugin)) is not None:
                 refusal = "name-duplicate", f"it is loaded already, as {loaded_as}"
             if refusal is None:
@@ -88,7 +106,7 @@ def _register(plugins: Plugins, source: PluginSource) -> None:
         problem = problem_of_error(source.name, error)
         if plugins.manager.has_plugin(source.name):
             plugins.manager.unregister(name=source.name)
-        code, reason = _newer(source) or (problem.code, problem.reason)
+        code, reason = _newer(source, plugins.own_contract) or (problem.code, problem.reason)
         plugins.problems.append(
             Problem(source=source.name, code=code, reason=reason, faults=problem.faults)
         )
@@ -97,8 +115,28 @@ def _register(plugins: Plugins, source: PluginSource) -> None:
         plugins.problems.append(Problem(source=source.name, code=refusal[0], reason=refusal[1]))
 
 
-def _newer(source: PluginSource) -> Reason | None:
+def _for_contract(
+    plugin: object, source: PluginSource, contract: Contract
+) -> tuple[object, Reason | None]:
+    """Return the plugin with the hooks of ``contract``, or why llmb cannot use it."""
+    stated = getattr(plugin, STATEMENT, FIRST_CONTRACT)
+    refusal = contract_problem(stated, source.distribution, contract)
+    if refusal is not None:
+        code, reason = refusal
+        file = source.find_file()
+        statement = statement_in(file) if file is not None else None
+        place = file if statement is None else statement[1]
+        return plugin, (code, reason if place is None else f"{place}: {reason}")
+    plugin = contract.adapted(plugin, major_for(stated, contract))
+    return plugin, hook_problem(plugin)
+
+
+def _newer(source: PluginSource, contract: Contract) -> Reason | None:
     """Return the reason if a plugin that cannot be imported is made for another contract."""
     file = source.find_file()
-    stated = stated_in(file) if file is not None else None
-    return contract_problem(stated, source.distribution) if stated is not None else None
+    statement = statement_in(file) if file is not None else None
+    if statement is None:
+        return None
+    stated, place = statement
+    refusal = contract_problem(stated, source.distribution, contract)
+    return None if refusal is None else (refusal[0], f"{place}: {refusal[1]}")

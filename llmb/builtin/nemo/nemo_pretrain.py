@@ -151,7 +151,8 @@ def recipe_of(
     NVIDIA's runs on Slurm.
     """
     switches, training = job.switches, job.trained
-    null_tokenizer = {"kind": "null", "vocab_size": nemo.vocab}
+    vocab = training.model.vocab - 1 if nemo.vocab is None else nemo.vocab
+    null_tokenizer = {"kind": "null", "vocab_size": vocab}
     overlaps = training.dp > 1 and training.pp > 1 and (training.vp or 1) > 1
     writes_or_reads = bool(switches.save_checkpoint) or switches.load_checkpoint is not None
     return {

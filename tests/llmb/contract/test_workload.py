@@ -297,7 +297,7 @@ def test_user_buffers_are_of_the_rows_own_dtypes() -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "key", "value"),
     [
-        ({"nemo": {"recipe": "x", "flops_name": "x"}}, "key-missing", "nemo", "vocab"),
+        ({"nemo": {"recipe": "x", "vocab": 8}}, "key-missing", "nemo", "flops_name"),
         (
             {"nemo": {"recipe": "x", "flops_name": "x", "vocab": 0}},
             "value-not-allowed",

@@ -7,13 +7,18 @@ import inspect
 import json
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 
 from llmb import api, hookspecs
-from llmb.cli import app
-from llmb.plugins import contract
+from llmb.builtin.plugins import builtin_plugins
+from llmb.cli import app, commands
+from llmb.plugins.adapters import Adapted, Adapter, Contract
+from llmb.plugins.contract import contract_problem
+from llmb.plugins.loader import Plugins, load_plugins
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
 
 Install = Callable[..., str]
@@ -70,12 +75,8 @@ def test_contract_1_keeps_its_hooks_their_arguments_and_the_names_of_the_api() -
         (">=1.1", "1.1", "contract-invalid"),
     ],
 )
-def test_which_contracts_are_accepted(
-    stated: object, own: str, code: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contract, "CONTRACT", own)
-    monkeypatch.setattr(contract, "OLDEST_CONTRACT", f"{own.partition('.')[0]}.0")
-    found = contract.contract_problem(stated, "acme")
+def test_which_contracts_are_accepted(stated: object, own: str, code: str | None) -> None:
+    found = contract_problem(stated, "acme", Contract(version=own))
     assert (found[0] if found is not None else None) == code
     if code == "contract-newer":
         assert found is not None
@@ -85,19 +86,100 @@ def test_which_contracts_are_accepted(
         assert "upgrade acme" in found[1]
 
 
-def test_a_plugin_of_the_major_before_works_and_is_named(
-    install: Install, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+# A plugin of an invented contract, whose MAJOR 1 called a hook otherwise.
+OLD = """
+import click
+from llmb.api import hookimpl
+
+LLMB_CONTRACT = "{stated}"
+
+@hookimpl
+def llmb_further_commands():
+    return ["greet", "part"]
+"""
+NEW = OLD.replace("llmb_further_commands", "llmb_commands").replace(
+    'return ["greet", "part"]', 'return [click.Command("wave")]'
+)
+
+
+def with_commands(plugin: object) -> object:
+    """As MAJOR 2 has it: another name of the hook, and commands in the place of their names."""
+    names: Callable[[], list[str]] = plugin.llmb_further_commands  # type: ignore[attr-defined]
+    hooks = {
+        "llmb_commands": lambda: [
+            click.Command(name, callback=partial(click.echo, f"{name} of old")) for name in names()
+        ],
+        "llmb_further_commands": None,
+    }
+    return Adapted(plugin, hooks)
+
+
+def unchanged(plugin: object) -> object:
+    return plugin
+
+
+FIRST, SECOND = (
+    Adapter(since="2027-03-01", adapt=with_commands),
+    Adapter(since="2027-06-01", adapt=unchanged),
+)
+# Contract 2.0 adapts plugins of 1. The year of 2 is not over when 3.0 comes, and over with 4.0.
+PERIOD = [
+    Contract(version="2.0", adapters={1: FIRST}),
+    Contract(version="3.0", adapters={1: FIRST, 2: SECOND}),
+]
+AFTER = Contract(version="4.0", adapters={3: SECOND})
+
+
+def loaded_for(contract: Contract) -> Plugins:
+    return load_plugins([("commands", commands), *builtin_plugins()], contract=contract)
+
+
+@pytest.mark.parametrize("own", PERIOD, ids=lambda own: own.version)
+def test_a_plugin_of_an_older_major_works_in_the_period_and_is_named(
+    own: Contract, install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = install("old", OPTIONAL)
-    both = install("both", "LLMB_CONTRACT = '>=1.0,<3.0'\n" + OPTIONAL)
-    monkeypatch.setattr(contract, "CONTRACT", "2.0")
-    monkeypatch.setattr(contract, "OLDEST_CONTRACT", "1.0")
-    listed = json.loads(llmb_here("plugins", "list", "--format", "json").stdout)
-    rows = {row["plugin"]: row for row in listed}
-    assert (rows[old]["status"], rows[both]["status"]) == ("ok", "ok")
-    assert "older contract" in rows[old]["reason"]
-    assert rows[both]["reason"] == ""
-    assert f"plugin {old} is made for an older contract" in llmb_here("plugins", "check").stderr
+    old = install("old", OLD.format(stated="1.0"))
+    both = install("both", NEW.format(stated=">=1.0,<4.0"))
+    plugins = loaded_for(own)
+    assert [problem for problem in plugins.problems if problem.source in (old, both)] == []
+    assert app.run(["greet"], plugins) == 0
+    assert capsys.readouterr().out == "greet of old\n"
+    assert plugins.names("llmb_commands")[both] == ["wave"]
+
+    assert app.run(["plugins", "list", "--format", "json"], plugins) == 0
+    rows = {row["plugin"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows[old]["status"], rows[old]["contract"]) == ("ok", "1.0")
+    assert f"contract 1.0, which llmb adapts to {own.version}" in rows[old]["reason"]
+    assert FIRST.since in rows[old]["reason"]
+    assert (rows[both]["status"], rows[both]["reason"]) == ("ok", "")
+
+    app.run(["plugins", "check", "-w", "old"], plugins)
+    assert f"plugin {old} is made for contract 1.0" in capsys.readouterr().err
+
+
+def test_a_plugin_of_an_older_major_is_refused_after_the_period(
+    install: Install, capsys: pytest.CaptureFixture[str], wording: Callable[..., None]
+) -> None:
+    sources = [install("old", OLD.format(stated="1.0")), install("silent", SILENT)]
+    plugins = loaded_for(AFTER)
+    problems = {one.source: one for one in plugins.problems if one.source in sources}
+    assert {one.code for one in problems.values()} == {"contract-older"}
+    assert "fake_old.py:5: " in problems[sources[0]].reason
+    assert "fake_silent.py: " in problems[sources[1]].reason
+    assert app.run(["greet"], plugins) == 2
+    assert app.run(["plugins", "check", "-w", "old"], plugins) == 1
+    printed = capsys.readouterr()
+    wording("plugins check", printed.err.splitlines()[-1])
+
+
+SILENT = OLD.replace('LLMB_CONTRACT = "{stated}"\n', "")
+
+
+def test_adapters_have_no_gap_and_none_is_of_this_major() -> None:
+    """A plugin of an older MAJOR goes through all of them, one after the other."""
+    own = Contract()
+    assert sorted(own.adapters) == list(range(own.oldest_major, own.major))
+    assert Contract(version="4.0", adapters={1: FIRST, 3: SECOND}).oldest_major == 3
 
 
 PARTS = (

@@ -4,6 +4,7 @@ the check finds.
 """
 
 import json
+import re
 import subprocess
 import tomllib
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def test_a_new_plugin_is_installed_checked_and_planned(
         (job,) = json.loads(done.stdout)["jobs"]
         assert (job["workload"], job["gpu_type"]) == ("pretrain_acme-2b", gpu)
         assert job["script"]
+    # with NeMo's end-of-document token the 128,256 of the model
+    assert re.search(r'"vocab_size": *128255\b', job["script"])
 
 
 @pytest.mark.parametrize(
@@ -246,6 +249,22 @@ def test_the_check_finds_faults_of_a_table(
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{table}:{line}: {key}:" in done.stderr
     wording("plugins check", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "is_noted"), [("", False), (", vocab: 128255", False), (", vocab: 128256", True)]
+)
+def test_a_tokenizer_with_other_tokens_than_the_model_is_noted(
+    vocab: str, is_noted: bool, llmb_run: Command, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "acme", scaffold("acme"))
+    table = tmp_path / "acme/llmb_acme/workload.yaml"
+    name = "flops_name: llama3"
+    table.write_text(table.read_text("utf-8").replace(name, f"{name}{vocab}"))
+    done = llmb_run("plugins", "check", tmp_path / "acme")
+    assert (done.returncode, done.stdout) == (0, "1 plugin checked, no faults\n")
+    assert (f"{table}:11: sizes.1b.nemo.vocab" in done.stderr) == is_noted
+    assert ("128257" in done.stderr) == is_noted
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,7 @@ def test_a_faulty_one_costs_only_itself(
     (folder / "bad.yaml").write_text(GOOD.replace("key: loop", "key: bad").replace("once", "one"))
     (folder / "figures.yaml").write_text("tables: []\n")
     (folder / "_notes.yaml").write_text("remember: this\n")
+    (folder / "loop.py").write_text("print()\n")  # a file of the benchmark of this name
     done = llmb_here("plugins", "--format", "json")
     rows = {row["plugin"]: row for row in json.loads(done.stdout)}
     assert (rows["file:loop.yaml"]["status"], rows["file:loop.yaml"]["workload"]) == ("ok", "loop")

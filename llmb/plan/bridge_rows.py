@@ -21,8 +21,9 @@ from llmb.errors import KeyFaultError, UsageError
 NEMO, BRIDGE = "nemo", "bridge"
 # nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
 FRAMEWORKS = (NEMO, BRIDGE)
-DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")  # in NVIDIA's words
-FP8_MEANINGS = FP8_CS, FP8_MX = "fp8_cs", "fp8_mx"  # of the word fp8, by size and GPU type
+DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")  # in NVIDIA's words
+# of the word fp8, by size and GPU type
+FP8_MEANINGS = FP8_CS, FP8_MX, FP8_SC = "fp8_cs", "fp8_mx", "fp8_sc"
 _SPELLINGS = {"mxfp8": FP8_MX}
 # NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
 NEMO_UNTIL = "26.02"
@@ -38,6 +39,11 @@ class Release:
     bridge: str
     core: str
     image: Annotated[str, parse_image]
+
+    @property
+    def has_functions(self) -> bool:
+        """The library has a function for each row. Before 0.6 the launch scripts alone have it."""
+        return tuple(map(int, _minor(self.bridge))) >= (0, 6)
 
 
 @cache
@@ -173,6 +179,8 @@ class BridgeSize:
     #: By GPU type the number of GPUs from which ``fp8`` means fp8_mx in NVIDIA's launch scripts.
     #: Below it, and on other types, it means fp8_cs.
     fp8_mx_from: dict[str, int] = field(default_factory=dict)
+    #: The GPU types on which ``fp8`` means fp8_sc in NVIDIA's launch scripts.
+    fp8_sc_on: tuple[str, ...] = ()
     #: The processes of each rank that prepare samples, as NVIDIA's function has them.
     loader_workers: int = 8
     #: NVIDIA's function has the optimizer Adam, for which its script asks for another precision of
@@ -223,6 +231,8 @@ class BridgeSize:
 
     def fp8_dtype(self, gpu: str, scale: int) -> str:
         """Return the dtype that ``fp8`` means on ``scale`` GPUs of type ``gpu``."""
+        if gpu in self.fp8_sc_on:
+            return FP8_SC
         least = self.fp8_mx_from.get(gpu)
         return FP8_CS if least is None or scale < least else FP8_MX
 
@@ -335,7 +345,7 @@ def _sized(size: Size, bridge_size: BridgeSize, release: str, trained: Collectio
 
 
 def fp8_dtype(workload: Workload, size: str, gpu: str, scale: int) -> str:
-    """Return the dtype that ``fp8`` means for a size: fp8_mx, or fp8_cs where nothing says so."""
+    """Return the dtype that ``fp8`` means for a size: fp8_cs if nothing says otherwise."""
     bridge_size = table_of(workload).sizes.get(size)
     return FP8_CS if bridge_size is None else bridge_size.fp8_dtype(gpu, scale)
 

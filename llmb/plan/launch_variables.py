@@ -57,7 +57,13 @@ def _slurm(text: str, *, of_list: bool) -> str:
     return " ".join(f"--slurm-arg {shlex.quote(text)}" for text in texts) + place
 
 
-_RECIPES = {"cs": "fp8_cs", "mx": "fp8_mx", "mxfp8": "fp8_mx", "ds": "delayed"}
+_RECIPES = {
+    "cs": "fp8_cs",
+    "mx": "fp8_mx",
+    "mxfp8": "fp8_mx",
+    "sc": "fp8_sc",
+    "ds": "delayed",
+}
 DELAYED = "delayed"
 
 

@@ -171,7 +171,12 @@ def reference(workloads: dict[str, Workload], gpu: str, **wanted: str | None) ->
 
 @pytest.mark.parametrize(
     ("release", "published", "tokens"),
-    [("26.02.01", "26.02.01", 5243), (None, "26.04.01", 5248), ("26.08", "26.04.01", 5248)],
+    [
+        ("26.02.01", "26.02.01", 5243),
+        ("26.04.01", "26.04.01", 5248),
+        (None, "26.04.01", 5248),
+        ("26.08", "26.04.01", 5248),
+    ],
 )
 def test_a_run_is_judged_by_its_own_image_else_by_the_newest(
     release: str | None, published: str, tokens: float, workloads: dict[str, Workload]

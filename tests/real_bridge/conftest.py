@@ -16,6 +16,7 @@ import pytest
 
 import llmb_workloads
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.script_settings import script_settings
 from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.gpus import known_types
 from llmb.contract.job import Job, Training
@@ -32,7 +33,7 @@ collect_ignore_glob = [] if PYTHONS else ["test_*.py"]
 HERE = Path(__file__).parent
 PROGRAMS = Path(llmb_workloads.__file__).parent.parent
 LONGEST = 280  # seconds that a process may take: below pytest's limit for a test
-VERSIONS = ("0.3.1", "0.6.0")
+VERSIONS = ("0.3.1", "0.4.2", "0.5.1", "0.6.0")
 
 Record = Mapping[str, dict[str, dict[str, str | None]]]
 
@@ -125,6 +126,15 @@ def job_of(
     )
 
 
+def recipe_of(
+    workload: Workload, job: Job, size: BridgeSize, row: BridgeRow, gpu: str
+) -> dict[str, Any]:
+    """The recipe that llmb stages for a job."""
+    release, count = job.release or "", row.count(job.scale)
+    scripted = script_settings(workload, release, size.model, gpu=gpu, dtype=job.dtype, count=count)
+    return recipe(job, size, row, releases()[release], gpu, scripted)
+
+
 @cache
 def cases() -> Mapping[str, Case]:
     """Every row of every release on each of its GPU counts, by version and label."""
@@ -152,7 +162,7 @@ def cases() -> Mapping[str, Case]:
                         size=size,
                         row=row,
                         shape=job.trained.model,
-                        recipe=recipe(job, size, row, known, gpu),
+                        recipe=recipe_of(workload, job, size, row, gpu),
                     )
     return found
 
@@ -176,7 +186,7 @@ def switched() -> Callable[..., dict[str, Any]]:
             release=release,
             switches=Switches(**switches),
         )
-        return recipe(job, size, row, releases()[release], gpu)
+        return recipe_of(workload, job, size, row, gpu)
 
     return make
 

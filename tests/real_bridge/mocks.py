@@ -17,6 +17,7 @@ import os
 import sys
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,13 @@ VERSIONS = {
 }
 # fused_weight_gradient_mlp_cuda: without it gradient_accumulation_fusion would be False on a CPU
 # and True in the image.
-FAMILIES = {*VERSIONS, "megatron.energon", "fused_weight_gradient_mlp_cuda"}
+FAMILIES = {
+    *VERSIONS,
+    "transformer_engine_torch",
+    "webdataset",
+    "megatron.energon",
+    "fused_weight_gradient_mlp_cuda",
+}
 # Compute capability of each GPU type: functions for experts ask the GPU which library can send
 # tokens between them.
 CAPABILITIES = {
@@ -325,7 +332,7 @@ def add_missing_file() -> None:
     """Let the library read te_quant.cfg of Nemotron 3, which its wheel lacks: by its name."""
     with contextlib.suppress(ImportError):  # Megatron core 0.16.1 has no such module
         utils = importlib.import_module("megatron.core.quantization.utils")
-        vars(utils)["load_quantization_recipe"] = os.path.basename
+        vars(utils)["load_quantization_recipe"] = lambda recipe_path: Path(recipe_path).name
 
 
 def pretend_gpu(gpu: str) -> None:

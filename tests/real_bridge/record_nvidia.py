@@ -14,14 +14,15 @@ import importlib.metadata
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 mocks, names = importlib.import_module("mocks"), importlib.import_module("leaves")
 GPUS = ("h100", "b200", "b300", "gb200", "gb300")
-DTYPES = ("bf16", "fp8_cs", "fp8_mx", "nvfp4")
+DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")
 MODELS = {
     "llama3_8b": "llama",
     "llama3_70b": "llama",
@@ -35,8 +36,10 @@ MODELS = {
     "gpt_oss_120b": "gpt_oss",
     "kimi_k2": "kimi",
 }
-# llmb has the rows of the older scripts for these alone.
+# llmb has the rows of 0.3.1 for these alone.
 OLD_MODELS = ("llama3_8b", "llama3_70b", "llama31_405b", "nemotronh_56b")
+# The launch scripts before 0.6 have tables; from 0.6 on the library has functions.
+WITH_TABLES = ("0.3.", "0.4.", "0.5.")
 NODE = {"gb200": 4, "gb300": 4}
 Record = dict[str, dict[str, str | None]]  # `base`, `changed` and `environment` of a row
 
@@ -63,11 +66,14 @@ def mock_nemo_run() -> None:
         Partial=Script,
     )
     vars(launcher).update(SlurmTemplate=Executor)
+    kubeflow = ModuleType("nemo_run.core.execution.kubeflow")
+    vars(kubeflow).update(KubeflowExecutor=Executor)
     parents = ("nemo_run.core", "nemo_run.core.execution", "nemo_run.run", "nemo_run.run.plugin")
     modules = {
         "nemo_run": run,
         "nemo_run.config": config,
         "nemo_run.core.execution.launcher": launcher,
+        kubeflow.__name__: kubeflow,
     }
     sys.modules.update({**{name: ModuleType(name) for name in parents}, **modules})
     for name in ("nemo_run.run.plugin", "nemo_run.run"):
@@ -97,19 +103,18 @@ def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) ->
     return parser.parse_known_args(argv)[0]
 
 
-def rows_by_variant() -> Iterator[tuple[str, str, str, int, str | None]]:
+def rows_by_variant(models: Sequence[str]) -> Iterator[tuple[str, str, str, int, str | None]]:
     """Model, GPU type, dtype, GPUs and variant of the rows of the older scripts, which are in
-    tables.
+    tables. A table without variant has None.
     """
     utils = importlib.import_module("utils.utils")
-    for model, family in MODELS.items():
-        if model not in OLD_MODELS:
-            continue
-        known = vars(importlib.import_module(f"configs.{family}"))
+    for model in models:
+        known = vars(importlib.import_module(f"configs.{MODELS[model]}"))
         for gpu in GPUS:
             for dtype in DTYPES:
-                for variant in ("v1", "v2"):
-                    row = known.get(f"{model}_pretrain_config_{gpu}_{dtype}_{variant}".upper())
+                for variant in ("v1", "v2", None):
+                    words = [model, "pretrain_config", gpu, dtype, *([variant] if variant else [])]
+                    row = known.get("_".join(words).upper())
                     if isinstance(row, utils.WorkloadBaseConfig):
                         yield model, gpu, dtype, row.num_gpus, variant
 
@@ -127,13 +132,12 @@ def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:
                 words = name.removeprefix(f"{model}_pretrain_").removesuffix("_config").split("_")
                 if len(words) == 3 and words[0].removesuffix("gpu").isdigit() and words[1] == gpu:
                     dtype = words[2].replace("fp8", "fp8_")
-                    if dtype not in DTYPES:
-                        continue  # fp8_sc (scaling by blocks) is no dtype of llmb's
-                    yield model, gpu, dtype, int(words[0].removesuffix("gpu")), None
+                    if dtype in DTYPES:
+                        yield model, gpu, dtype, int(words[0].removesuffix("gpu")), None
 
 
 def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
-    """The configuration of run_script.py of 0.3.1, and its base function."""
+    """The configuration of run_script.py before 0.6, and its base function."""
     utils, overrides = (
         importlib.import_module("utils.utils"),
         importlib.import_module("utils.overrides"),
@@ -152,9 +156,16 @@ def old_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     config = overrides.set_post_overrides(
         config, family, model, args.gpu, args.num_gpus, args.compute_dtype, task, None, variant
     )
-    return config, getattr(
-        importlib.import_module(f"megatron.bridge.recipes.{family}"), f"{model}_pretrain_config"
-    )
+    return config, base_of(family, model)
+
+
+def base_of(family: str, model: str) -> Any:
+    """The library's general recipe of ``model``."""
+    name = f"{model}_pretrain_config"
+    package = importlib.import_module(f"megatron.bridge.recipes.{family}")
+    if not hasattr(package, name):  # Kimi's folder is no package
+        package = importlib.import_module(f"{package.__name__}.{model}")
+    return getattr(package, name)
 
 
 def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
@@ -195,8 +206,8 @@ def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[st
     return {name: str(value) for name, value in variables.items()}, script.args
 
 
-def main(checkout: str, target: str) -> None:
-    """Write the record of all rows."""
+def prepare(checkout: str) -> str:
+    """Make the scripts and the library importable, and return the library's version."""
     folder = Path(checkout)
     sys.path.insert(
         0, str(folder / "scripts" / "performance" if (folder / "scripts").is_dir() else folder)
@@ -204,25 +215,71 @@ def main(checkout: str, target: str) -> None:
     mocks.install()
     mocks.add_missing_file()
     mock_nemo_run()
-    version = importlib.metadata.version("megatron-bridge")
-    is_old = version.startswith("0.3.")
-    found: dict[str, Record] = {}
-    for model, gpu, dtype, gpus, variant in rows_by_variant() if is_old else rows_by_function():
+    return importlib.metadata.version("megatron-bridge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaRow:
+    """A row as NVIDIA's scripts make it."""
+
+    model: str
+    gpu: str
+    dtype: str
+    gpus: int
+    variant: str | None
+    config: Any
+    #: The function of the library from which the scripts start.
+    function: Any
+    #: The variables of the ranks.
+    variables: dict[str, str]
+
+
+def rows_of(version: str) -> Iterator[NvidiaRow]:
+    """Every row of the models that llmb has in this version."""
+    has_tables = version.startswith(WITH_TABLES)
+    models = OLD_MODELS if version.startswith("0.3.") else tuple(MODELS)
+    for model, gpu, dtype, gpus, variant in (
+        rows_by_variant(models) if has_tables else rows_by_function()
+    ):
         mocks.pretend_gpu(gpu)
         args = command(model, gpu, dtype, gpus, variant)
         args.save_config_filepath = "ConfigContainer.yaml"  # else a folder at the root is made
-        variables, extra = environment(args, has_plugin=is_old)
-        config, function = (old_way if is_old else new_way)(args, extra)
-        theirs, own = names.leaves(config), names.leaves(function())
+        variables, extra = environment(args, has_plugin=has_tables)
+        config, function = (old_way if has_tables else new_way)(args, extra)
+        if has_tables and not version.startswith("0.3.") and config.ddp.nccl_ub:
+            variables |= {"NCCL_NVLS_ENABLE": "1", "NCCL_CTA_POLICY": "1"}  # main of run_script.py
+        variables |= {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
+        yield NvidiaRow(
+            model=model,
+            gpu=gpu,
+            dtype=dtype,
+            gpus=gpus,
+            variant=variant,
+            config=config,
+            function=function,
+            variables=variables,
+        )
+
+
+def main(checkout: str, target: str) -> None:
+    """Write the record of all rows."""
+    version = prepare(checkout)
+    found: dict[str, Record] = {}
+    for row in rows_of(version):
+        theirs, own = names.leaves(row.config), names.leaves(row.function())
         changed = {
             path: theirs.get(path)
             for path in sorted({*theirs, *own})
             if theirs.get(path) != own.get(path)
         }
-        label = " ".join([model, gpu, dtype, str(gpus), *([variant] if variant else [])])
-        variables |= {name: str(value) for name, value in getattr(config, "env_vars", {}).items()}
-        base = f"{function.__module__}:{function.__qualname__}"
-        found[label] = {"base": {"base": base}, "changed": changed, "environment": {**variables}}
+        words = [row.model, row.gpu, row.dtype, str(row.gpus)]
+        label = " ".join([*words, *([row.variant] if row.variant else [])])
+        base = f"{row.function.__module__}:{row.function.__qualname__}"
+        found[label] = {
+            "base": {"base": base},
+            "changed": changed,
+            "environment": {**row.variables},
+        }
     Path(target).write_text(to_text(version, found), encoding="utf-8")
     print(f"{len(found)} rows of {version}", file=sys.stderr)
 

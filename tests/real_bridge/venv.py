@@ -23,8 +23,12 @@ HERE = Path(__file__).parent
 PYTHON = "3.11"  # the locks are for this one
 LIBRARIES = {
     "0.3.1": ("megatron-bridge==0.3.1", "megatron-core==0.16.1"),
+    "0.4.2": ("megatron-bridge==0.4.2", "megatron-core==0.17.1"),
+    "0.5.1": ("megatron-bridge==0.5.1", "megatron-core==0.18.2"),
     "0.6.0": ("megatron-bridge==0.6.0", "megatron-core==0.19.0"),
 }
+# Versions that build their configurations with the packages of another one.
+LOCKS = {"0.4.2": "0.6.0", "0.5.1": "0.6.0"}
 
 
 def shared() -> ModuleType:
@@ -43,7 +47,7 @@ def main() -> int:
     """Print the interpreters, one a line; 1 when an environment could not be made."""
     nemo = shared()
     for bridge, packages in LIBRARIES.items():
-        lock = HERE / f"requirements-{bridge}.lock"
+        lock = HERE / f"requirements-{LOCKS.get(bridge, bridge)}.lock"
         words = "\n".join((lock.read_text(encoding="utf-8"), PYTHON, *packages))
         place = cache() / hashlib.sha256(words.encode()).hexdigest()[:16]
         nemo.sweep(place)

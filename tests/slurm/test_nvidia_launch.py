@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the Slurm options and the binding of every row of Megatron-Bridge with NVIDIA's.
+"""Compares the Slurm options and the binding of every row with NVIDIA's, for both frameworks.
 
-tests/real_bridge/launch-*.json has them as NVIDIA's launcher sets them (record_launch.py).
+launch-*.json of tests/real_bridge and tests/real_nemo have them as NVIDIA's launchers set them
+(record_launch.py there).
 """
 
 import json
@@ -30,7 +31,7 @@ from llmb_testing.entries import job_entry
 RECORDS = Path(__file__).parent.parent / "real_bridge"
 PLUGINS = load_plugins(builtin_plugins())
 STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/lustre/llmb/runs/job_1700000000")
-VERSIONS = ("0.3.1", "0.6.0")
+VERSIONS = ("0.3.1", "0.4.2", "0.5.1", "0.6.0")
 # Rows of NVIDIA that are none of ours (docs/megatron-bridge.md): the library's own checks reject
 # them, or (Super) their sequences have another length than the size's.
 FAULTY = {
@@ -75,20 +76,32 @@ def launched(label: str, version: str) -> tuple[Launch, str]:
     model, gpu, dtype, gpus = label.split()[:4]
     key, size = sizes()[model]
     release = next(name for name, known in releases().items() if known.bridge == version)
-    request = job_entry(
-        workload=key, size=size, dtypes=(dtype,), scales=(int(gpus),), release=release
+    return rendered(
+        gpu, workload=key, size=size, dtypes=(dtype,), scales=(int(gpus),), release=release
     )
+
+
+def rendered(gpu: str, **wanted: Any) -> tuple[Launch, str]:
+    """The launch and the script of a job on GPUs of this type."""
     config, workloads = cluster(gpu), PLUGINS.workloads()
-    plan = make_plan([request], workloads, config)
-    assert not plan.faults, label
-    launch = PLUGINS.launch(workloads[key], plan.jobs[0], site_of(config, plan.jobs[0]))
+    plan = make_plan([job_entry(**wanted)], workloads, config)
+    assert not plan.faults, wanted
+    workload = workloads[plan.jobs[0].workload]
+    launch = PLUGINS.launch(workload, plan.jobs[0], site_of(config, plan.jobs[0]))
     assert launch is not None
     setting = Setting(config=config, programs="/lustre/llmb/.llmb/programs/0", knows_segment=True)
     return launch, render(launch, STAMP, setting)
 
 
 def rows(version: str) -> list[str]:
-    return [label for label in record(version) if label != "*" and label not in FAULTY]
+    """Those of NVIDIA that llmb has. Beside a variant v2 it has no v1, but in 0.3.1."""
+    labels = [label for label in record(version) if label != "*" and label not in FAULTY]
+    later = {tuple(label.split()[:3]) for label in labels if label.endswith(" v2")}
+    return [
+        label
+        for label in labels
+        if version == "0.3.1" or not label.endswith(" v1") or tuple(label.split()[:3]) not in later
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -150,3 +163,60 @@ def test_ranks_are_bound_as_by_nvidia(
             expected = bound(["bash", "-c", f"{theirs} train"], rank, tmp_path)
             assert bound([*ours.argv, "train"], rank, tmp_path) == expected, label
     assert len(seen) == 3
+
+
+@cache
+def nemo_record() -> dict[str, Any]:
+    file = RECORDS.parent / "real_nemo" / "launch-2.3.1.json"
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    assert found["nemo"] == "2.3.1"
+    return found
+
+
+def nemo_rows() -> dict[tuple[str, int], dict[str, Any]]:
+    """A job for each GPU type and GPU count of the rows that train with NeMo."""
+    return {
+        (gpu, scale): {
+            "workload": key,
+            "size": name,
+            "dtypes": row.dtype[:1],
+            "scales": (scale,),
+            "framework": "nemo",
+        }
+        for key, workload in PLUGINS.workloads().items()
+        for name, size in workload.sizes.items()
+        if size.nemo is not None
+        for row in size.rows
+        if not row.strong_scaling
+        for gpu in row.gpu
+        if gpu in known_types()
+        for scale in row.scales.counts
+    }
+
+
+def test_options_of_nemos_jobs_are_nvidias() -> None:
+    """exclusive, mem, nodes, ranks, segment, PMIx, and the NUMA node of each rank.
+
+    Two differ on purpose: llmb's containers are writable and have no home of the host, as those of
+    NVIDIA's launcher from NeMo 2.4 on, and on gb200 two ranks share a NUMA node, as in its fork for
+    these images, which 2.3.1 does not know yet.
+    """
+    shared = nemo_record()["*"]
+    assert (shared["exclusive"], shared["mem"]) == (True, "0")
+    assert nemo_rows()
+    for (gpu, scale), wanted in nemo_rows().items():
+        launch, script = rendered(gpu, **wanted)
+        ours = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", script, re.MULTILINE))
+        assert {"exclusive": "", "mem": "0"}.items() <= ours.items(), wanted
+        per_node = min(known_types()[gpu].gpus_per_node, scale)
+        nodes = scale // per_node
+        assert (ours["nodes"], ours["ntasks-per-node"]) == (str(nodes), str(per_node)), wanted
+        segment = nemo_record().get(str(per_node), {}).get(str(nodes))
+        assert ours.get("segment") == (None if segment is None else str(segment)), wanted
+        mpi, binding = shared["srun_args"]
+        assert re.search(rf"{mpi}(\s|$)", script, re.MULTILINE), wanted
+        (numa,) = (wrapper for wrapper in launch.wrappers if wrapper.name == "numa")
+        ranks = set(re.findall(r"LLMB_LOCAL_RANK / (\d)", numa.argv[2]))
+        theirs = set(re.findall(r"bind=\$\(\(SLURM_LOCALID/(\d)\)\)", binding))
+        assert theirs == {"4"}
+        assert ranks == {"2" if gpu == "gb200" else "4"}, wanted

@@ -93,14 +93,20 @@ class ModelConfig:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def config_of(size: BridgeSize, site: Site) -> ModelConfig:
-    """Return the files of ``size``, empty if NVIDIA's recipe builds the model without any."""
+def config_of(size: BridgeSize, site: Site, release: Release) -> ModelConfig:
+    """Return the files of ``size``, empty if NVIDIA's recipe builds the model without any.
+
+    Only functions of the library name a revision.
+    """
     hubs = size.hub_files()
     if not hubs:
         return ModelConfig()
     if all(hub.repository in site.assets for hub in hubs):
-        folders = {hub.key: str(site.assets[hub.repository]) for hub in hubs}
-        paths = tuple(f"{folders[hub.key]}/{name}" for hub in hubs for name in hub.files)
+        folders = {
+            hub.key if release.has_functions else hub.repository: str(site.assets[hub.repository])
+            for hub in hubs
+        }
+        paths = tuple(f"{site.assets[hub.repository]}/{name}" for hub in hubs for name in hub.files)
         fix = (
             "llmb-install verify --repair --yes fetches it; without it in cluster_config.yaml,"
             " ranks use the hub"

@@ -8,6 +8,7 @@ from llmb.builtin import wrappers
 from llmb.builtin.bridge import bridge_needs, environment
 from llmb.builtin.bridge.bridge_recipe import recipe
 from llmb.builtin.bridge.functions import check_function
+from llmb.builtin.bridge.script_settings import script_settings
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program, Site, StagedFile
 from llmb.contract.spec import Workload
@@ -23,12 +24,20 @@ def launch(workload: Workload, job: Job, site: Site) -> Launch:
     function = size.function_of(row, job.scale, site.gpu_type, job.dtype)
     if function is not None and size.sets_layout:
         check_function(function, release.bridge, f"{job.workload} {job.model_size}")
-    config = bridge_needs.config_of(size, site)
-    values = recipe(job, size, row, release, site.gpu_type)
+    config = bridge_needs.config_of(size, site, release)
+    scripted = script_settings(
+        workload,
+        job.release or "",
+        size.model,
+        gpu=site.gpu_type,
+        dtype=job.dtype,
+        count=row.count(job.scale),
+    )
+    values = recipe(job, size, row, release, site.gpu_type, scripted)
     values["hub"] = dict(config.hub)
     values["environment"] |= config.environment
     exported = environment.launcher(site.gpu_type) | dict(config.environment)
-    if release.bridge.startswith("0.3."):
+    if not release.has_functions:
         # Its launcher exports all of them; from 0.6 on the program sets those that neither a user
         # nor the image set.
         exported = values["environment"]

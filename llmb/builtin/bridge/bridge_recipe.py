@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe of a Megatron-Bridge job as plain data: NVIDIA's base function and what is set on top.
 
-Source: scripts/performance of Megatron-Bridge 0.3.1 and 0.6.0. tests/real_bridge compares every
+Source: scripts/performance of Megatron-Bridge 0.3.1 to 0.6.0. tests/real_bridge compares every
 setting of every row.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llmb.builtin.bridge import environment
+from llmb.builtin.bridge.script_settings import ScriptSettings
 from llmb.builtin.wrappers import profiled_ranks
 from llmb.contract.job import Job, Training
 from llmb.contract.switches import PROFILE_RANKS, REPORT_INTERVAL, Switches
@@ -27,6 +28,7 @@ _PLUGINS = {
     "bf16": "bf16_mixed",
     "fp8_cs": "bf16_with_fp8_current_scaling_mixed",
     "fp8_mx": "bf16_with_mxfp8_mixed",
+    "fp8_sc": "bf16_with_fp8_subchannel_scaling_mixed",
     "nvfp4": "bf16_with_nvfp4_mixed",
 }
 _MODULES = {
@@ -50,17 +52,27 @@ _BUFFERS = {
 _SEQUENCE, _VOCABULARY = 8192, 128256
 
 
-def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: str) -> Values:
+def recipe(
+    job: Job,
+    size: BridgeSize,
+    row: BridgeRow,
+    release: Release,
+    gpu: str,
+    scripted: ScriptSettings | None = None,
+) -> Values:
     """Return all settings of the program, which looks nothing up when it runs.
 
-    ``gpu``: the type that the row is for.
+    ``gpu``: the type that the row is for. ``scripted``: what the release's launch scripts set.
     """
     training = job.trained
     is_old = release.bridge.startswith("0.3.")
     function = size.function_of(row, job.scale, gpu, job.dtype)
-    if function is not None:
+    if scripted is not None:
+        function, variables = scripted.base, dict(scripted.environment)
+        values = _scripted(scripted, row, training)
+    elif function is not None:
         values = _own(size, job, is_old=is_old) if size.sets_layout else _changes(size, row, job)
-        variables: dict[str, str] = {}
+        variables = {}
     else:
         values = (
             _old(size, row, training, gpu, job.dtype)
@@ -91,7 +103,7 @@ def recipe(job: Job, size: BridgeSize, row: BridgeRow, release: Release, gpu: st
             **environment.at_scale(size.model, gpu, job.scale, job.dtype),
             **variables,
         },
-        "function_environment": size.function is not None,
+        "function_environment": scripted is None and size.function is not None,
         "hub": {},
         "nodes": job.nodes,
         "gpus_per_node": job.gpus_per_node,
@@ -220,6 +232,24 @@ def _own(size: BridgeSize, job: Job, *, is_old: bool) -> Values:
         settings["mixed_precision"] = _call(f"mixed_precision:{plugin}", {})
     loader = {} if is_old else {"pin_memory": True, "persistent_workers": True}
     return settings | _dataset(training, loader)
+
+
+# The scripts set these only if there are several replicas.
+_NEEDS_REPLICAS = tuple(
+    f"{owner}.overlap_param_gather_with_optimizer_step" for owner in ("optimizer", "comm_overlap")
+)
+
+
+def _scripted(scripted: ScriptSettings, row: BridgeRow, training: Training) -> Values:
+    """Return what the scripts set on the general recipe, and the job's layout and samples."""
+    settings = dict(scripted.values)
+    if training.dp == 1:
+        settings = {path: value for path, value in settings.items() if path not in _NEEDS_REPLICAS}
+    settings |= _layout(training)
+    for name in ("ep", "etp"):
+        if (getattr(training, name) or 1) != (getattr(row, name) or 1):
+            settings[_PARALLEL[name]] = getattr(training, name)
+    return settings | _dataset(training, scripted.loader)
 
 
 _PARALLEL = {

@@ -51,20 +51,28 @@ def at_scale(model: str, gpu: str, gpus: int, dtype: str) -> dict[str, str]:
     return {"NCCL_IB_QPS_PER_CONNECTION": "4"} if is_split else {}
 
 
-# Models that 0.6 does not bind to cores on b300 (setup_experiment.py), one of them with bf16 alone.
-_UNBOUND = ("llama", "deepseek_v3", "kimi")
+# Models that a minor version does not bind to cores on b300 (setup_experiment.py), and since 0.4
+# another one with bf16 alone.
+_UNBOUND = {
+    "0.3": (),
+    "0.4": ("deepseek_v3",),
+    "0.5": ("deepseek_v3", "llama"),
+    "0.6": ("deepseek_v3", "llama", "kimi"),
+}
 _UNBOUND_BF16 = "nemotron_3_super"
 
 
 def binds_cores(bridge: str, model: str, gpu: str, dtype: str) -> bool:
     """Return True if version ``bridge`` binds ranks to two cores: on b300, 0.3.1 for every model.
 
-    Source: executors.py of scripts/performance.
+    Source: executors.py and setup_experiment.py of scripts/performance.
     """
     if gpu != "b300":
         return False
-    is_unbound = model.startswith(_UNBOUND) or (model == _UNBOUND_BF16 and dtype == "bf16")
-    return bridge.startswith("0.3.") or not is_unbound
+    minor = bridge.rpartition(".")[0]
+    if minor != "0.3" and model == _UNBOUND_BF16 and dtype == "bf16":
+        return False
+    return not model.startswith(_UNBOUND[minor])
 
 
 def variables(

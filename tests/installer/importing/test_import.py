@@ -175,7 +175,8 @@ def test_a_shared_image_folder(tmp_path: Path, do_import: DoImport) -> None:
 @pytest.mark.parametrize(
     ("tags", "framework", "release"),
     [
-        (["26.06.01"], "bridge", None),
+        (["26.06"], "bridge", None),  # without rows of its own
+        (["26.06.01"], "bridge", "26.06.01"),
         (["26.02.01", "26.08"], "bridge", "26.08"),
         (["25.04.01"], "nemo", None),
         (["25.04.01", "26.02.01"], "both", "26.02.01"),

@@ -138,7 +138,9 @@ def with_images(folder: Path, *tags: str, **config: Any) -> ClusterConfig:
         (["26.08"], "bridge", "26.08"),
         (["26.02.01"], "bridge", "26.02.01"),
         (["26.02.01", "26.08"], "bridge", "26.08"),
-        (["26.06.01"], "bridge", "26.08"),  # without rows of its own
+        (["26.06.01"], "bridge", "26.06.01"),
+        (["26.04.01", "26.06.01"], "bridge", "26.06.01"),
+        (["26.06"], "bridge", "26.08"),  # without rows of its own
         (["25.04.01", "26.08"], "nemo", None),
         ([], "nemo", None),
     ],
@@ -344,7 +346,7 @@ def test_like_uses_another_types_rows_and_says_so(workloads: Workloads) -> None:
 # docs/releases/software-versions.md of Megatron-Bridge: 25.04.01 has NeMo alone, 26.02.01
 # Megatron-Bridge 0.3.1, and no image from 26.04 on has NeMo.
 OLD, BRIDGE_IMAGE, LATE = (
-    f"nvcr.io/nvidia/nemo:{tag}" for tag in ("25.04.01", "26.02.01", "26.06.01")
+    f"nvcr.io/nvidia/nemo:{tag}" for tag in ("25.04.01", "26.02.01", "26.06")
 )
 
 
@@ -422,7 +424,11 @@ def test_the_library_in_an_image_of_your_own_selects_the_release(
 
 @pytest.mark.parametrize(
     ("version", "hint"),
-    [("0.5.1", "megatron-bridge 0.6.0, 0.3.1"), ("0.3.1", "--release 26.02.01 --image ")],
+    [
+        ("0.2.0", "megatron-bridge 0.6.0, 0.5.1, 0.4.2, 0.3.1"),
+        ("0.5.2", "--release 26.06.01 --image "),
+        ("0.3.1", "--release 26.02.01 --image "),
+    ],
 )
 def test_an_image_with_another_library_than_its_release_is_refused_when_planned(
     version: str, hint: str, workloads: Workloads, tmp_path: Path

@@ -179,9 +179,9 @@ def window_times(
         return None
     # Without a line before it, the window begins with the first step, whose start nobody logs.
     begin = before[-1] if before else inside[0]
-    start = next((time for size, time in sized if size > begin), None)
+    start = next(time for size, time in sized if size > begin)  # the last one is
     end = next((time for size, time in reversed(sized) if size <= inside[-1]), None)
-    if start is None or end is None:
+    if end is None:
         return None
     # A window that is shorter than two intervals has the samples around it.
     return (start, end) if start <= end else (end, start)

@@ -91,6 +91,7 @@ def test_a_run_that_becomes_slower() -> None:
     assert summary([2.0 + 0.01 * i for i in range(21)]).drift == pytest.approx(0.2 / 2.1)
     assert summary([2.2 - 0.01 * i for i in range(21)]).drift == pytest.approx(-0.2 / 2.1)
     assert summary([2.0, 3.0]).drift == 0.0
+    assert summary([2.0, 2.5, 3.0]).drift == pytest.approx(1.0 / 2.5)
 
 
 def test_an_empty_window() -> None:

@@ -152,11 +152,15 @@ def test_the_window_may_begin_with_the_first_step(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("case", ["no sizes", "killed before", "no window", "no offsets"])
+@pytest.mark.parametrize(
+    "case", ["no sizes", "killed before", "begun after", "no window", "no offsets"]
+)
 def test_without_the_times_of_the_window_it_is_the_whole_run(tmp_path: Path, case: str) -> None:
     log, sizes = training(tmp_path)
     if case == "killed before":
         sizes = {time: size for time, size in sizes.items() if time < 1040}
+    elif case == "begun after":
+        sizes = {time: size for time, size in sizes.items() if time >= 1090}
     clocks = dict.fromkeys(sizes, 1980.0)
     write_node(tmp_path, "n1", clocks, None if case == "no sizes" else sizes)
     samples = Samples() if case == "no offsets" else read_log(log)

@@ -242,6 +242,7 @@ def test_another_attempt_waits_until_the_first_cannot_turn_up(
     passes(gone, 599)
     ((one,), _) = retry(fake, [gone])
     assert one.error is not None
+    assert (one.error.code, one.error.value) == ("run-just-lost", 0)
     passes(gone, 2)
     scheduler.behave(Behaviour(script={"*": (PENDING,)}))
     ((one,), _) = retry(fake, [gone])

@@ -18,19 +18,21 @@ from llmb.contract import record
 from llmb.contract.cluster import Pace
 from llmb.contract.launch import PREVIEW_ID, PREVIEW_TIMESTAMP, Launch, Program, StagedFile, Stamp
 from llmb.contract.record import RunRecord
+from llmb.contract.sbatch import SECTION, SlurmConfig
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
-from llmb.errors import Fault, LlmbError, PreflightError
+from llmb.errors import Fault, LlmbError, PreflightError, UsageError
 from llmb.kit.telemetry import with_telemetry
 from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import Plugins, add_file, load_plugins
 from llmb.run import follow, store
-from llmb.run.prepare import Prepared, check, has_telemetry, prepare, preview, site_of
+from llmb.run.prepare import Prepared, check, has_telemetry, launch_of, prepare, preview, site_of
 from llmb.run.software import Finder
 from llmb.run.submit import submit
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
+from llmb_testing.job import SMALLEST_JOB
 
 
 class Scheduler:
@@ -376,6 +378,24 @@ def test_a_job_that_nothing_launches_has_no_telemetry(
     monkeypatch.setattr(Plugins, "launch", lambda *_: None)
     items, faults = prepare(planned(workloads, config, dtypes=("bf16",)), plugins, config)
     assert (faults, {item.launch for item in items}) == ([], {None})
+
+
+@pytest.mark.parametrize(
+    ("image", "slurm", "names_key"),
+    [("i", SlurmConfig(), True), (None, SlurmConfig(), False), ("i", None, False)],
+)
+def test_without_a_launch_a_container_on_slurm_has_a_way_out(
+    image: str | None, slurm: SlurmConfig | None, names_key: bool
+) -> None:
+    job = replace(SMALLEST_JOB, image=image)
+    sections = {} if slurm is None else {SECTION: slurm}
+    config = ClusterConfig(
+        cluster_type="slurm", gpu_type="h100", llmb_install=Path("/i"), sections=sections
+    )
+    with pytest.raises(UsageError) as caught:
+        launch_of(Prepared(job=job, launch=None), config)
+    assert caught.value.code == "not-launchable"
+    assert ("slurm.container" in (caught.value.hint or "")) is names_key
 
 
 def test_repeats_of_each_job_have_its_launch(

@@ -2,21 +2,26 @@
 """Tests of lists that are longer than the queue: by a limit of the user, and of the scheduler."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from llmb.contract.record import RunRecord
+from llmb.contract.record import Origin, RunRecord
 from llmb.contract.state import COMPLETED, FAILED, RUNNING
+from llmb.core import files
 from llmb.run import backlog
+from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Runs = Callable[[], list[RunRecord]]
+Submitted = Callable[..., list[RunRecord]]
 RunWording = Callable[[str, str], None]
 ENDLESS = Behaviour(script={"*": (RUNNING,)})
 CONFIG = "cluster_config.yaml"
@@ -165,3 +170,14 @@ def test_a_limit_is_at_least_one(llmb: Command, jobs: Path, install: Path) -> No
     done = llmb("submit-all", jobs)
     assert done.returncode == 2
     assert "max_in_queue" in done.stderr
+
+
+def test_in_the_queue_are_only_this_users_own_runs(
+    submitted: Submitted, fake: FakeCluster, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.behave(ENDLESS)
+    waiting, imported, other = submitted(3)
+    imported = replace(imported, origin=Origin(tool="x", folder=Path("/old")))
+    owners = {other.directory: os.getuid() + 1}
+    monkeypatch.setattr(files, "owner", lambda path: owners.get(path, os.getuid()))
+    assert backlog.open_runs(fake, [waiting, imported, other]) == [waiting]

@@ -41,7 +41,8 @@ def as_error(
         converted.hint = "; ".join(reasons)
         return converted
     help_command = f"{error.ctx.command_path} --help" if error.ctx is not None else None
-    converted.hint = "  ".join(filter(None, (converted.hint, help_command))) or None
+    between = " " if (converted.hint or "").endswith(":") else "  "
+    converted.hint = between.join(filter(None, (converted.hint, help_command))) or None
     return converted
 
 

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 
 from llmb.contract import spec_checks
 from llmb.contract.samples import Samples
@@ -284,34 +285,32 @@ def _unit_in_log(spec: ParseSpec, name: str) -> str:
     return next(close, "")
 
 
-_KNOWN = tuple(
-    replace(form, units={})  # known to be right
-    for form in (
+@cache
+def _known_formats() -> tuple[Format, ...]:
+    """The formats of all programs that llmb knows."""
+    formats = (
         compile_spec(NEMO2, NEMO2_NAME),
         compile_spec(NEMO1, NEMO1_NAME),
         replace(compile_spec(MEGATRON, MEGATRON_NAME), window_from=1),
         compile_spec(MAXTEXT, MAXTEXT_NAME),
-        replace(
-            compile_spec(TITAN, TITAN_NAME),
-            needle=needle(TITAN.needle, b"%"),
-            window_from=1,
-            thousands=True,
-        ),
-        replace(
-            compile_spec(OLD_TITAN, TITAN_NAME),
-            needle=needle(OLD_TITAN.needle, b"%"),
-            window_from=1,
-            thousands=True,
-        ),
+        _titan_format(TITAN),
+        _titan_format(OLD_TITAN),
     )
-)
+    return tuple(replace(known, units={}) for known in formats)  # known to be right
+
+
+def _titan_format(spec: ParseSpec) -> Format:
+    found_by = needle(spec.needle, b"%")
+    made = compile_spec(spec, TITAN_NAME)
+    return replace(made, needle=found_by, window_from=1, thousands=True)
 
 
 def formats_of(spec: ParseSpec) -> tuple[Format, ...]:
     """The formats of a log that ``spec`` reads: all that llmb knows, or only that of a plugin."""
     if not spec.is_default:
         return (replace(compile_spec(spec), either_side=True, own=True),)
-    return (*_KNOWN, _metric_lines(spec.metrics, spec.metric_units)) if spec.metrics else _KNOWN
+    known = _known_formats()
+    return (*known, _metric_lines(spec.metrics, spec.metric_units)) if spec.metrics else known
 
 
 def _metric_lines(metrics: Sequence[str], units: Mapping[str, str]) -> Format:

@@ -186,9 +186,20 @@ def _with_unknown(value: Any, data: Any, before: Any) -> Any:
 
 @cache
 def _hints(cls: type) -> dict[str, Any]:
+    """Return the type hint of each field that is a key, in the order of the fields."""
     hints = get_type_hints(cls, include_extras=True)
-    internal = {field.name for field in dataclasses.fields(cls) if "internal" in field.metadata}
-    return {name: hint for name, hint in hints.items() if name not in internal}
+    fields = (field for field in dataclasses.fields(cls) if "internal" not in field.metadata)
+    return {field.name: hints[field.name] for field in fields}
+
+
+@cache
+def _required(cls: type) -> frozenset[str]:
+    """Return the names of the fields without a default."""
+    return frozenset(
+        field.name
+        for field in dataclasses.fields(cls)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
 
 
 class _Reader:
@@ -238,6 +249,8 @@ class _Reader:
         self.fault((*path, *error.path), str(error), error.hint, code=error.code, value=rejected)
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
+        if type(hint) is type and hint in scalars.KINDS:  # first, as half of all values are scalars
+            return self.scalar(hint, value, path)
         origin = get_origin(hint)
         if hint is Any:
             return value
@@ -357,23 +370,18 @@ class _Reader:
                 )
         before = len(self.faults)
         complete = True
+        required = _required(cls)
         values = dict(self.internal.get(path, {}))
-        for field in dataclasses.fields(cls):
-            if field.name not in hints:
-                continue
-            required = (
-                field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-            )
-            if field.name in value:
+        for name, hint in hints.items():
+            if name in value:
                 so_far = len(self.faults)
-                item = self.convert(hints[field.name], value[field.name], (*path, field.name))
+                item = self.convert(hint, value[name], (*path, name))
                 if len(self.faults) == so_far:
-                    values[field.name] = item
+                    values[name] = item
                 else:
-                    complete = complete and not required
-            elif required:
-                self.fault(path, f"'{field.name}' is missing", code="key-missing", value=field.name)
+                    complete = complete and name not in required
+            elif name in required:
+                self.fault(path, f"'{name}' is missing", code="key-missing", value=name)
                 complete = False
         if len(self.faults) > before and not (self.lenient and complete):
             return None

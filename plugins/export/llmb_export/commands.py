@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -232,5 +231,5 @@ def _target(
 @_output
 def dashboard(output: Path | None) -> int:
     """Write the Grafana dashboard of these metrics."""
-    _write((files("llmb_export") / "dashboard.json").read_text("utf-8"), output)
+    _write(Path(__file__).with_name("dashboard.json").read_text("utf-8"), output)
     return 0

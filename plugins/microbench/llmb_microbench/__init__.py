@@ -9,7 +9,6 @@ from pathlib import Path
 
 from llmb import api
 from llmb_microbench.program.formulas import BUS_FACTORS, smallest_message
-from llmb_microbench.program.settings import read_size
 
 _HERE = Path(__file__).parent
 PROGRAM = "llmb_microbench.program"
@@ -80,6 +79,8 @@ def _check_message(workload: "api.Workload", job: "api.Job") -> None:
     """Raise UsageError for a message without an element for each rank, before the program would."""
     if "message_size" not in job.parameters:
         return
+    from llmb_microbench.program.settings import read_size
+
     text, ranks = job.parameters["message_size"], job.nodes * job.gpus_per_node
     least = smallest_message(job.model_size, _ITEM_BYTES[job.dtype], ranks)
     if read_size(text) < least:

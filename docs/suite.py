@@ -19,10 +19,10 @@ from typing import Any
 import yaml
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
-from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ClusterType as ClusterType,
     )
     from llmb.contract.command_context import CommandContext as CommandContext
+    from llmb.contract.entry import JobEntry as JobEntry, JobList as JobList
     from llmb.contract.failures import Failure as Failure
     from llmb.contract.finding import Finding as Finding
     from llmb.contract.flops import Flops as Flops
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
         Step as Step,
     )
     from llmb.contract.schema import ClusterConfig as ClusterConfig
+    from llmb.contract.settings import Settings as Settings
     from llmb.contract.spec import (
         BridgeModel as BridgeModel,
         Checkpoint as Checkpoint,

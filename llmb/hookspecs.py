@@ -177,3 +177,13 @@ def llmb_import(folder: Path) -> api.ForeignInstall | None:
     and the command that imports it. Pure, except that it may read files. Return None for a folder
     that is not the tool's.
     """
+
+
+@hookspec
+def llmb_job_list(name: str, text: str) -> api.JobList | None:
+    """Return the jobs in ``text``, a job list whose format is this plugin's.
+
+    Called for each job list whose ``name`` does not end in ``.yaml`` or ``.yml``. A fault has its
+    place, ``name:LINE``. Names are checked when jobs are planned. The plugins that come with llmb
+    are asked last. Pure. Return None for another format.
+    """

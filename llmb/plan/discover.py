@@ -4,13 +4,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import DTYPES, fp8_dtype
-from llmb.plan.entry import JobEntry
 from llmb.plan.framework import Framework, discovered
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name

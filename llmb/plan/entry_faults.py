@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from llmb.contract import switches as sw, variables
+from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.contract.switches import PROFILE_DETAILS, Switches
 from llmb.core.names import squash, suggest
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
-from llmb.plan.entry import JobEntry
 
 OF_ALL = ("max_steps",)  # llmb's parameters that workloads without a model have too
 # no parameter: published figures are of one length

@@ -3,6 +3,7 @@
 
 from collections.abc import Collection, Sequence
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import suggest
@@ -18,7 +19,6 @@ from llmb.plan.bridge_rows import (
     table_of,
     with_bridge,
 )
-from llmb.plan.entry import JobEntry
 from llmb.plan.images import recorded_contents
 from llmb.plan.installed import Installed, installed
 

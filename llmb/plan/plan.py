@@ -5,6 +5,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import NOTHING, Settings
@@ -15,7 +16,6 @@ from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
 from llmb.plan.bridge_rows import BRIDGE, NEMO, fp8_dtype, spelled
 from llmb.plan.configure import configure, find_row
-from llmb.plan.entry import JobEntry
 from llmb.plan.entry_faults import faults_at
 from llmb.plan.framework import framework_of
 from llmb.plan.limits import ClusterLimits

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
@@ -13,7 +14,6 @@ from llmb.core.names import find_workload_and_size, listed
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan.bridge_rows import NEMO, fp8_dtype, spelled
-from llmb.plan.entry import JobEntry
 from llmb.plan.framework import framework_of
 from llmb.plan.plan import resolve
 

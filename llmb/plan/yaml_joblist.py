@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmb.contract.entry import JobEntry, JobList
 from llmb.contract.settings import Settings
 from llmb.contract.switches import PARAMS, is_dotted
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document, DuplicateKey, KeyPath
 from llmb.errors import Fault, UsageError
-from llmb.plan.entry import JobEntry, JobList
 from llmb.plan.joblist_keys import Keys, Overrides, Section, TaskEntry, layer_of
 
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"

@@ -41,6 +41,7 @@ _ADDS = {
     "llmb_nodes": "names of nodes",
     "llmb_log_settings": "settings of logs",
     "llmb_import": "imports",
+    "llmb_job_list": "job lists",
     "llmb_hint": "hints",
 }
 
@@ -228,11 +229,22 @@ class Plugins:
 
         Raises UsageError, PluginError.
         """
-        for source in self.sources:
-            found = self._answer(source, "llmb_import", folder=folder)
-            if found is not None:
-                self.calls.require(source, "llmb_import", found, (api.ForeignInstall,))
-                return cast("api.ForeignInstall", found)
+        return self._first_or_error("llmb_import", api.ForeignInstall, folder=folder)
+
+    def job_list(self, name: str, text: str) -> api.JobList | None:
+        """Return the jobs in ``text`` if a plugin knows its format, or None.
+
+        Raises UsageError, PluginError.
+        """
+        return self._first_or_error("llmb_job_list", api.JobList, name=name, text=text)
+
+    def _first_or_error(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
+        """Return the first answer that is not None. llmb's own plugins are asked last."""
+        for source in sorted(self.sources, key=self.is_own):
+            answer = self._answer(source, hook, **arguments)
+            if answer is not None:
+                self.calls.require(source, hook, answer, (kind,))
+                return cast("T", answer)
         return None
 
     def _first(self, hook: str, kind: type[T], **arguments: Any) -> T | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from llmb.contract.cluster import Cluster
+from llmb.contract.entry import JobEntry
 from llmb.contract.gpus import CPU
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Site
@@ -21,7 +22,6 @@ from llmb.errors import Fault, LlmbError, PreflightError, UsageError, as_fault, 
 from llmb.kit import checks
 from llmb.kit.checks import preview_stamp
 from llmb.kit.telemetry import with_telemetry
-from llmb.plan.entry import JobEntry
 from llmb.plan.framework import framework_of
 from llmb.plan.images import image_path
 from llmb.plan.listing import configurations

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.settings import Settings
 from llmb.contract.switches import NO_SWITCHES, Switches, given_switches
-from llmb.plan.entry import JobEntry
 
 _OWN = {own.name for own in fields(JobEntry)}
 _NO_PARAMS: Mapping[str, tuple[int, ...]] = {}

@@ -31,6 +31,7 @@ from llmb.plan.config_layers import load_config
 from llmb.plan.joblist import read_job_list
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
+from llmb_exemplar import llmb_job_list
 from llmb_exemplar.run_config import settings_of
 from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types
@@ -278,7 +279,7 @@ def _beside_log(path: Path) -> object:
 
 def _planned(path: Path) -> object:
     config = load_config(_sound(path.parent), {}, cluster_types=all_types)[0]
-    return make_plan(read_job_list(path).entries, WORKLOADS, config)
+    return make_plan(read_job_list(path, llmb_job_list).entries, WORKLOADS, config)
 
 
 def _sound(folder: Path) -> Path:

@@ -20,12 +20,12 @@ import pytest
 import llmb_workloads
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
+from llmb.contract.entry import JobEntry
 from llmb.contract.job import Job
 from llmb.contract.launch import Stamp
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.switches import Switches
-from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import prepare

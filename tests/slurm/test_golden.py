@@ -16,11 +16,11 @@ import pytest
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.sbatch_script import Setting, render
+from llmb.contract.entry import JobEntry
 from llmb.contract.launch import Stamp
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.switches import Switches
-from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import Plugins, load_plugins
 from llmb.run.prepare import site_of

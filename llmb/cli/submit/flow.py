@@ -20,6 +20,7 @@ from llmb.cli.submit import ab, announce, cost, preview
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.cli.submit.overrides import overrides_of
 from llmb.contract.cluster import Cluster
+from llmb.contract.entry import JobList
 from llmb.contract.gpus import GpuType, nearest_type
 from llmb.contract.job import Job
 from llmb.contract.record import RunRecord, Session
@@ -41,7 +42,6 @@ from llmb.errors import (
 )
 from llmb.judge.export import newest_baseline
 from llmb.measure.result import SUCCESS, UNKNOWN
-from llmb.plan.entry import JobList
 from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE

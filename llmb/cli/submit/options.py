@@ -16,8 +16,8 @@ from llmb.core.times import clock
 from llmb.core.values import dataclass
 
 if TYPE_CHECKING:
+    from llmb.contract.entry import JobEntry
     from llmb.contract.settings import Settings
-    from llmb.plan.entry import JobEntry
 
 T = TypeVar("T")
 

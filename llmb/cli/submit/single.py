@@ -15,8 +15,8 @@ from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, UsageError, collected
 
 if TYPE_CHECKING:
+    from llmb.contract.entry import JobEntry
     from llmb.contract.settings import Settings
-    from llmb.plan.entry import JobEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def command(context: CliContext, options: SingleOptions) -> int:
 def run(context: CliContext, options: SingleOptions) -> int:
     """Submit the product of the dtypes and scales of ``options``. Raises UsageError."""
     from llmb.cli.submit import flow
-    from llmb.plan.entry import JobList
+    from llmb.contract.entry import JobList
 
     set_words = dict(item.split("=", 1) for item in options.params if "=" in item)
     options, overrides, used = _settled(context, options, set_words)
@@ -141,8 +141,8 @@ def _usable(context: CliContext, options: SingleOptions) -> list[str] | None:
 
 
 def _entry(options: SingleOptions) -> "JobEntry":
+    from llmb.contract.entry import JobEntry
     from llmb.contract.settings import Settings
-    from llmb.plan.entry import JobEntry
 
     return JobEntry(
         settings=Settings(

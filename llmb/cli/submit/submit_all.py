@@ -148,7 +148,7 @@ def _run_list(
 ) -> int:
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
-    from llmb.plan.entry import JobList
+    from llmb.contract.entry import JobList
     from llmb.plan.joblist import read_job_list
     from llmb.plan.select import adjust, narrow
 
@@ -172,7 +172,7 @@ def _run_list(
                 key="joblist",
                 value=str(joblist),
             )
-        listed = read_job_list(joblist)
+        listed = read_job_list(joblist, context.plugins.job_list)
     for text in listed.notes:
         say(f"note: {text}")
     entries = JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults)
@@ -189,8 +189,8 @@ def _run_list(
 def _run_discovered(context: CliContext, options: ListOptions, selection: "Selection") -> int:
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
+    from llmb.contract.entry import JobList
     from llmb.plan.discover import discover
-    from llmb.plan.entry import JobList
     from llmb.plan.select import with_proxies
 
     with flow.refusing(dry_run=options.dry_run):

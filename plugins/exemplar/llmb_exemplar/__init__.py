@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, its
-install directories, and the file that its launcher writes beside a log.
+job lists, its install directories, and the file that its launcher writes beside a log.
 """
 
 from __future__ import annotations
@@ -39,3 +39,11 @@ def llmb_import(folder: Path) -> api.ForeignInstall | None:
     from llmb_exemplar.install import find_install
 
     return find_install(folder)
+
+
+@hookimpl
+def llmb_job_list(name: str, text: str) -> api.JobList:
+    """Return the jobs in a list of tuples below headers. Any other text has a fault."""
+    from llmb_exemplar.job_list import parse
+
+    return parse(text, name=name)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.switches import Switches
 from llmb.errors import UsageError, describe
-from llmb.plan.entry import JobEntry
 from llmb.plan.plan import Plan, limits_of, make_plan, resolve
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document
-from llmb.plan.entry import JobEntry
 from llmb.plan.estimate import alike, describe, estimate
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.yaml_joblist import entries_of

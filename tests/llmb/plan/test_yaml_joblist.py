@@ -14,13 +14,13 @@ import pytest
 import yaml
 from hypothesis import example, given, strategies as st
 
+from llmb.contract.entry import JobEntry, JobList
 from llmb.contract.job import Job
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.contract.switches import given_switches
 from llmb.core import yamlfile
 from llmb.errors import InputFaults, LlmbError, UsageError
-from llmb.plan.entry import JobEntry, JobList
 from llmb.plan.joblist import read_job_list
 from llmb.plan.plan import make_plan
 from llmb.plan.yaml_joblist import entries_of

@@ -183,6 +183,15 @@ def test_llmb_import(tmp_path: Path) -> None:
     assert (found.gpu, found.images) == ({"partition": "gpu"}, {tmp_path / "a.sqsh": ""})
 
 
+def test_llmb_job_list() -> None:
+    hook = hook_of("llmb_job_list")
+    assert hook("jobs.txt", "pretrain_x:\n") is None
+    listed = hook("jobs.csv", "workload,gpus\nnemotron4_15b,16\nnemotron4_15b,x\n")
+    (entry,), (fault,) = listed.entries, listed.faults
+    assert [settings.scale for settings in entry.expand()] == [16]
+    assert (entry.place, fault.place) == ("jobs.csv:2", "jobs.csv:3")
+
+
 def test_llmb_hint() -> None:
     hook = hook_of("llmb_hint")
     assert (hook("acme-night"), hook("results")) == ("write: llmb-run submit", None)

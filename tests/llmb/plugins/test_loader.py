@@ -66,7 +66,7 @@ EVERY_HOOK = (
     + """
 from dataclasses import dataclass
 import click
-from llmb.api import Failure, Flops, ForeignInstall, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
+from llmb.api import Failure, Flops, ForeignInstall, JobList, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
 from llmb.contract.cluster_type import ClusterType
 
 @dataclass(frozen=True)
@@ -126,6 +126,10 @@ def llmb_log_settings(log):
 @hookimpl
 def llmb_import(folder):
     return ForeignInstall(program="moonshot", vendor="Moon", folder=folder)
+
+@hookimpl
+def llmb_job_list(name, text):
+    return JobList(notes=(name, text))
 """
 )
 
@@ -815,6 +819,11 @@ def asks_import(plugins: Plugins) -> bool:
     return found is not None and found.tool == "Moon's moonshot"
 
 
+def asks_job_list(plugins: Plugins) -> bool:
+    listed = plugins.job_list("a", "b")
+    return listed is not None and listed.notes == ("a", "b")
+
+
 ASKED = {
     "llmb_workload": asks_workload,
     "llmb_setup": asks_setup,
@@ -830,6 +839,7 @@ ASKED = {
     "llmb_hint": asks_hint,
     "llmb_log_settings": asks_log_settings,
     "llmb_import": asks_import,
+    "llmb_job_list": asks_job_list,
 }
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.entry import JobEntry
 from llmb.contract.launch import Stamp
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.switches import Switches
-from llmb.plan.entry import JobEntry
 from llmb.plan.plan import make_plan
 from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of

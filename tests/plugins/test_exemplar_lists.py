@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, strategies as st
 
+from llmb.contract.entry import JobEntry, JobList
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.errors import Fault, LlmbError, UsageError
-from llmb.plan.entry import JobEntry, JobList
-from llmb.plan.joblist import parse, read_job_list
+from llmb.plan.joblist import read_job_list
 from llmb.plan.plan import Plan, make_plan
+from llmb_exemplar import llmb_job_list
+from llmb_exemplar.job_list import parse
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
 
@@ -125,7 +127,7 @@ def test_a_task_in_every_form(task: str) -> None:
 def test_comments_blank_lines_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes("\ufeffnemotron4_15b:\r\n\r\n  # why\r\n('fp8', [16], 1)\r\n".encode())
-    listed = read_job_list(path)
+    listed = read_job_list(path, llmb_job_list)
     assert listed.faults == ()
     assert [(item.settings.workload, item.place) for item in listed.entries] == [
         ("nemotron4_15b", f"{path}:4")
@@ -204,7 +206,7 @@ def test_a_list_without_jobs_is_an_error(text: str) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        read_job_list(tmp_path / NAME)
+        read_job_list(tmp_path / NAME, llmb_job_list)
     assert str(tmp_path / NAME) in raised.value.message
 
 
@@ -212,7 +214,7 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"nemotron4_15b:\n('bf16', 16, 1) # \xff\n")
     with pytest.raises(UsageError) as raised:
-        read_job_list(path)
+        read_job_list(path, llmb_job_list)
     assert "UTF-8" in raised.value.message
     assert "line 2" in raised.value.message
 

@@ -24,7 +24,6 @@ if _NAMED := os.environ.get("PYTHONPATH"):
 
 import gc  # noqa: E402
 from collections.abc import Callable  # noqa: E402
-from contextlib import suppress  # noqa: E402
 
 # Allocations between two garbage collections: a command ends before it has made many objects, and
 # with Python's default of 700 the collections, most of them during imports, take a tenth of a short
@@ -43,18 +42,6 @@ def begin(main: Callable[[], object]) -> None:
     finally:
         if _HANDLES:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-        _end_output()
-
-
-def _end_output() -> None:
-    """Send to standard error what plugins, threads or C code print from here on.
-
-    The data on standard output is complete.
-    """
-    with suppress(OSError, ValueError):
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        os.dup2(2, 1)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from llmb.core import console
 from llmb.core.time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
+from llmb.plugins import side_effects
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -70,7 +71,8 @@ def guarded(source: str, call: str, *, owner: str = "", limited: bool = True) ->
     exception, SystemExit and KeyboardInterrupt of its own included, and after the time limit unless
     ``limited`` is False. An LlmbError is for the user and passes through. Ctrl-C of the user is
     never taken for one of the plugin, and always arrives. ``owner``: the plugin's top module, for
-    the place of the failure. A call that takes long is named while it runs, and on Ctrl-C.
+    the place of the failure. A call that takes long is named while it runs, and on Ctrl-C. What it
+    changed of this process is named after it.
 
     Only the main thread can be interrupted, and no code in C before it returns. A plugin that
     catches what interrupts it, again and again, ends the process.
@@ -78,6 +80,7 @@ def guarded(source: str, call: str, *, owner: str = "", limited: bool = True) ->
     seconds = allowed_seconds() if limited else None
     started = time.perf_counter()
     running = partial(_name_running, source, call, started)
+    before = side_effects.state()
     with _output_to_stderr(), _noticing_ctrl_c(running) as pressed:
         try:
             if seconds is None:
@@ -94,6 +97,7 @@ def guarded(source: str, call: str, *, owner: str = "", limited: bool = True) ->
                 raise
             raise as_plugin_error(error, source, call, owner, seconds) from error
         finally:
+            side_effects.undo(source, call, before)
             if pressed:
                 raise KeyboardInterrupt
     elapsed = time.perf_counter() - started

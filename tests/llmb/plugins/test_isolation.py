@@ -197,7 +197,7 @@ def test_ctrl_c_names_the_plugin_that_was_running(
 
 
 LOUD = """
-import atexit
+import atexit, json, sys
 from llmb.api import hookimpl
 
 {first}
@@ -206,12 +206,23 @@ from llmb.api import hookimpl
 def llmb_clusters():
     return []
 """
+CHANGES = {
+    "recursion": ("sys.setrecursionlimit(150)", "recursion limit"),
+    "json": ("json.dumps = lambda *args, **options: 'nonsense'", "dumps of the module json"),
+    "a method of json": (
+        "json.JSONEncoder.encode = lambda self, value: 'nonsense'",
+        "JSONEncoder.encode of the module json",
+    ),
+    "exit": ("atexit.register(print, 'bye')", "prints when llmb ends:"),
+}
 
 
-def test_text_that_a_plugin_prints_at_the_end_is_no_data(
-    install: Install, llmb_program: str, site_packages: Path
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_plugin_that_changes_the_process_is_named_and_the_command_is_right(
+    change: str, install: Install, llmb_program: str, site_packages: Path
 ) -> None:
-    install("loud", LOUD.format(first="atexit.register(print, 'bye')"))
+    line, named = CHANGES[change]
+    source = install("loud", LOUD.format(first=line))
 
     def listed(**variables: str) -> subprocess.CompletedProcess[str]:
         words = [llmb_program, "list", "--format", "json"]
@@ -220,7 +231,9 @@ def test_text_that_a_plugin_prints_at_the_end_is_no_data(
 
     done = listed(PYTHONPATH=str(site_packages))
     assert done.stdout == listed().stdout
-    assert done.stderr.splitlines()[-1] == "bye"
+    (warning,) = [line for line in done.stderr.splitlines() if "warning: " in line]
+    assert source in warning
+    assert named in warning
 
 
 FAILS = "def inner():\n    raise KeyError('deep')\n\ninner()\n"

@@ -26,8 +26,8 @@ from llmb.contract.window import Window
 from llmb.core import yamlfile
 from llmb.judge import compare, scaling
 from llmb.measure import checkpoints, columns, facts, result, uneven
-from llmb.measure.causes import Cause
 from llmb.measure.fabric import Fabric
+from llmb.measure.failure_causes import Cause
 from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained

@@ -23,7 +23,7 @@ from llmb.judge.explain import WIDTH, Subject, explain
 from llmb.judge.export import Baseline
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import References
-from llmb.measure.causes import Cause
+from llmb.measure.failure_causes import Cause
 from llmb.measure.find_logs import log_of
 from llmb.measure.reason import REFUSED_KIND, cause_of_end
 from llmb.measure.result import Result

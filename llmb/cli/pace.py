@@ -104,7 +104,7 @@ class Paces:
 
     @staticmethod
     def _published(context: CliContext, job: Job) -> StepReference | None:
-        from llmb.plan.comparable import find_reference
+        from llmb.plan.find_reference import find_reference
 
         figure, _ = find_reference(job, context.figures([job.workload]))
         if figure is None or figure.seconds_per_step is None:

@@ -39,7 +39,7 @@ from llmb.judge.explain import Subject, formulas
 from llmb.judge.export import Baseline
 from llmb.judge.reference import References
 from llmb.judge.scaling import scaling_points
-from llmb.measure.causes import Cause, group_failures
+from llmb.measure.failure_causes import Cause, group_failures
 from llmb.measure.find_logs import log_of
 from llmb.measure.log_reader import read_log
 from llmb.measure.result import Result

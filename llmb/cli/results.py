@@ -31,9 +31,9 @@ from llmb.judge.compare import judged_against
 from llmb.judge.export import Baseline
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
-from llmb.judge.suspects import EXPLAINED, with_causes
 from llmb.judge.sustained import with_sustained
 from llmb.judge.value import BAD
+from llmb.judge.verdict_causes import EXPLAINED, with_causes
 from llmb.measure import columns
 from llmb.measure.result import CANCELLED, UNKNOWN, Identity, Result
 from llmb.measure.run_result import with_cost

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From numbers to verdicts: references, repeats, comparisons, scaling, suspects. Pure."""
+"""From numbers to verdicts: references, repeats, comparisons, scaling, causes. Pure."""

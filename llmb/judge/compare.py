@@ -46,7 +46,7 @@ from llmb.measure.result import (
     Result,
     Verdict,
 )
-from llmb.plan.comparable import comparable
+from llmb.plan.find_reference import comparable
 
 _Pool = Sequence[Result]  # the repeats of one configuration
 _NAMED_RUNS = 2  # at most, without a figure

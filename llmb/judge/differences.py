@@ -13,7 +13,7 @@ from llmb.contract.window import LAST, Window
 from llmb.measure.facts import LogFacts
 from llmb.measure.result import Result
 from llmb.measure.uneven import CLOCKS_DIFFER
-from llmb.plan.comparable import SAME
+from llmb.plan.find_reference import SAME
 from llmb.plan.published import Figure, raises_vboost
 
 NCCL_FIX = "--env NCCL_DEBUG=INFO --env NCCL_DEBUG_SUBSYS=INIT,NET"

@@ -15,7 +15,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.measure.result import Metrics, Result
 from llmb.measure.statistics import Spread, spread
-from llmb.plan.comparable import find_reference
+from llmb.plan.find_reference import find_reference
 from llmb.plan.published import Figure
 
 T = TypeVar("T")

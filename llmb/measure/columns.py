@@ -16,9 +16,9 @@ from llmb.contract.window import Window, default_window
 from llmb.core import typed
 from llmb.core.tables import Column
 from llmb.core.times import iso
-from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import CheckpointTime, LogFacts
+from llmb.measure.failure_causes import Cause
 from llmb.measure.result import (
     FAILED,
     SUCCESS,

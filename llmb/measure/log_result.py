@@ -19,7 +19,6 @@ from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
 from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, suites
-from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import (
     complete,
@@ -28,6 +27,7 @@ from llmb.measure.describe_log import (
     overridden_by,
     trained_by,
 )
+from llmb.measure.failure_causes import Cause
 from llmb.measure.log_lines import PatternError
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Identity, Metrics, Override, Result
 from llmb.measure.root_cause import root_cause

@@ -16,8 +16,8 @@ from llmb.contract.state import COMPLETED, TIMEOUT, JobState
 from llmb.contract.window import Window, measure, steps_in, why_unmeasured
 from llmb.core.scan import open_log, plain
 from llmb.measure import mlperf
-from llmb.measure.causes import Cause, kind_of_end
 from llmb.measure.checkpoints import Checkpoints
+from llmb.measure.failure_causes import Cause, kind_of_end
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.measure.statistics import TFLOPS_OFF
 from llmb.plan.bridge_rows import NEMO

@@ -17,9 +17,9 @@ from llmb.contract.settings import Settings
 from llmb.contract.state import COMPLETED, ENDS
 from llmb.contract.window import Window
 from llmb.core.values import dataclass
-from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts, VerdictCause
+from llmb.measure.failure_causes import Cause
 from llmb.measure.losses import LossCurve
 from llmb.measure.statistics import Statistics
 from llmb.measure.sustained import Sustained

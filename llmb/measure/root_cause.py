@@ -14,7 +14,7 @@ from llmb.core import scan
 from llmb.core.scan import AHEAD, Hit, needle, plain, strip_escapes
 from llmb.errors import LlmbError
 from llmb.measure import log_reader
-from llmb.measure.causes import PYTHON, Cause, row_of, rows, table
+from llmb.measure.failure_causes import PYTHON, Cause, row_of, rows, table
 
 _RANK = re.compile(rb"\[rank(\d{1,6})\]|^\s*(\d{1,6}): |\[default(\d{1,3})\]:")
 _TRACEBACK = needle("Traceback (most recent call last)")

@@ -26,9 +26,9 @@ from llmb.core import files, typed
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure import columns, find_logs
-from llmb.measure.causes import Cause
 from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.facts import LogFacts, NodeFacts
+from llmb.measure.failure_causes import Cause
 from llmb.measure.losses import LossCurve
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, Identity, Metrics, Result
 from llmb.measure.run_result import LogReader

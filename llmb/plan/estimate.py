@@ -7,7 +7,7 @@ from typing import Literal
 from llmb.contract.job import Job
 from llmb.core.names import listed
 from llmb.core.values import dataclass
-from llmb.plan.comparable import find_reference
+from llmb.plan.find_reference import find_reference
 from llmb.plan.published import Figure
 
 Alike = tuple[str, str, int]

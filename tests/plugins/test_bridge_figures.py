@@ -14,7 +14,7 @@ from llmb.contract.model import ModelShape
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
-from llmb.plan.comparable import find_reference
+from llmb.plan.find_reference import find_reference
 from llmb.plan.plan import make_plan
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published

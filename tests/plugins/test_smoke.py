@@ -13,8 +13,8 @@ from llmb.contract.model import ModelShape, parameters
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.spec import Workload
 from llmb.contract.window import default_window
-from llmb.plan.comparable import find_reference
 from llmb.plan.discover import discover
+from llmb.plan.find_reference import find_reference
 from llmb.plan.plan import make_plan
 from llmb.plan.published_tables import read_published
 from llmb.plan.select import Selection

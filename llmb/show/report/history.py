@@ -14,8 +14,8 @@ from llmb.judge.change_points import ChangePoint, change_points
 from llmb.judge.compare import judged_against
 from llmb.judge.judge import judge, pool_key, without_session
 from llmb.judge.reference import relative
-from llmb.judge.suspects import with_causes
 from llmb.judge.value import INVALID, NO_REFERENCE
+from llmb.judge.verdict_causes import with_causes
 from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
 from llmb.show.report.conditions import ConditionChange, changes_between

@@ -12,7 +12,7 @@ from llmb.core.tables import Column, as_markdown, escape, render
 from llmb.judge.judge import pool_key
 from llmb.judge.scaling import ScalingPoint, columns, rows_of
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
-from llmb.measure.causes import FailureGroup, group_failures
+from llmb.measure.failure_causes import FailureGroup, group_failures
 from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
 from llmb.show.report.entries import entries_of

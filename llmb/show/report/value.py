@@ -15,7 +15,7 @@ from llmb.judge import value as judge
 from llmb.judge.export import Baseline
 from llmb.judge.scaling import ScalingPoint
 from llmb.judge.value import FAIL_BELOW, SUSPICIOUS_ABOVE, WARN_BELOW
-from llmb.measure.causes import CANCELLED_KIND, Cause, FailureGroup
+from llmb.measure.failure_causes import CANCELLED_KIND, Cause, FailureGroup
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, UNKNOWN, Result
 from llmb.plan.published import Figure
 

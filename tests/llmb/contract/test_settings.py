@@ -11,7 +11,7 @@ from llmb.contract.settings import COMPARED, MAPPINGS, Settings
 from llmb.contract.switches import CHOICES, NAMES
 from llmb.judge.differences import differences
 from llmb.measure.columns import csv_columns
-from llmb.plan.comparable import SAME
+from llmb.plan.find_reference import SAME
 from llmb.plan.joblist_keys import Overrides, TaskEntry
 
 SWITCHES = [name for name in COMPARED if name in NAMES]

@@ -33,7 +33,7 @@ from llmb.judge.value import (
 from llmb.measure.facts import INCOMPLETE, ON_CPU, LogFacts
 from llmb.measure.result import FAILED, RUNNING, SUCCESS, Result
 from llmb.measure.statistics import spread
-from llmb.plan.comparable import find_reference
+from llmb.plan.find_reference import find_reference
 from llmb.plan.published import Figure
 from llmb_testing.results import result_of
 

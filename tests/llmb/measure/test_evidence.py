@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llmb.contract.samples import Straggler
-from llmb.judge.suspects import with_causes
+from llmb.judge.verdict_causes import with_causes
 from llmb.measure import facts, log_result
 from llmb.measure.columns import csv_columns, report
 from llmb.measure.log_reader import read_log

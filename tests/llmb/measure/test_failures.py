@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from llmb.contract.failures import Failure
 from llmb.contract.state import JobState
-from llmb.measure.causes import Cause, group_failures, kind_of_end, table
+from llmb.measure.failure_causes import Cause, group_failures, kind_of_end, table
 from llmb.measure.root_cause import root_cause
 from llmb_workloads.fields import RefusedError
 from llmb_workloads.torch_pretrain import check_versions

@@ -15,9 +15,9 @@ import pytest
 
 from llmb.contract.spec import Workload
 from llmb.contract.window import Window
-from llmb.measure.causes import table
 from llmb.measure.describe_log import describe_log
 from llmb.measure.facts import facts_of, invalid_because
+from llmb.measure.failure_causes import table
 from llmb.measure.log_reader import progress, read_log, read_on
 from llmb.measure.root_cause import root_cause
 from llmb.measure.statistics import summarize

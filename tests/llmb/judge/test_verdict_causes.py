@@ -20,8 +20,8 @@ from llmb.contract.samples import (
 from llmb.contract.settings import Settings
 from llmb.contract.window import Window
 from llmb.judge.judge import judge
-from llmb.judge.suspects import with_causes
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
+from llmb.judge.verdict_causes import with_causes
 from llmb.measure.columns import csv_rows, report
 from llmb.measure.facts import NETWORK, NODE, STRAGGLER, LogFacts, facts_of
 from llmb.measure.result import SUCCESS, Result

@@ -63,7 +63,6 @@ def extras(row: BridgeRow) -> str:
         "UB" if row.nccl_ub else "",
         f"offload {row.offload_layers}" if row.offload_layers else "",
         f"recompute {row.recompute_layers}" if row.recompute_layers else "",
-        f"optimizer × {row.optimizer_instances}" if row.optimizer_instances else "",
         f"graphs: {', '.join(row.graph_scope) or row.graphs}" * (row.graphs not in (None, "none")),
     ]
     return ", ".join(filter(None, words))

@@ -120,8 +120,6 @@ class BridgeRow(Row):
     offload_layers: int | None = None
     #: Layers that are computed again in the backward pass.
     recompute_layers: int | None = None
-    #: Groups of GPUs that each have all of the optimizer's states.
-    optimizer_instances: int | None = None
     #: The library that captures CUDA graphs, None for the default (nothing).
     graphs: Literal["none", "local", "transformer_engine", "full_iteration"] | None = None
     #: The captured parts.

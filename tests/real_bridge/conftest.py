@@ -141,7 +141,6 @@ def cases() -> Mapping[str, Case]:
     found = {}
     for workload, name, size in bridge_sizes():
         for release, rows in size.rows.items():
-            known = releases()[release]
             for row in rows:
                 for gpu, dtype, scale in (
                     (gpu, dtype, scale)
@@ -149,22 +148,50 @@ def cases() -> Mapping[str, Case]:
                     for dtype in row.dtype
                     for scale in row.scales.counts
                 ):
-                    job = job_of(
+                    case = case_of(
                         workload, name, row, gpu=gpu, dtype=dtype, scale=scale, release=release
                     )
-                    label = f"{'smoke ' if size.cut else ''}{size.model} {gpu} {dtype} {scale}"
-                    found[f"{known.bridge} {label}"] = Case(
-                        label=label,
-                        release=release,
-                        version=known.bridge,
-                        gpu=gpu,
-                        gpus=scale,
-                        size=size,
-                        row=row,
-                        shape=job.trained.model,
-                        recipe=recipe_of(workload, job, size, row, gpu),
-                    )
+                    found[f"{case.version} {case.label}"] = case
     return found
+
+
+def case_of(
+    workload: Workload,
+    name: str,
+    row: BridgeRow,
+    *,
+    gpu: str,
+    dtype: str,
+    scale: int,
+    release: str,
+) -> Case:
+    """The case of a row on ``scale`` GPUs."""
+    size = table_of(workload).sizes[name]
+    job = job_of(workload, name, row, gpu=gpu, dtype=dtype, scale=scale, release=release)
+    return Case(
+        label=f"{'smoke ' if size.cut else ''}{size.model} {gpu} {dtype} {scale}",
+        release=release,
+        version=releases()[release].bridge,
+        gpu=gpu,
+        gpus=scale,
+        size=size,
+        row=row,
+        shape=job.trained.model,
+        recipe=recipe_of(workload, job, size, row, gpu),
+    )
+
+
+def case_at(version: str, label: str) -> Case | None:
+    """The case of a GPU count that may be none of a row: with the row that llmb selects for it."""
+    model, gpu, dtype, gpus = label.split()
+    release = next(name for name, known in releases().items() if known.bridge == version)
+    for workload, name, size in bridge_sizes():
+        row = size.row(release, gpu, dtype, int(gpus))
+        if size.model == model and not size.cut and row is not None:
+            return case_of(
+                workload, name, row, gpu=gpu, dtype=dtype, scale=int(gpus), release=release
+            )
+    return None
 
 
 @pytest.fixture
@@ -304,3 +331,9 @@ def recorded() -> Callable[[str], Record]:
 def rebatch() -> Callable[[Case, int], Case]:
     """``with_batch``."""
     return with_batch
+
+
+@pytest.fixture(scope="session")
+def planned_at() -> Callable[[str, str], Case | None]:
+    """``case_at``."""
+    return case_at

@@ -155,8 +155,6 @@ def layout(row: Any) -> Values:
         found["offload_layers"] = model.cpu_offloading_num_layers
     if model.recompute_num_layers is not None:
         found["recompute_layers"] = model.recompute_num_layers
-    if ddp.num_distributed_optimizer_instances > 1:
-        found["optimizer_instances"] = ddp.num_distributed_optimizer_instances
     if model.cuda_graph_impl != "none":
         found["graphs"] = model.cuda_graph_impl
         scope = [plain(part, "scope") for part in model.cuda_graph_scope or []]

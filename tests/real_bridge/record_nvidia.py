@@ -105,18 +105,25 @@ def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) ->
 
 def rows_by_variant(models: Sequence[str]) -> Iterator[tuple[str, str, str, int, str | None]]:
     """Model, GPU type, dtype, GPUs and variant of the rows of the older scripts, which are in
-    tables. A table without variant has None.
+    tables. A table without variant has None. The scripts prefer v2 at the GPU count of v1 too, so
+    that of a model without experts has both counts.
     """
     utils = importlib.import_module("utils.utils")
     for model in models:
         known = vars(importlib.import_module(f"configs.{MODELS[model]}"))
         for gpu in GPUS:
             for dtype in DTYPES:
+                counts = []
                 for variant in ("v1", "v2", None):
                     words = [model, "pretrain_config", gpu, dtype, *([variant] if variant else [])]
                     row = known.get("_".join(words).upper())
                     if isinstance(row, utils.WorkloadBaseConfig):
-                        yield model, gpu, dtype, row.num_gpus, variant
+                        # Experts may not fit into the fewer GPUs of v1.
+                        if variant == "v1" or model not in OLD_MODELS:
+                            counts.clear()
+                        counts.append(row.num_gpus)
+                        for gpus in dict.fromkeys(counts):
+                            yield model, gpu, dtype, gpus, variant
 
 
 def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:

@@ -94,13 +94,13 @@ def rendered(gpu: str, **wanted: Any) -> tuple[Launch, str]:
 
 
 def rows(version: str) -> list[str]:
-    """Those of NVIDIA that llmb has. Beside a variant v2 it has no v1, but in 0.3.1."""
+    """Those of NVIDIA that llmb has. Beside a variant v2 it has no v1."""
     labels = [label for label in record(version) if label != "*" and label not in FAULTY]
     later = {tuple(label.split()[:3]) for label in labels if label.endswith(" v2")}
     return [
         label
         for label in labels
-        if version == "0.3.1" or not label.endswith(" v1") or tuple(label.split()[:3]) not in later
+        if not label.endswith(" v1") or tuple(label.split()[:3]) not in later
     ]
 
 

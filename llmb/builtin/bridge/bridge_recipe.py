@@ -340,8 +340,6 @@ def _sharding(size: BridgeSize, row: BridgeRow) -> Values:
         }
         if size.model == "llama3_70b":
             settings["ddp.suggested_communication_unit_size"] = 800_000_000
-    if row.optimizer_instances is not None:
-        settings["ddp.num_distributed_optimizer_instances"] = row.optimizer_instances
     if row.nccl_ub:
         settings |= {"ddp.nccl_ub": True, "ddp.average_in_collective": False}
         settings["ddp.fsdp_manual_registration"] = row.fsdp

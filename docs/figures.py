@@ -75,6 +75,8 @@ MODELS = {
     "Qwen3_30B_a3B": Model(plugin="qwen3", size="30b-a3b", layers=48),
     "Qwen3_235B_a22B": Model(plugin="qwen3", size="235b-a22b", layers=94),
     "DeepSeekV3": Model(plugin="deepseek", size="v3", layers=61),
+    # 25.09: its TFLOPS are those of the model with multi-token prediction, as in NVIDIA's script.
+    "DeepSeekV3 (dropless)": Model(plugin="deepseek", size="v3", layers=61),
     "DeepSeekV3 (w/ MTP)": Model(plugin="deepseek", size="v3", layers=61),
     "GPT OSS 120B": Model(plugin="gpt_oss", size="120b", layers=36),
     "Kimi_K2": Model(plugin="kimi", size="k2", layers=61),

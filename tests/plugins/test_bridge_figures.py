@@ -205,7 +205,7 @@ EXPERTS = [
     ("pretrain_qwen3", "235b-a22b", 28, 1),
     ("pretrain_nemotron3", "nano", 20, 0.932),
     ("pretrain_nemotron3", "super", 30, 1),
-    ("pretrain_deepseek", "v3", 25, 1),
+    ("pretrain_deepseek", "v3", 26, 1),
     ("pretrain_gpt_oss", "120b", 31, 1),
     ("pretrain_kimi", "k2", 4, 1),
 ]

@@ -57,8 +57,9 @@ def cells(size: str, release: str, row: BridgeRow) -> tuple[str, ...]:
 
 
 def extras(row: BridgeRow) -> str:
-    """What saves memory or launches, in words."""
+    """Shorter sequences, and what saves memory or launches, in words."""
     words = [
+        f"sequences of {row.seq_length}" if row.seq_length else "",
         "FSDP" if row.fsdp else "",
         "UB" if row.nccl_ub else "",
         f"offload {row.offload_layers}" if row.offload_layers else "",

@@ -27,7 +27,7 @@ def check_word(name: str, *path: str) -> None:
 # Keys of a row that only training has.
 _OF_TRAINING = frozenset(
     (
-        *("tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "layers"),
+        *("tp", "pp", "cp", "vp", "ep", "etp", "mbs", "gbs", "layers", "seq_length"),
         *("strong_scaling", "cuda_graphs", "userbuffers", "releases"),
     )
 )
@@ -157,6 +157,8 @@ class Row:
     gbs: BatchRule | None = None
     #: Overrides the size's.
     layers: int | None = None
+    #: Tokens of a sequence, None for those of the size.
+    seq_length: int | None = None
     #: The batch stays while the scale grows; used only on request.
     strong_scaling: bool = False
     time_limit_minutes: int | None = None

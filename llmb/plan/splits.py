@@ -19,6 +19,8 @@ CHANGE = "change the scale or one of them: --set NAME=N, in a list params"
 def training_of(settings: Settings, size: Size, row: Row) -> Training:
     """The numbers of training. Raises UsageError for a division with a remainder."""
     shape, label = size.trained_model, f"{settings.label} at {gpus_in_words(settings.scale)}"
+    if row.seq_length is not None:
+        shape = replace(shape, seq_length=row.seq_length)
     assert row.mbs is not None, "Size refuses such rows"
     assert row.gbs is not None
     tp, pp, cp = settings.tp or row.tp, settings.pp or row.pp, settings.cp or row.cp

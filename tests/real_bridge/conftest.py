@@ -83,6 +83,7 @@ def job_of(
 ) -> Job:
     """The job of a row as llmb plans it."""
     model, gbs = workload.sizes[name].trained_model, row.batch(scale)
+    model = replace(model, seq_length=row.seq_length or model.seq_length)
     assert gbs is not None
     assert row.mbs is not None
     dp = scale // (row.tp * row.pp * row.cp)

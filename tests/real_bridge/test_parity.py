@@ -34,10 +34,6 @@ FAULTY = {
         **{f"deepseek_v3 h100 {dtype} 64": "64 GPUs do not divide" for dtype in ("bf16", "fp8_cs")},
     }
 }
-# NVIDIA's rows that llmb cannot plan yet, and why.
-OMITTED = {
-    "0.6.0": {"nemotron_3_super h100 bf16 64": "its sequences are shorter than those of the size"}
-}
 # NVIDIA's variants v1 with the same settings and another batch.
 OTHER_BATCHES = {"llama3_70b": 2, "llama31_405b h100": 0.5}
 
@@ -126,8 +122,7 @@ def test_every_row_of_nvidia_is_ours(
     """No other row is missing, none is invented, and the faulty ones are none of ours."""
     record = recorded(version)
     ours = matched(version, by_version(version), record, rebatch, planned_at)
-    others = {**FAULTY.get(version, {}), **OMITTED.get(version, {})}
-    assert set(record) - set(ours) == {*others, *superseded(version, record)}
+    assert set(record) - set(ours) == {*FAULTY.get(version, {}), *superseded(version, record)}
     assert {case.label for case in ours.values() if case.gpus in case.row.scales.counts} == {
         label for label in by_version(version) if not label.startswith("smoke")
     }

@@ -33,9 +33,8 @@ PLUGINS = load_plugins(builtin_plugins())
 STAMP = Stamp(id="k3x9ab2c", timestamp="1700000000", directory="/lustre/llmb/runs/job_1700000000")
 VERSIONS = ("0.3.1", "0.4.2", "0.5.1", "0.6.0")
 # Rows of NVIDIA that are none of ours (docs/megatron-bridge.md): the library's own checks reject
-# them, or (Super) their sequences have another length than the size's.
+# them.
 FAULTY = {
-    "nemotron_3_super h100 bf16 64",
     "nemotronh_56b b200 bf16 256",
     "nemotronh_56b gb300 bf16 256",
     *(f"deepseek_v3 h100 {dtype} 64" for dtype in ("bf16", "fp8_cs")),

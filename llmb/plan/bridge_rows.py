@@ -128,10 +128,12 @@ class BridgeRow(Row):
     function_gpus: int | None = None
 
     def count(self, scale: int) -> int:
-        """Return the GPU count of NVIDIA's function for ``scale`` GPUs: the next lower one."""
-        return (
-            self.function_gpus
-            or ([count for count in self.scales.counts if count <= scale] or self.scales.counts)[-1]
+        """Return the GPU count of NVIDIA's function for ``scale`` GPUs: the next lower one, else
+        the lowest.
+        """
+        counts = self.scales.counts
+        return self.function_gpus or max(
+            (count for count in counts if count <= scale), default=counts[0]
         )
 
 

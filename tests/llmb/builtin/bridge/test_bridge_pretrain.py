@@ -136,6 +136,12 @@ def test_other_scales_take_the_next_lower_function(
     assert (found["nodes"], found["gpus_per_node"]) == (scale // 8, 8)
 
 
+def test_a_scale_below_all_takes_the_lowest_function(recipe: Recipe) -> None:
+    found = recipe(LLAMA, "405b", "gb300", "bf16", 64, "26.08")
+    name = found["base"].partition(":")[2]
+    assert name == "llama31_405b_pretrain_128gpu_gb300_bf16_config"
+
+
 QWEN = ("pretrain_qwen3", "30b-a3b", "gb300", "fp8_mx")
 FUNCTION = "megatron.bridge.perf_recipes.qwen.gb300.qwen3_moe:qwen3_30b_a3b_pretrain"
 

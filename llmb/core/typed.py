@@ -124,20 +124,7 @@ def to_data(value: Any) -> Any:
 
     Dataclasses become mappings, tuples lists.
     """
-    if type(value) in _PLAIN:
-        return value
-    if hasattr(value, "unparse"):
-        return value.unparse()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (
-            field.name for field in dataclasses.fields(value) if "internal" not in field.metadata
-        )
-        return {name: to_data(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {key: to_data(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [to_data(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    return _to_data(value, is_own=False)
 
 
 def own_data(value: Any) -> Any:
@@ -145,10 +132,38 @@ def own_data(value: Any) -> Any:
 
     JSON has no NaN and no infinity, so both become text.
     """
-    return _finite(to_data(value))
+    return _to_data(value, is_own=True)
+
+
+def _to_data(value: Any, *, is_own: bool) -> Any:
+    kind = type(value)
+    if kind is float and is_own:
+        return _finite(value)
+    if kind in _PLAIN:
+        return value
+    if hasattr(value, "unparse"):
+        data = value.unparse()
+        return _finite(data) if is_own else data
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: _to_data(getattr(value, name), is_own=is_own) for name in _keys(kind)}
+    if isinstance(value, Mapping):
+        return {key: _to_data(item, is_own=is_own) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_to_data(item, is_own=is_own) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return _finite(value) if is_own else value
+
+
+@cache
+def _keys(cls: type) -> tuple[str, ...]:
+    """Return the names of the fields that are keys."""
+    fields = dataclasses.fields(cls)
+    return tuple(field.name for field in fields if "internal" not in field.metadata)
 
 
 def _finite(data: Any) -> Any:
+    """Return plain ``data`` with text for each number that JSON does not have."""
     if isinstance(data, float):
         return data if math.isfinite(data) else str(float(data))
     if isinstance(data, dict):

@@ -5,6 +5,7 @@ code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 import pytest
 from hypothesis import given, strategies as st
 
+from llmb.core import typed
 from llmb.core.typed import KeyFaultError, read, read_in_part, to_data
 from llmb.core.yamlfile import Document, parse
 from llmb.errors import Fault, InputFaults, UsageError, describe
@@ -294,6 +296,36 @@ def test_to_data() -> None:
     assert written["where"] == "/a"
     assert written["parts"] == [{"name": "a", "count": 1}]
     assert written["even"] == 2
+
+
+class Spread:
+    """A class that writes itself as numbers in a mapping."""
+
+    def __init__(self, ends: tuple[float, float]) -> None:
+        self.ends = ends
+
+    def unparse(self) -> dict[str, list[float]]:
+        return {"ends": [*self.ends]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    ratio: float = 0.5
+    by_name: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    spread: Spread | None = None
+    kept: float = field(default=0.0, metadata=typed.INTERNAL)
+
+
+def test_own_data_has_texts_for_the_numbers_that_json_lacks() -> None:
+    value = Measured(
+        ratio=math.nan, by_name={"loss": (1.5, -math.inf)}, spread=Spread((math.inf, 2.0))
+    )
+    assert typed.own_data(value) == {
+        "ratio": "nan",
+        "by_name": {"loss": [1.5, "-inf"]},
+        "spread": {"ends": ["inf", 2.0]},
+    }
+    assert to_data(value)["by_name"] == {"loss": [1.5, -math.inf]}
 
 
 texts = st.text(max_size=5)

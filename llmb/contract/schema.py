@@ -260,4 +260,4 @@ class ClusterConfig(OfClusterType):
         return self.experiments_root or self.llmb_install / "workloads"
 
     def experiments(self, workload: str) -> Path:
-        return self.runs_root / workload / "experiments"
+        return self.runs_root.joinpath(workload, "experiments")

@@ -200,8 +200,9 @@ def faults_of_folders(
 
 def preview_stamp(launch: Launch, config: ClusterConfig, workload: str = "w") -> Stamp:
     """The stamp of a preview of ``launch``."""
-    root = config.experiments(workload) / launch.name / f"{launch.name}_{PREVIEW_TIMESTAMP}"
-    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(root))
+    folder = f"{launch.name}_{PREVIEW_TIMESTAMP}"
+    path = config.experiments(workload).joinpath(launch.name, folder)
+    return Stamp(id=PREVIEW_ID, timestamp=PREVIEW_TIMESTAMP, directory=str(path))
 
 
 def workload_of(launch: Launch, config: ClusterConfig) -> str:

@@ -4,6 +4,7 @@
 import hashlib
 import importlib.util
 import shlex
+from functools import lru_cache
 from pathlib import Path
 
 from llmb.core import files
@@ -12,9 +13,10 @@ from llmb.errors import LlmbError
 PACKAGE = "llmb_workloads"
 
 
+@lru_cache(maxsize=16)  # each script of a list names it
 def path(install: Path, digest: str) -> Path:
     """The folder, for PYTHONPATH, of the programs whose content is ``digest``."""
-    return install / ".llmb" / "programs" / digest
+    return install.joinpath(".llmb", "programs", digest)
 
 
 def digest() -> str:

@@ -18,6 +18,7 @@ _SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squa
 _SUPERBLOCK = 96
 
 
+@lru_cache(maxsize=64)  # the jobs of a list share their images
 def file_name(reference: str) -> str:
     """Return an image's file name, ``nvidia+nemo+25.04.01.sqsh`` for release 25.04.01."""
     plain = reference.removeprefix("docker://").replace("#", "/")

@@ -154,7 +154,7 @@ done
 
 def remove_old(launch: Launch, config: ClusterConfig) -> list[str]:
     """Lines that remove, before the ranks start, what killed runs left on the nodes of this one."""
-    runs = bash(str(config.experiments("w").parents[1]))
+    runs = bash(str(config.runs_root))
     return [f"{_step(launch)}bash -c {bash(_ON_NODE)} _ {runs} < /dev/null || true", ""]
 
 

@@ -65,7 +65,7 @@ class Acceptance:
 
 def root_of(config: api.ClusterConfig) -> Path:
     """Return the folder of all acceptances of an install directory."""
-    return config.experiments("any").parents[1] / FOLDER
+    return config.runs_root / FOLDER
 
 
 def save(root: Path, acceptance: Acceptance) -> None:

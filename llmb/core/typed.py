@@ -136,7 +136,7 @@ def own_data(value: Any) -> Any:
 
 
 def _to_data(value: Any, *, is_own: bool) -> Any:
-    kind = type(value)
+    kind: type = type(value)
     if kind is float and is_own:
         return _finite(value)
     if kind in _PLAIN:

@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         hold_lock as hold_lock,
         read_yaml as read_yaml,
         render_table as render_table,
+        say as say,
         write_file as write_file,
     )
     from llmb.kit.http_kit import (

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For plugins: lists of nodes as Slurm has them, tables as llmb prints them, files and locks."""
+"""For plugins: sentences, lists of nodes as Slurm has them, tables, files and locks."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from llmb.core import files, locks, node_lists, tables
+from llmb.core import console, files, locks, node_lists, tables
 from llmb.core.tables import Column, Row
+
+
+def say(text: str) -> None:
+    """Print a message on standard error, since standard output is for data.
+
+    On a terminal it is wrapped at words, but a command in it stays on one line.
+    """
+    console.echo(text, err=True, prose=True)
 
 
 def expand_nodes(text: str) -> list[str]:

@@ -133,24 +133,24 @@ def _carry_out(
     fmt: str,
 ) -> int:
     """Run what is left of an acceptance, write its certificate, and return the exit code."""
+    from llmb import api
     from llmb_accept import acceptance as store, certificate, running
 
     if (finished := store.load_certificate(root, current.name)) is not None:
-        click.echo(f"{current.name} is complete since {finished['date']}", err=True)
+        api.say(f"{current.name} is complete since {finished['date']}")
         return _print(finished, None, fmt)
     path = output or Path(f"llmb-accept-{current.name}.tar.zst")
     _check_free(path)
     if store.load(root, current.name) is None:
         current = _begin(context, root, current)
     else:
-        click.echo(f"continuing {current.name}, begun {current.created}", err=True)
+        api.say(f"continuing {current.name}, begun {current.created}")
     try:
         assessment, evidence = running.complete(context, current)
     except KeyboardInterrupt:
-        click.echo(
+        api.say(
             "Stopped. The jobs keep running. Continue:"
-            f" llmb-run accept {plan_name} --name {current.name}",
-            err=True,
+            f" llmb-run accept {plan_name} --name {current.name}"
         )
         raise
     issued = certificate.make(current, assessment, evidence, _now())
@@ -296,18 +296,17 @@ def _begin(context: api.CommandContext, root: Path, new: Acceptance) -> Acceptan
     """Write a new acceptance, with all that cannot run here."""
     from dataclasses import replace
 
+    from llmb import api
     from llmb_accept import acceptance as store, running
 
     rows = [*running.estimates(context, new)]
     begun = replace(new, cannot_run={row.key: row.problem for row in rows if row.problem})
     for row in rows:
         if row.problem:
-            click.echo(
-                f"cannot run, so it will not be accepted: {row.key}: {row.problem}", err=True
-            )
+            api.say(f"cannot run, so it will not be accepted: {row.key}: {row.problem}")
     hours = sum(row.gpu_hours or 0 for row in rows)
     cost = f"{hours:.1f} {_hours_of(begun)}"
-    click.echo(f"{begun.name}: up to {cost} on {len(begun.nodes)} nodes", err=True)
+    api.say(f"{begun.name}: up to {cost} on {len(begun.nodes)} nodes")
     store.save(root, begun)
     return begun
 
@@ -441,9 +440,9 @@ def verify(context: api.CommandContext, archive: Path, sha256: str | None, fmt: 
     changed = certificate.differences(issued, again)
     code = _print(again, archive, fmt)
     if changed:
-        click.echo(f"the certificate in the archive differs in {', '.join(changed)}", err=True)
+        api.say(f"the certificate in the archive differs in {', '.join(changed)}")
         return DIFFERS
-    click.echo("verified: the runs in the archive give this answer", err=True)
+    api.say("verified: the runs in the archive give this answer")
     return code
 
 
@@ -475,7 +474,7 @@ def show(context: api.CommandContext, name: str | None, fmt: str) -> int:
         return _print(issued, None, fmt)
     evidence = running.gather(context, begun)
     assessment = judge.assess(begun, evidence)
-    click.echo(f"{begun.name} is not complete: llmb-run accept continues it", err=True)
+    api.say(f"{begun.name} is not complete: llmb-run accept continues it")
     return _print(certificate.make(begun, assessment, evidence, begun.created), None, fmt)
 
 

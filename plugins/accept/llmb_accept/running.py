@@ -162,7 +162,9 @@ def complete(context: api.CommandContext, acceptance: Acceptance) -> tuple[Asses
 def _submit(
     context: api.CommandContext, acceptance: Acceptance, needed: Needed, folder: Path
 ) -> None:
-    click.echo(f"{needed.session}: {_jobs(len(needed.groups))}", err=True)
+    from llmb import api
+
+    api.say(f"{needed.session}: {_jobs(len(needed.groups))}")
     if needed.row is None:
         try:
             context.call(_check_words(acceptance, needed.groups[0], needed.check, needed.session))

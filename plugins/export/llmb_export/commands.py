@@ -191,6 +191,7 @@ def webhook(
 
     If nobody accepts them, a warning is printed, and the exit code stays that of the results.
     """
+    from llmb import api
     from llmb_export import webhook
 
     url, token_file = _target(context, url, token_file)
@@ -201,7 +202,7 @@ def webhook(
     text = (
         f"warning: {place} did not accept the results: {reason}" if reason else f"sent to {place}"
     )
-    click.echo(text, err=True)
+    api.say(text)
     return results.exit_code
 
 

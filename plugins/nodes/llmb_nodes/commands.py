@@ -173,21 +173,20 @@ def _advise(broken: Sequence[str], slow: Sequence[str], reports: Sequence[NodeRe
 
     for node in reports:
         for note in node.notes:
-            click.echo(f"note: {node.name}: {note}", err=True)
+            api.say(f"note: {node.name}: {note}")
     for fix in dict.fromkeys(f"{node.name}: {fix}" for node in reports for fix in node.fixes):
-        click.echo(f"hint: {fix}", err=True)
+        api.say(f"hint: {fix}")
     if suspects := [*broken, *slow]:
-        click.echo(
+        api.say(
             f"avoid them in later jobs: --exclude {api.fold_nodes(suspects)}"
-            " (or --exclude @suspects)",
-            err=True,
+            " (or --exclude @suspects)"
         )
     absent: dict[str, list[str]] = {}
     for node in reports:
         for name, reason in node.absent.items():
             absent.setdefault(reason, []).append(name)
     for reason, names in absent.items():
-        click.echo(f"not asked ({reason}): {', '.join(dict.fromkeys(names))}", err=True)
+        api.say(f"not asked ({reason}): {', '.join(dict.fromkeys(names))}")
 
 
 def as_data(node: NodeReport) -> dict[str, Any]:
@@ -286,7 +285,7 @@ def show(
         pairs = sorted(history.latest(checks).values(), key=lambda pair: pair[1].name)
     _print_history(pairs, fmt)
     if not pairs and fmt == "table":
-        click.echo("no node was checked yet: llmb-run nodes check", err=True)
+        api.say("no node was checked yet: llmb-run nodes check")
     return 0
 
 

@@ -203,7 +203,7 @@ def _print(report: DiagnosisReport, fmt: str) -> None:
         tests = sum(map(len, report.rounds))
         click.echo(f"no fault between the nodes: {tests} tests in {len(report.rounds)} rounds")
     for note in diagnosis.notes_of(report):
-        click.echo(f"note: {note}", err=True)
+        api.say(f"note: {note}")
     if suspects := {name for name, _ in diagnosis.accusations(report)}:
         names = api.fold_nodes(sorted(suspects))
-        click.echo(f"avoid them in later jobs: --exclude {names}, or @suspects", err=True)
+        api.say(f"avoid them in later jobs: --exclude {names}, or @suspects")

@@ -78,13 +78,15 @@ def _row(suspect: Suspect) -> dict[str, Any]:
 
 def _say_more(listed: Sequence[Suspect], runs: int) -> None:
     """Print on standard error what the table is made of, and what to do with it."""
+    from llmb import api
+
     measured = f"{runs} measured run{'' if runs == 1 else 's'} of the newest 30 days"
     if not listed:
-        click.echo(f"no suspects among the nodes of {measured}, checks and diagnoses", err=True)
+        api.say(f"no suspects among the nodes of {measured}, checks and diagnoses")
         return
-    click.echo(f"from {measured} and the newest check and diagnosis of each node", err=True)
-    click.echo("avoid them in later jobs: --exclude @suspects", err=True)
-    click.echo("for an administrator: llmb-run report --page nodes", err=True)
+    api.say(f"from {measured} and the newest check and diagnosis of each node")
+    api.say("avoid them in later jobs: --exclude @suspects")
+    api.say("for an administrator: llmb-run report --page nodes")
 
 
 def as_data(suspect: Suspect) -> dict[str, Any]:

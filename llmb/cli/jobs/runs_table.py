@@ -73,7 +73,9 @@ def outcome_data(result: Result | None) -> dict[str, Any]:
 
 _JOB = ("workload", "model_size", "dtype", "gpu_type", "scale")
 _HEAD = ("id", "experiment", "parameters", "repeat", "state")
-_TABLE = (*_HEAD, "value", "verdict", "submitted", "ran", "reason")
+# A narrow terminal omits optional columns from the right: how long a run took is worth more than
+# when it was submitted.
+_TABLE = (*_HEAD, "value", "verdict", "ran", "submitted", "reason")
 # The contract of `--format json`.
 FIELDS = (
     *("id", "scheduler_id", "attempt", "experiment", "repeat", "state", "submitted", "ran"),
@@ -144,8 +146,8 @@ def _row(run: RunRecord, state: JobState, result: Result | None) -> dict[str, An
 def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], list[dict[str, Any]]]:
     """Return the columns and rows of the list. ``rows`` have the values of FIELDS.
 
-    A table shows a later attempt after the state. It has repeats, reasons, values and verdicts only
-    if there are any, and the parameters of the workload in which the runs differ.
+    A table shows a later attempt after the state. It has repeats, run times, reasons, values and
+    verdicts only if there are any, and the parameters of the workload in which the runs differ.
     """
     if fmt != "table":
         return _columns(FIELDS), list(rows)
@@ -156,6 +158,7 @@ def table_of(rows: Sequence[dict[str, Any]], fmt: str) -> tuple[list[Column], li
         "repeat": any(row["repeat"] not in (None, 1) for row in rows),
         "value": bool(metrics),
         "verdict": any(row["verdict"] not in (None, NO_REFERENCE) for row in rows),
+        "ran": any(row["ran"] for row in rows),
         "reason": any(row["reason"] for row in rows),
     }
     is_time = {name for name, _ in metrics} == {STEP_TIME}

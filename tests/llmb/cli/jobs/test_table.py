@@ -97,11 +97,18 @@ def test_a_narrow_list_names_the_columns_that_it_omits() -> None:
     lines, omitted = drawn(rows)
     assert "PENDING #2" in lines[2]
     assert lines[3].strip() == "Resources"
-    assert omitted == ("Submitted", "Ran")
+    assert "00:01:12" in lines[4]
+    assert omitted == ("Submitted",)
     lines, omitted = drawn(rows, 400)
     assert "PENDING #2" in lines[2]
     assert lines[2].endswith("Resources")
     assert omitted == ()
+
+
+def test_a_list_of_waiting_runs_has_no_column_for_how_long_they_ran() -> None:
+    lines, _ = drawn([row(1)], 400)
+    assert "2025-11-21 19:03" in lines[2]
+    assert "Ran" not in lines[0]
 
 
 @pytest.mark.parametrize("width", [80, 400])

@@ -148,7 +148,8 @@ def llmb_nodes(
 
 @hookspec
 def llmb_hint(program: str, word: str, words: Sequence[str], options: Sequence[str]) -> str | None:
-    """Return the hint for ``word``, a command or option that ``program`` does not know.
+    """Return the hint for ``word``, a command, an option or a value of ``--format`` that
+    ``program`` does not know.
 
     ``words`` is the whole command line behind the program, and ``options`` are those that the
     command has. The hint is the same in llmb's words,

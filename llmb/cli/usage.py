@@ -25,15 +25,15 @@ def as_error(
 ) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
-    For a command or an option of NVIDIA's programs, the hint has the ``arguments`` of the command
-    line in our words. ``skipped`` says why nobody has the command of a name, and which plugins may
-    offer it. ``hints`` are those of plugins.
+    For a command, an option or a format that a plugin knows, its hint has the ``arguments`` of the
+    command line in our words. ``skipped`` says why nobody has the command of a name, and which
+    plugins may offer it. ``hints`` are those of plugins.
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
     converted = _usage_error(error, arguments)
     hint = _by_plugin(error, arguments, hints) or _without_group(error, arguments)
-    hint = hint or _of_another_command(error)
+    hint = hint or _of_another_command(error) or _of_another_format(error)
     if hint is not None:
         converted.hint = hint
         return converted
@@ -47,16 +47,39 @@ def as_error(
 
 
 def _by_plugin(error: click.UsageError, arguments: Sequence[str], hints: Hints) -> str | None:
-    """Return the hint of a plugin for an unknown command or option, or None."""
+    """Return the hint of a plugin for an unknown command, option or format, or None."""
     match error:
         case click.NoSuchOption(option_name=name) | click.NoSuchCommand(command_name=name):
-            if error.ctx is None:
-                return None
-            parameters = error.ctx.command.params
-            options = [option for parameter in parameters for option in parameter.opts]
-            program = error.ctx.find_root().info_name or ""
-            return hints(program, name, arguments, options)
+            word = name
+        case _:
+            word = _unknown_format(error) or ""
+    if error.ctx is None or not word:
+        return None
+    parameters = error.ctx.command.params
+    options = [option for parameter in parameters for option in parameter.opts]
+    program = error.ctx.find_root().info_name or ""
+    return hints(program, word, arguments, options)
+
+
+def _unknown_format(error: click.UsageError) -> str | None:
+    """Return the value of ``--format`` that the command does not have, or None."""
+    match error:
+        case click.BadParameter(param=click.Option() as option) if "--format" in option.opts:
+            return error.message.partition(" is not ")[0].strip("'")
     return None
+
+
+def _of_another_format(error: click.UsageError) -> str | None:
+    """Return the hint for a format that another command of llmb-run writes, else None."""
+    root = error.ctx.find_root().info_name if error.ctx is not None else None
+    command = _HAVE_FORMAT.get(_unknown_format(error) or "")
+    return f"write: {command}" if command is not None and root == "llmb-run" else None
+
+
+_HAVE_FORMAT = {
+    "html": "llmb-run report -o report.html",
+    "junit": "llmb-run results --format junit",
+}
 
 
 def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | None:

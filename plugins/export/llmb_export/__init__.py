@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results for other programs: Prometheus, Grafana, GitHub, CTRF, webhooks, as hooks of llmb."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,3 +36,11 @@ def llmb_commands() -> "list[click.Command]":
     from llmb_export.commands import export
 
     return [export]
+
+
+@hookimpl
+def llmb_hint(program: str, word: str, words: Sequence[str]) -> str | None:
+    """Return the command of ``llmb-run export`` if ``word`` is a format that it writes."""
+    from llmb_export.hints import hint_for
+
+    return hint_for(program, word, words)

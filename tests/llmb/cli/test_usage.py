@@ -267,6 +267,21 @@ def test_whether_an_option_lacks_a_value_is_read_from_the_arguments(
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("results", "--format", "html"), "llmb-run report -o report.html"),
+        (("jobs", "--format=junit"), "llmb-run results --format junit"),
+    ],
+)
+def test_a_format_that_another_command_writes_is_answered_with_it(
+    arguments: tuple[str, ...], command: str, llmb_here: Command
+) -> None:
+    done = llmb_here(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"hint: write: {command}"
+
+
 def test_click_errors_of_plugins_are_printed_like_ours() -> None:
     assert describe(as_error(click.ClickException("Disk full."))) == "error: disk full"
     assert as_error(click.ClickException("x")).exit_code == 1

@@ -27,6 +27,7 @@ class _Commands(click.Group):
 
 
 @click.group(
+    "llmb-install",
     cls=_Commands,
     commands=COMMANDS,
     params=[*INSTALL_OPTIONS],
@@ -150,7 +151,8 @@ def main() -> None:
     except click.ClickException as error:
         from llmb.cli.usage import as_error
 
-        console.echo(describe(as_error(error, sys.argv[1:], hints=_hint_of_plugin)), err=True)
+        shown = as_error(error, sys.argv[1:], hints=_hint_of_plugin, program=cli)
+        console.echo(describe(shown), err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         text = str(error.__cause__ or error)  # click turns Ctrl-C into Abort

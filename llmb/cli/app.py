@@ -116,7 +116,7 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
 
         arguments = sys.argv[1:] if args is None else args
         console.echo(
-            describe(as_error(error, arguments, plugins.skipped_commands, plugins.hint_for)),
+            describe(as_error(error, arguments, plugins.skipped_commands, plugins.hint_for, group)),
             err=True,
         )
         return error.exit_code

@@ -22,15 +22,19 @@ def as_error(
     arguments: Sequence[str] = (),
     skipped: Skipped = lambda name: ((), ()),
     hints: Hints = lambda program, word, words, options: None,
+    program: click.Command | None = None,
 ) -> LlmbError:
     """The LlmbError for ``error``, with the same exit code: 2 for wrong usage, else 1.
 
     For a command, an option or a format that a plugin knows, its hint has the ``arguments`` of the
     command line in our words. ``skipped`` says why nobody has the command of a name, and which
-    plugins may offer it. ``hints`` are those of plugins.
+    plugins may offer it. ``hints`` are those of plugins. ``program`` has all commands: click does
+    not say of which one a value is missing.
     """
     if not isinstance(error, click.UsageError):
         return LlmbError(_sentence(error.format_message()), code="command-failed")
+    if isinstance(error, click.BadOptionUsage) and error.ctx is None and program is not None:
+        error.ctx = _context_of(program, arguments)
     converted = _usage_error(error, arguments)
     hint = _by_plugin(error, arguments, hints) or _without_group(error, arguments)
     hint = hint or _of_another_command(error) or _of_another_format(error)
@@ -44,6 +48,17 @@ def as_error(
     between = " " if (converted.hint or "").endswith(":") else "  "
     converted.hint = between.join(filter(None, (converted.hint, help_command))) or None
     return converted
+
+
+def _context_of(program: click.Command, arguments: Sequence[str]) -> click.Context:
+    """Return a context of the command that ``arguments`` call."""
+    context = click.Context(program, info_name=program.name)
+    for word in arguments:
+        if not isinstance(context.command, click.Group):
+            break
+        if (command := context.command.get_command(context, word)) is not None:
+            context = click.Context(command, parent=context, info_name=word)
+    return context
 
 
 def _by_plugin(error: click.UsageError, arguments: Sequence[str], hints: Hints) -> str | None:
@@ -148,10 +163,10 @@ def _usage_error(error: click.UsageError, arguments: Sequence[str]) -> UsageErro
                 message, hint=_other_command(error), code="command-unknown", value=name
             )
         case click.BadOptionUsage(option_name=name):
-            problem, fix = ("takes no value", f"{name} alone")
+            problem, fix = (f"{name} takes no value", f"{name} alone")
             if _lacks_value(name, arguments):
-                problem, fix = ("needs a value", f"{name} VALUE")
-            return UsageError(f"{name} {problem}", hint=fix, code="option-usage", key=name)
+                problem, fix = _missing_value(error, name, arguments)
+            return UsageError(problem, hint=fix, code="option-usage", key=name)
         case click.MissingParameter(param=click.Parameter() as parameter):
             name = _name(parameter)
             return UsageError(
@@ -176,6 +191,31 @@ def _lacks_value(name: str, arguments: Sequence[str]) -> bool:
     return list(arguments[-1:]) == [name] or not any(
         word.startswith(f"{name}=") for word in arguments
     )
+
+
+def _missing_value(
+    error: click.BadOptionUsage, name: str, arguments: Sequence[str]
+) -> tuple[str, str]:
+    """Return the message for an option without its value, and ``arguments`` with it.
+
+    A hidden option that does the same as an argument gives way to it.
+    """
+    context = error.ctx
+    parameters = context.command.params if context is not None else []
+    option = next((option for option in parameters if name in option.opts), None)
+    if context is None or not isinstance(option, click.Option):
+        return f"{name} needs a value", f"{name} VALUE"
+    long_name, value = _name(option), option.make_metavar(context)
+    typed = shlex.join([context.find_root().info_name or "", *arguments[:-1]])
+    names_of_arguments = [
+        parameter.human_readable_name
+        for parameter in parameters
+        if isinstance(parameter, click.Argument)
+    ]
+    is_argument = option.hidden and value in names_of_arguments
+    words = [typed, value] if is_argument else [typed, long_name, value]
+    title = name if name == long_name else f"{name} ({long_name})"
+    return f"{title} needs a value", f"{' '.join(words)}; more:"
 
 
 def _repeated(error: click.UsageError, arguments: Sequence[str]) -> str | None:

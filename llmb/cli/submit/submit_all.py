@@ -32,7 +32,7 @@ class ListOptions(SubmitOptions):
             "The job list, same as JOBLIST.",
             *("-f", "--file"),
             type=_FILE,
-            metavar="FILE",
+            metavar="JOBLIST",
             hidden=True,
         ),
     ]

@@ -282,6 +282,25 @@ def test_a_format_that_another_command_writes_is_answered_with_it(
     assert done.stderr.splitlines()[-1] == f"hint: write: {command}"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message", "command"),
+    [
+        (("submit-all", "-f"), "-f (--file)", "llmb-run submit-all JOBLIST"),
+        (("submit", "-d", "-f"), "-f (--file)", "llmb-run submit -d JOBLIST"),
+        (("jobs", "logs", "ab", "-n"), "-n (--lines)", "llmb-run jobs logs ab --lines N"),
+        (("submit", "--max-scale"), "--max-scale", "llmb-run submit --max-scale N"),
+    ],
+)
+def test_an_option_without_a_value_is_answered_with_the_command_to_type(
+    arguments: tuple[str, ...], message: str, command: str, llmb_here: Command
+) -> None:
+    done = llmb_here(*arguments)
+    assert done.returncode == 2
+    error, hint = done.stderr.splitlines()
+    assert error == f"error: {message} needs a value"
+    assert hint.startswith(f"hint: {command}; more: llmb-run ")
+
+
 def test_click_errors_of_plugins_are_printed_like_ours() -> None:
     assert describe(as_error(click.ClickException("Disk full."))) == "error: disk full"
     assert as_error(click.ClickException("x")).exit_code == 1

@@ -88,13 +88,15 @@ class Typed:
     def keys(self) -> KeyBindings:
         """Enter takes the text unless it is refused.
 
-        As the first key, ``?`` needs no Enter, and ``/`` or ``~`` begins another path in place of
-        the default.
+        As the first key, also behind a text that was refused, ``?`` needs no Enter. ``/`` or ``~``
+        as the first key begins another path in place of the default. Any later ``?`` is typed.
         """
         keys = KeyBindings()
         is_untouched = Condition(lambda: get_app().current_buffer.text in ("", self.default))
+        is_refused = Condition(lambda: get_app().current_buffer.text.strip() == self.refused)
+        asks = (is_untouched | is_refused) & Condition(lambda: self.find_out)
 
-        @keys.add(FIND_OUT, eager=True, filter=is_untouched & Condition(lambda: self.find_out))
+        @keys.add(FIND_OUT, eager=True, filter=asks)
         def _(event: KeyPressEvent) -> None:
             event.app.exit(result=SHOW_HOW)
 

@@ -182,7 +182,7 @@ def test_every_question_that_needs_the_site_says_how_to_find_out(
     wording: Callable[..., None],
 ) -> None:
     without = {question.key for question in QUESTIONS if not question.find_out}
-    assert without == {"like", "gpu_types", "cluster_name"}
+    assert without == {"like", "gpu_types"}
     text = "\n\n".join(
         f"{question.text}\n{question.find_out}" for question in QUESTIONS if question.find_out
     )

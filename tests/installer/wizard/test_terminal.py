@@ -150,6 +150,18 @@ def test_an_answer_is_changed_at_the_review(talk: Open) -> None:
     assert (given["cluster_name"], len(given["workloads"])) == ("mine", 4)
 
 
+def test_a_question_mark_shows_help_in_a_filled_field_and_may_be_in_a_name(talk: Open) -> None:
+    name, help_text = "Name of the cluster", "Any name will do"
+    user = talk()
+    user.chooses(TYPE, "local").reads(FOLDER, ENTER).reads(VENVS, ENTER).reads(WORKLOADS, ENTER)
+    user.chooses(REVIEW, "cluster name").reads(name, "?").reads(help_text)
+    user.reads(name, "\x15", " ", ENTER).reads("write any name", "?").reads(help_text)
+    user.reads(name, "\x15", "ours?", ENTER).reads(REVIEW, ENTER).reads(CONFIRM, ENTER)
+    user.reads("AGREED install")
+    assert user.ends() == 0
+    assert answers(user)["cluster_name"] == "ours?"
+
+
 def test_answers_of_a_file_are_not_asked_for(talk: Open, tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text(

@@ -283,7 +283,11 @@ def sentence(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The ``sentence``, the ``details`` behind it, and the runs by verdict, the worst first."""
+    """The ``sentence``, the ``details`` behind it, and how many configurations have each verdict
+    or status, the worst first.
+
+    A configuration of which some repeats failed has two.
+    """
 
     sentence: str
     details: tuple[str, ...]
@@ -292,8 +296,9 @@ class Headline:
 
 def headline(entries: Sequence[ReportEntry], against: Against = PUBLISHED) -> Headline:
     counts = Counter(entry.word for entry in entries for _ in entry.runs)
+    words = Counter(entry.word for entry in entries)
     tally = tuple(
-        (word, counts[word]) for word in (*ORDER, *sorted(set(counts) - set(ORDER))) if counts[word]
+        (word, words[word]) for word in (*ORDER, *sorted(set(words) - set(ORDER))) if words[word]
     )
     return Headline(
         sentence=_sentence(entries, counts, against),

@@ -96,7 +96,7 @@ def spread_strip(key: str, axis: Axis, parts: Sequence[float]) -> str:
 
 
 def shares(key: str, tally: Sequence[tuple[str, str, int]]) -> str:
-    """Return a bar of the runs by word. ``tally`` has the word, its class and the count."""
+    """Return a bar of the configurations by word: ``tally`` has the word, its class, the count."""
     total = sum(number for _, _, number in tally)
     parts, start = [], 0.0
     for word, kind, number in tally:
@@ -112,7 +112,7 @@ def shares(key: str, tally: Sequence[tuple[str, str, int]]) -> str:
         )
         start += wide
     words = ", ".join(f"{number} {word}" for word, _, number in tally)
-    title = element("title", {"id": f"{key}-title"}, f"{total} runs: {words}")
+    title = element("title", {"id": f"{key}-title"}, f"configurations: {words}")
     attributes: dict[str, Value] = {
         "class": "shares",
         "role": "img",

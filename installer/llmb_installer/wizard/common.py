@@ -137,15 +137,17 @@ def _shows_no_gpus(view: WizardView) -> bool:
 
 
 def _gpu_types(view: WizardView) -> list[AnswerOption]:
+    """Return what Slurm shows in the partition first, and says so, then all other types."""
     names = [name for name in known_types() if name != CPU or not view.traits.pulls_images]
-    detected = view.slurm.gpu_types_of(view.partition) if view.is_slurm else []
-    if _shows_no_gpus(view):
-        title = "cpu: Slurm shows no GPUs in this partition"
-        return [
-            AnswerOption(CPU, title),
-            *(AnswerOption(name, name) for name in names if name != CPU),
-        ]
-    return [AnswerOption(name, name) for name in dict.fromkeys([*detected, *names])]
+    shown = {CPU: "Slurm shows no GPUs in this partition"} if _shows_no_gpus(view) else {}
+    for kind in view.slurm.gpu_kinds(view.partition) if view.is_slurm else []:
+        if kind.gpu_type is not None:
+            nodes = f"{kind.nodes} node{'s' * (kind.nodes != 1)}"
+            shown.setdefault(kind.gpu_type, f"Slurm shows {nodes} with {kind.per_node}")
+    return [
+        AnswerOption(name, f"{name}: {shown[name]}" if name in shown else name)
+        for name in dict.fromkeys([*shown, *names])
+    ]
 
 
 def _default_gpu(view: WizardView) -> str:

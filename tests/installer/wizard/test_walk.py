@@ -248,6 +248,37 @@ def test_what_was_found_of_slurm_is_shown(
 
 
 @pytest.mark.parametrize(
+    ("sinfo", "titles"),
+    [
+        (
+            "a*|up|infinite|1|4|idle|gpu:h200:8|n[1-4]|none\n"
+            "a*|up|infinite|1|1|idle|gpu:a100:4|m1|none\n",
+            ["h200: Slurm shows 4 nodes with 8", "a100: Slurm shows 1 node with 4"],
+        ),
+        (
+            "a*|up|infinite|1|4|idle|(null)|n[1-4]|none\n",
+            ["cpu: Slurm shows no GPUs in this partition"],
+        ),
+        ("a*|up|infinite|1|4|idle|gpu:8|n[1-4]|none\n", []),
+    ],
+    ids=["two types", "none", "no type"],
+)
+def test_the_first_gpu_types_are_those_that_slurm_shows(
+    tmp_path: Path, workloads: dict[str, Workload], sinfo: str, titles: list[str]
+) -> None:
+    view = WizardView(
+        detected=detected_in(tmp_path, slurm=replace(BIG, partitions=read(sinfo))),
+        workloads=workloads,
+        data={"cluster_type": "slurm"},
+    )
+    options = common.GPU_TYPE.options(view)
+    assert [option.title for option in options[: len(titles)]] == titles
+    others = options[len(titles) :]
+    assert "h100" in [option.value for option in others]
+    assert [option.title for option in others] == [option.value for option in others]
+
+
+@pytest.mark.parametrize(
     ("kinds", "mpi"), [(("pmix_v5", "pmi2"), "pmix_v5"), (("pmi2",), "pmi2"), ((), None)]
 )
 def test_mpi_where_there_is_no_pmix(

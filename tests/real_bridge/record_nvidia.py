@@ -113,7 +113,7 @@ def rows_by_variant(models: Sequence[str]) -> Iterator[tuple[str, str, str, int,
         known = vars(importlib.import_module(f"configs.{MODELS[model]}"))
         for gpu in GPUS:
             for dtype in DTYPES:
-                counts = []
+                counts: list[int] = []
                 for variant in ("v1", "v2", None):
                     words = [model, "pretrain_config", gpu, dtype, *([variant] if variant else [])]
                     row = known.get("_".join(words).upper())

@@ -22,7 +22,11 @@ MODULE = FOLDER / "llmb_example" / "__init__.py"
 
 
 def test_it_is_one_pyproject_one_module_and_one_table() -> None:
-    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*") if path.suffix != ".pyc"}
+    files = {
+        str(path.relative_to(FOLDER))
+        for path in FOLDER.rglob("*.*")
+        if path.parent.name != "__pycache__"
+    }
     assert files == {
         "README.md",
         "pyproject.toml",

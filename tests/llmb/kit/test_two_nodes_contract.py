@@ -163,6 +163,23 @@ def test_a_node_that_fails_after_the_first_fails_the_job(create: Create, tmp_pat
     check(create, tmp_path, 120.0, "test_a_rank_fails_after_the_others_have_ended")
 
 
+def test_a_node_that_fails_and_ends_while_the_first_one_sleeps_fails_the_job(
+    create: Create, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the first node may look again only after the other one has ended."""
+    program = tmp_path / "bin/sleep"
+    text = """#!/bin/bash
+if [[ ${PAIR_NODE-} == 0 ]]; then  # its ranks end within the first second, and the other fails later
+    if mkdir "$0.first"; then set -- 1; else set -- 8; fi
+fi
+exec /bin/sleep "$@"
+"""
+    write_folder(program.parent, {"sleep": text})
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    check(create, tmp_path, 120.0, "test_a_rank_fails_after_the_others_have_ended")
+
+
 @pytest.mark.parametrize("create", WRONG.values(), ids=WRONG, indirect=True)
 def test_the_contract_finds_wrong_nodes(create: Create, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"not within|place|MASTER_ADDR"):

@@ -220,6 +220,11 @@ llmb_waits() {
     done
     return 1
 }
+llmb_check_nodes() {
+    for llmb_other in "$llmb_run"/.failed.*; do
+        [[ ! -s $llmb_other ]] || llmb_end "$(< "$llmb_other")" "node ${llmb_other##*.} has failed"
+    done
+}
 while (( ${#llmb_pids[@]} )) || llmb_waits; do
     for llmb_index in "${!llmb_pids[@]}"; do
         kill -0 "${llmb_pids[llmb_index]}" 2> /dev/null && continue
@@ -229,13 +234,12 @@ while (( ${#llmb_pids[@]} )) || llmb_waits; do
         (( llmb_exit == 0 )) || llmb_end "$llmb_exit" "rank $llmb_index of node $llmb_node ended with $llmb_exit"
     done
     (( SECONDS < llmb_limit )) || llmb_end 124 "ran longer than its limit of $llmb_limit seconds"
-    for llmb_other in "$llmb_run"/.failed.*; do
-        [[ ! -s $llmb_other ]] || llmb_end "$(< "$llmb_other")" "node ${llmb_other##*.} has failed"
-    done
+    llmb_check_nodes
     [[ ! $llmb_stopped ]] || (( SECONDS - llmb_stopped < llmb_grace )) || llmb_stop KILL
     sleep 0.2
 done
 : > "$llmb_run/.done.$llmb_node"
 (( llmb_node == 0 )) || exit "$llmb_code"
+llmb_check_nodes  # one may have failed and ended since the last look
 printf '%s\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
 exit "$llmb_code"

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from llmb.contract.formats import TRAINER_NAME
 from llmb.contract.gpus import CPU
+from llmb.contract.window import parse_window
 from llmb.judge import fabrics, reference as refs
 from llmb.judge.deviation import Deviations
-from llmb.judge.differences import settings_of_framework
+from llmb.judge.differences import settings_of_framework, window_in_words
 from llmb.judge.per_metric import (
     Target,
     judge_metrics,
@@ -198,7 +199,8 @@ def _of_one_line(result: Result) -> str | None:
 def _judged(result: Result, verdicts: Mapping[str, MetricVerdict]) -> Result:
     verdict = with_metrics(result, result.verdict, verdicts)
     if verdict.reference is not None and not verdict.same_window:
-        window = result.metrics.window or "no iteration"
-        over = f"measured over {window}, the published figure over {verdict.reference.window}"
+        measured = window_in_words(result.metrics.window)
+        published = window_in_words(parse_window(verdict.reference.window))
+        over = f"measured over {measured}, the published figure over {published}"
         verdict = replace(verdict, reason=f"{verdict.reason}; {over}")
     return replace(result, verdict=verdict)

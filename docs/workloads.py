@@ -13,10 +13,10 @@ from llmb.contract.flops import flops_convention, model_flops
 from llmb.contract.gpus import known_types
 from llmb.contract.metrics import TFLOPS_PER_GPU, TOKENS_PER_SECOND_PER_GPU
 from llmb.contract.model import ModelShape
-from llmb.contract.spec import Size, Workload, read_workload
+from llmb.contract.spec import NEMO, Size, Workload, read_workload
 from llmb.core.tables import Column, render
 from llmb.plan import listing
-from llmb.plan.bridge_rows import FRAMEWORKS, NEMO, table_of
+from llmb.plan.bridge_rows import BRIDGE, table_of
 from llmb.plan.published import Figure
 from llmb.plan.published_tables import read_published
 from llmb.plan.recompute import TOLERANCE, disagreements
@@ -90,7 +90,7 @@ def page(workloads: Sequence[Workload]) -> str:
     parts.append(FIGURES)
     for workload in workloads:
         groups = [
-            [one for one in found[workload.key] if one.framework == name] for name in FRAMEWORKS
+            [one for one in found[workload.key] if one.framework == name] for name in (NEMO, BRIDGE)
         ]
         tables = [
             write(group)

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from llmb.contract.spec import (
         BridgeModel as BridgeModel,
         Checkpoint as Checkpoint,
+        Framework as Framework,
         SampleLog as SampleLog,
         Size as Size,
         Workload as Workload,

@@ -89,6 +89,16 @@ def llmb_clusters() -> Sequence[api.ClusterType]:  # type: ignore[empty-body]
 
 
 @hookspec
+def llmb_frameworks() -> Sequence[api.Framework]:  # type: ignore[empty-body]
+    """Return further frameworks, which train the models of workloads.
+
+    A workload selects one by ``framework`` of its workload.yaml. Its launch and needs are used
+    unless the workload's plugin has hooks of its own. Called once by each command that needs
+    workloads. Must be cheap. The frameworks of llmb use this hook too.
+    """
+
+
+@hookspec
 def llmb_commands() -> Sequence[click.Command]:  # type: ignore[empty-body]
     """Return further ``llmb-run`` commands. Called at every start, also for ``--help``, so it must
     import little.

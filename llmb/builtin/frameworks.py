@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training frameworks: setup, launch and parse for workloads whose plugins define none.
+"""The training frameworks of llmb, and the hooks of workloads whose plugins define none.
 
-NeMo 2, Megatron-Bridge, and a torch program for small sizes.
+These hooks ask the framework of the workload or of the job, which may be a plugin's.
 """
 
 from __future__ import annotations
@@ -12,31 +12,44 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from llmb import api
+
+
+@hookimpl
+def llmb_frameworks() -> Sequence[api.Framework]:
+    """Return NeMo 2, Megatron-Bridge and the torch program."""
+    from llmb.builtin.bridge import framework as bridge
+    from llmb.builtin.nemo import framework as nemo
+    from llmb.builtin.torch import framework as torch
+
+    return [nemo.framework(), bridge.framework(), torch.framework()]
 
 
 @hookimpl(trylast=True)
 def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
     """Return the image, or the environment without containers, of the selected frameworks."""
-    from llmb.builtin.nemo.nemo_needs import needs
     from llmb.contract.needs import Needs
 
-    bridge, nemo = _frameworks(workload, site)
-    nemo_needs = needs(workload, site) if nemo else None
-    if not bridge:
-        return nemo_needs
-    from llmb.builtin.bridge import bridge_needs
-    from llmb.plan.bridge_rows import table_of
+    bridge, own = _frameworks(workload, site)
+    names = [*([workload.framework] if own else []), *(["bridge"] if bridge else [])]
+    answers = [_framework(name, workload).needs(workload, site) for name in names]
+    needs = [answer for answer in answers if answer is not None]
+    return Needs(needs=tuple(need for part in needs for need in part.needs)) if needs else None
 
-    bridge_part = bridge_needs.needs(table_of(workload), site)
-    return Needs(needs=(*(nemo_needs.needs if nemo_needs is not None else ()), *bridge_part.needs))
+
+def _framework(name: str, workload: api.Workload) -> api.Framework:
+    """Return the framework ``name``. A workload that no plugin offers knows llmb's alone."""
+    known = workload.frameworks or {own.name: own for own in llmb_frameworks()}
+    return known[name]
 
 
 def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
-    """Return whether to install Megatron-Bridge, and whether NeMo.
+    """Return whether to install Megatron-Bridge, and whether the framework of workload.yaml.
 
-    By default Megatron-Bridge only if NeMo has no row for the GPU type. A workload that has only
-    one of them is installed for that, whatever is selected.
+    By default Megatron-Bridge only if the other has no row for the GPU type. A workload that has
+    only one of them is installed for that, whatever is selected.
     """
     from llmb.plan.bridge_rows import bridge_sizes
 
@@ -55,17 +68,18 @@ def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
 
 
 @hookimpl(trylast=True)
-def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
-    """Launch the workload's own command, else Megatron-Bridge, or NeMo for a NeMo recipe on GPUs,
-    else the torch program.
-    """
+def llmb_launch(
+    workload: api.Workload, job: api.Job, site: api.Site
+) -> api.Launch | api.Command | None:
+    """Launch the workload's own command, else the job's framework."""
+    from llmb.contract.launch import Launch
+
     if workload.launch is not None:
-        from llmb.contract.launch import Launch
         from llmb.contract.placeholders import filled
 
         return Launch.of(filled(workload.launch, job), job, site)
-    launch = _launch(workload, job, site)
-    if launch is None or workload.bridge is None:
+    launch = _framework(job.framework, workload).launch(workload, job, site)
+    if not isinstance(launch, Launch) or workload.bridge is None:
         return launch
     from llmb.builtin.install_hint import fixes_of
 
@@ -75,24 +89,12 @@ def llmb_launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Lau
     )
 
 
-def _launch(workload: api.Workload, job: api.Job, site: api.Site) -> api.Launch | None:
-    if job.framework == "bridge":
-        from llmb.builtin.bridge import bridge_pretrain as bridge
-
-        return bridge.launch(workload, job, site)
-    from llmb.builtin.nemo import nemo_pretrain
-    from llmb.builtin.torch import torch_pretrain
-
-    if nemo_pretrain.applies(workload, job, site):
-        return nemo_pretrain.launch(workload, job, site)
-    if not torch_pretrain.applies(job, site):
-        return None
-    return torch_pretrain.launch(job, site, own_image=job.image != workload.image)
-
-
 @hookimpl(trylast=True)
 def llmb_parse(workload: api.Workload) -> api.ParseSpec:
-    """The workload's own format, else NeMo 2's step lines, which the torch program prints too."""
+    """The format of the workload, else of its framework, else NeMo 2's step lines.
+
+    llmb's own programs print these.
+    """
     from llmb.contract.formats import NEMO2
 
-    return workload.parse or NEMO2
+    return workload.parse or _framework(workload.framework, workload).parse or NEMO2

@@ -15,11 +15,12 @@ from llmb.check.cluster_trial import IMPURE, faults_of_wrappers, settings_for
 from llmb.contract.gpus import CPU, GpuTypes, gpus_in_words
 from llmb.contract.rows import ANY_GPU
 from llmb.contract.settings import Settings
+from llmb.contract.spec import NEMO
 from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
-from llmb.plan.bridge_rows import BRIDGE, NEMO, table_of, with_bridge
+from llmb.plan.bridge_rows import BRIDGE, table_of, with_bridge
 from llmb.plan.configure import configure
 from llmb.plan.limits import ClusterLimits
 from llmb.plugins.loaded import Plugins
@@ -27,7 +28,6 @@ from llmb.plugins.settings import Sections
 
 NO_SETTINGS: Sections = {}
 _INSTALL = Path("/install")
-DTYPES = ("bf16", "fp8", "mxfp8", "fp16", "fp32")  # of llmb's programs and NeMo's precision plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def _jobs(
             model_size=size,
             dtype=dtype,
             scale=scale,
-            framework=NEMO if release is None else BRIDGE,
+            framework=workload.framework if release is None else BRIDGE,
             release=release,
             strong_scaling=row.strong_scaling,
         )
@@ -262,12 +262,12 @@ def _without_program(
             "llmb has no program for a size without a 'model'", fix, code="program-missing"
         )
         return
+    framework = workload.frameworks[workload.framework]
     for job in {(job.gpu_type, job.dtype): job for job in jobs}.values():
-        if job.dtype not in DTYPES:
-            message, hint = (
-                f"llmb's programs do not support dtype '{job.dtype}'",
-                suggest(job.dtype, DTYPES),
-            )
+        if framework.dtypes and job.dtype not in framework.dtypes:
+            program = "llmb's programs do" if framework.name == NEMO else f"{framework.title} does"
+            message = f"{program} not support dtype '{job.dtype}'"
+            hint = suggest(job.dtype, framework.dtypes)
             yield key.fault(message, hint, code="dtype-unknown", value=job.dtype)
         elif (fault := _refusal(workload, job, plugins, key)) is not None:
             yield fault
@@ -279,9 +279,11 @@ def _refusal(workload: api.Workload, job: api.Job, plugins: Plugins, key: _Key) 
     It is tried on a cluster, or on one machine if it is that small.
     """
     site, fix = _site(job), "add a 'nemo' recipe to the size, or an llmb_launch to the plugin"
-    refusal = key.fault(
-        f"no program of llmb runs it on {gpus_in_words(job.scale)}", fix, code="program-missing"
-    )
+    program = "no program of llmb runs it"
+    if workload.framework != NEMO:
+        fix = "change the row, or the function 'launch' of the framework"
+        program = f"{workload.frameworks[workload.framework].title} does not run it"
+    refusal = key.fault(f"{program} on {gpus_in_words(job.scale)}", fix, code="program-missing")
     on_machine = replace(
         site, cluster_type=LOCAL.name, traits=LOCAL.traits_of(None), container=False
     )

@@ -158,6 +158,13 @@ class CliContext:
                 )
 
     @property
+    def frameworks(self) -> list[str]:
+        """The names of the frameworks that train the workloads."""
+        from llmb.plan.framework import frameworks_in
+
+        return frameworks_in(self.workloads.values())
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters that workloads declare."""
         return tuple(

@@ -57,7 +57,7 @@ def command(
     if framework is not None:
         from llmb.plan.framework import check_framework
 
-        check_framework(framework)
+        check_framework(framework, context.frameworks)
     if release is not None:
         try:
             check_release(release)

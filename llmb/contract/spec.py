@@ -3,9 +3,10 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from copy import copy
+from dataclasses import field, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,11 @@ from llmb.contract.command import Command
 from llmb.contract.failures import Failure
 from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import GpuType
+from llmb.contract.job import Job
+from llmb.contract.launch import Launch, Site
 from llmb.contract.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.contract.model import ModelShape, require_positive
+from llmb.contract.needs import Needs
 from llmb.contract.nemo_recipe import NemoRecipe
 from llmb.contract.parameters import Parameter, check_parameters
 from llmb.contract.placeholders import check_placeholders
@@ -31,7 +35,7 @@ from llmb.contract.switches import parse_image
 from llmb.core import files, typed, yamlfile
 from llmb.core.names import squash, suggest
 from llmb.core.values import dataclass
-from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError
+from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError, collected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,7 @@ _SIZE_OF_TRAINING = (
     "proxy",
     "learning_rate",
     "nemo",
+    "recipe",
     "checkpoint",
 )
 
@@ -102,6 +107,9 @@ class Size:
     learning_rate: float = 3e-4
     #: None if NeMo has no recipe.
     nemo: NemoRecipe | None = None
+    #: Settings of the workload's framework, which declares their names. With the plugin of that
+    #: framework, they are a value of its class.
+    recipe: Any = None
     #: None if none was published.
     checkpoint: Checkpoint | None = None
     #: Overrides the workload's.
@@ -193,6 +201,37 @@ class BridgeModel:
     )
 
 
+NEMO = "nemo"  # the framework of a workload that names none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """What trains the models of workloads. Its functions are pure."""
+
+    #: The word in ``framework`` of workload.yaml, of job lists and of results.
+    name: str
+    #: For people, such as ``Megatron-Bridge``.
+    title: str
+    #: Returns how a job starts, None if it cannot train the job at the site.
+    launch: Callable[["Workload", Job, Site], Launch | Command | None]
+    #: Returns what a workload needs installed at the site.
+    needs: Callable[["Workload", Site], Needs | None]
+    #: The dtypes of its program, empty for any.
+    dtypes: tuple[str, ...] = ()
+    #: The frozen dataclass of ``recipe`` of a size, None if sizes have none.
+    recipe: type | None = None
+    #: How its logs are read, None for NeMo 2's step lines.
+    parse: ParseSpec | None = None
+
+    def __post_init__(self) -> None:
+        check_word(self.name, "name")
+        for name in ("launch", "needs"):
+            if not callable(getattr(self, name)):
+                raise KeyFaultError("is no function", name, value=getattr(self, name))
+        if self.recipe is not None and not is_dataclass(self.recipe):
+            raise KeyFaultError("is no dataclass", "recipe", value=self.recipe)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A benchmark. Either all of its sizes have a model or none."""
@@ -221,6 +260,8 @@ class Workload:
     #: The function with which Megatron-Bridge trains its sizes, or the file of rows for it
     #: (llmb.plan.bridge_rows), likewise. None if it does not train them.
     bridge: BridgeModel | Path | None = None
+    #: What trains its sizes by their rows.
+    framework: str = NEMO
     #: What it measures, the headline first. A workload that trains a model also has the metrics of
     #: training, whose headline is the step time.
     metrics: Annotated[tuple[MetricSpec, ...], check_metrics] = ()
@@ -240,11 +281,16 @@ class Workload:
     sample_log: SampleLog | None = None
     #: The YAML that it was read from, None otherwise. It is no key of the YAML.
     file: Path | None = field(default=None, compare=False)
+    #: The frameworks of llmb and of all plugins, by name.
+    frameworks: Mapping[str, Framework] = field(
+        default_factory=dict, compare=False, metadata=typed.INTERNAL
+    )
 
     def __post_init__(self) -> None:
         require_positive(self)
         self._complete()
         check_word(self.key, "key")
+        check_word(self.framework, "framework")
         for name in self.gpu_types:
             check_word(name, "gpu_types", name)
         for name in self.sizes:
@@ -352,6 +398,30 @@ class Workload:
             hint = "omit it, or give each size a model"
             raise KeyFaultError("is for training", "profiles", hint=hint, code="not-training")
 
+    def known_to(self, frameworks: Mapping[str, Framework]) -> "Workload":
+        """Return the workload with ``frameworks`` and with recipes that its framework has read.
+
+        Raises InputFaults with every fault of a recipe, and for a framework that no plugin brings.
+        """
+        workload = copy(self)  # replace() would check all of it again
+        object.__setattr__(workload, "frameworks", frameworks)
+        if self.framework == NEMO and all(size.recipe is None for size in self.sizes.values()):
+            return workload
+        document = yamlfile.Document(name=self.key, data={})
+        if self.file is not None:
+            document = yamlfile.load_packaged(self.file)
+        framework = frameworks.get(self.framework)
+        if framework is None:
+            raise InputFaults([_unknown_framework(self.framework, document, list(frameworks))])
+        faults, sizes = list[Fault](), dict(self.sizes)
+        for name, size in self.sizes.items():
+            with collected(faults):
+                sizes[name] = replace(size, recipe=_recipe_of(size, name, framework, document))
+        if faults:
+            raise InputFaults(faults)
+        object.__setattr__(workload, "sizes", sizes)
+        return workload
+
     def headline(self, size: str) -> MetricSpec:
         """The metric that verdicts on ``size`` are about."""
         return self.all_metrics(size)[0]
@@ -419,6 +489,40 @@ def _check_names(names: Sequence[str], declared: Sequence[str], kind: str, *path
             raise KeyFaultError(
                 f"'{name}' is there twice", *path, number, code="name-duplicate", value=name
             )
+
+
+def _unknown_framework(name: str, document: yamlfile.Document, known: Sequence[str]) -> Fault:
+    return Fault(
+        place=document.place(("framework",)),
+        message=f"framework: no installed plugin has the framework '{name}'",
+        hint=suggest(name, known),
+        code="framework-unknown",
+        key="framework",
+        value=name,
+    )
+
+
+def _recipe_of(size: Size, name: str, framework: Framework, document: yamlfile.Document) -> Any:
+    """Return the recipe of a size as ``framework`` reads it. Raises InputFaults."""
+    path = ("sizes", name, "recipe")
+    kind, data = framework.recipe, size.recipe
+    if kind is None:
+        if data is None:
+            return None
+        fault = Fault(
+            place=document.place(path),
+            message=f"{yamlfile.dotted(path)}: {framework.title} takes no recipe",
+            hint="omit it",
+            code="key-unknown",
+            key=yamlfile.dotted(path),
+        )
+        raise InputFaults([fault])
+    if isinstance(data, kind):
+        return data
+    if data is None or not document.data:
+        values = {} if data is None else data
+        document = replace(document, data={"sizes": {name: {"recipe": values}}})
+    return typed.read(kind, document, path)
 
 
 def read_workload(path: str | Path) -> Workload:

@@ -16,7 +16,7 @@ from llmb.contract.parameters import Parameter, in_name, unsaid
 from llmb.contract.rows import Row
 from llmb.contract.samples import Samples
 from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
-from llmb.contract.spec import Size, Workload
+from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core.names import find_named_sizes, find_size, find_workload
 from llmb.core.secret_texts import without_secrets
 from llmb.errors import LlmbError
@@ -24,7 +24,6 @@ from llmb.measure.result import Override
 from llmb.plan.bridge_rows import (
     BRIDGE,
     DTYPES,
-    NEMO,
     fp8_dtype,
     spelled,
     table_of,
@@ -317,11 +316,16 @@ def trained_by(settings: Settings, workload: Workload | None) -> Trained:
     is_training = workload is None or workload.is_training
     return trained_with(
         settings.dotted if is_training else {},
-        settings.framework or NEMO,
+        settings.framework or _rows_for(workload),
         model_of(settings, workload),
         settings.gbs,
         settings.seq_length,
     )
+
+
+def _rows_for(workload: Workload | None) -> str:
+    """Return the framework that the rows of a workload are for, by default NeMo."""
+    return NEMO if workload is None else workload.framework
 
 
 def missing(settings: Settings, workload: Workload | None) -> tuple[str, ...]:
@@ -350,10 +354,9 @@ def complete(settings: Settings, workload: Workload | None) -> Settings | None:
         return None
     if not workload.is_training:
         known = {name: getattr(settings, name) for name in _OF_ALL}
-        return Settings(**known, framework=NEMO, nccl_trace=False)
-    return replace(
-        settings, framework=settings.framework or NEMO, nccl_trace=bool(settings.nccl_trace)
-    )
+        return Settings(**known, framework=workload.framework, nccl_trace=False)
+    name = settings.framework or workload.framework
+    return replace(settings, framework=name, nccl_trace=bool(settings.nccl_trace))
 
 
 # what a run that trains no model has

@@ -16,7 +16,7 @@ from llmb.contract.log_settings import LogSettings
 from llmb.contract.model import ModelShape
 from llmb.contract.samples import Samples
 from llmb.contract.settings import NOTHING, Settings
-from llmb.contract.spec import Workload
+from llmb.contract.spec import NEMO, Workload
 from llmb.contract.window import Window
 from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, suites
 from llmb.measure.checkpoints import checkpoints_of
@@ -40,7 +40,6 @@ from llmb.measure.run_result import (
     with_times,
 )
 from llmb.measure.telemetry import joined
-from llmb.plan.bridge_rows import NEMO
 
 _NO_READERS: Mapping[tuple[str, str], LogReader] = {}
 _HYBRID_NOTE = "TFLOPS_per_GPU is omitted: NeMo 2 counts the layers of a hybrid model wrongly"
@@ -122,9 +121,7 @@ def result_of_log(
             configuration=configuration,
             missing=missing(settings, workload),
             overridden=overridden,
-            framework=None
-            if workload is not None and not workload.is_training
-            else settings.framework or (NEMO if samples.framework in NEMOS else None),
+            framework=_framework_of(settings, workload, samples),
         ),
         status=status,
         reason=reason.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
@@ -134,6 +131,15 @@ def result_of_log(
         metrics=metrics,
         nodes=facts.node_facts(joined(samples.environment.described)),
     )
+
+
+def _framework_of(settings: Settings, workload: Workload | None, samples: Samples) -> str | None:
+    """Return what trained the model, None if it is unknown or there is no model."""
+    if workload is not None and not workload.is_training:
+        return None
+    if settings.framework or workload is None or workload.framework == NEMO:
+        return settings.framework or (NEMO if samples.framework in NEMOS else None)
+    return workload.framework
 
 
 def _read(path: Path, spec: ParseSpec) -> tuple[Samples, str]:

@@ -12,6 +12,7 @@ from llmb.contract.formats import NEMO2_NAME, TRAINER_NAME, ParseSpec
 from llmb.contract.metrics import STEP_TIME, shown
 from llmb.contract.samples import Environment, Samples, Step
 from llmb.contract.settings import COMPARED, Settings
+from llmb.contract.spec import NEMO
 from llmb.contract.state import COMPLETED, TIMEOUT, JobState
 from llmb.contract.window import Window, measure, steps_in, why_unmeasured
 from llmb.core.scan import open_log, plain
@@ -20,7 +21,6 @@ from llmb.measure.checkpoints import Checkpoints
 from llmb.measure.failure_causes import Cause, kind_of_end
 from llmb.measure.result import FAILED, SUCCESS, UNKNOWN, Metrics
 from llmb.measure.statistics import TFLOPS_OFF
-from llmb.plan.bridge_rows import NEMO
 
 _NAME_THEIR_CAUSE = {states.CANCELLED, TIMEOUT, "NODE_FAIL", "PREEMPTED"}
 UNKNOWN_FORMAT = (

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from llmb.contract.rows import BatchRule, Row, check_unambiguous
-from llmb.contract.spec import BridgeModel, Size, Workload, check_function
+from llmb.contract.spec import NEMO, BridgeModel, Size, Workload, check_function
 from llmb.contract.switches import parse_image
 from llmb.core import names, typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError, UsageError
 
-NEMO, BRIDGE = "nemo", "bridge"
-# nemo: the rows of workload.yaml, for NeMo and for llmb's torch program
-FRAMEWORKS = (NEMO, BRIDGE)
+BRIDGE = "bridge"
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")  # in NVIDIA's words
 # of the word fp8, by size and GPU type
 FP8_MEANINGS = FP8_CS, FP8_MX, FP8_SC = "fp8_cs", "fp8_mx", "fp8_sc"

@@ -13,7 +13,7 @@ from llmb.contract.spec import Size, Workload
 from llmb.core.names import nearest, suggest, with_list_command
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.plan import framework, rules, splits
-from llmb.plan.bridge_rows import BRIDGE, NEMO
+from llmb.plan.bridge_rows import BRIDGE
 from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import raises_vboost
 
@@ -138,7 +138,7 @@ def _unknown_dtype(
         if len(dtypes) == 1
         else f"there it has {', '.join(dtypes)}"
     )
-    if settings.framework == NEMO and settings.dtype in framework.bridge_dtypes(
+    if settings.framework != BRIDGE and settings.dtype in framework.bridge_dtypes(
         workload, settings.model_size, limits.rows
     ):
         current = (

@@ -10,8 +10,8 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import DTYPES, fp8_dtype
-from llmb.plan.framework import Framework, discovered
+from llmb.plan.bridge_rows import BRIDGE, DTYPES, fp8_dtype
+from llmb.plan.framework import Choice, discovered, title_of
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
@@ -84,9 +84,8 @@ def _discover_workload(
     has = installed(key, config)
     choice = discovered(workload, rows, has, selection.framework, selection.release)
     if choice is None:
-        discovery.skip(
-            key, None, f"{key} has no configuration for Megatron-Bridge on {gpu_type}: skipped"
-        )
+        title = title_of(selection.framework or BRIDGE, workload)
+        discovery.skip(key, None, f"{key} has no configuration for {title} on {gpu_type}: skipped")
         return
     proxies = {entry.proxy for entry in workload.sizes.values() if entry.proxy is not None}
     if selection.proxy:  # the size is named, or its proxy
@@ -151,7 +150,7 @@ def _unmatched(
 
 
 def _add_entries(
-    discovery: _Discovery, choice: Framework, name: str, size: Size, gpu: str, selection: Selection
+    discovery: _Discovery, choice: Choice, name: str, size: Size, gpu: str, selection: Selection
 ) -> None:
     """Add an entry for each dtype and scale of a size."""
     key = choice.workload.key

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses an entry's framework and release of Megatron-Bridge, by default the install's."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from llmb.contract.entry import JobEntry
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.spec import Size, Workload
+from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
@@ -13,8 +13,6 @@ from llmb.plan import bridge_rows
 from llmb.plan.bridge_rows import (
     BRIDGE,
     FP8_MEANINGS,
-    FRAMEWORKS,
-    NEMO,
     releases,
     table_of,
     with_bridge,
@@ -24,7 +22,7 @@ from llmb.plan.installed import Installed, installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Choice:
     """The framework of a job, the image release of Megatron-Bridge, and the workload's rows."""
 
     name: str
@@ -40,7 +38,7 @@ def framework_of(
     size: str,
     config: ClusterConfig,
     gpu_type: str,
-) -> Framework:
+) -> Choice:
     """Return the framework of an entry's jobs, as its settings select it.
 
     An ``image`` of a release of Megatron-Bridge selects that release. By default it is
@@ -57,27 +55,29 @@ def framework_of(
     image_release = image_release or bridge_rows.release_of_library(library)
     if (
         release is None
-        and framework != NEMO
+        and framework != workload.framework
         and size in table_of(workload).sizes
         and image_release in releases()
     ):
         release = image_release
-    note = None
+    note, own = None, workload.framework
+    _check_known(workload, size, framework)
     if not framework:
         framework = BRIDGE if release is not None else _default(workload, size, gpu, install)
         is_decided = install.framework is not None or config.traits.trains == "torch"
-        if framework == NEMO and image is None and not is_decided:
+        if framework == own and image is None and not is_decided:
             note = _other_framework(workload, size, gpu)
-    if framework == NEMO and release is not None:
+    if framework == own and release is not None:
+        title = title_of(own, workload)
         message = (
-            f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of NeMo"
+            f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of {title}"
         )
         hint = "omit it, or --framework bridge"
         raise UsageError(
             message, hint=hint, code="release-without-bridge", key="release", value=release
         )
-    chosen = Framework(name=NEMO, release=None, workload=workload, note=note)
-    if framework != NEMO:
+    chosen = Choice(name=own, release=None, workload=workload, note=note)
+    if framework != own:
         chosen = _bridge(workload, size, gpu, release, entry.dtypes, install.releases)
     if image is not None and image_release is not None:
         _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
@@ -93,7 +93,7 @@ def _library_in(image: str, config: ClusterConfig) -> str | None:
     return recorded_contents(image, config).get("megatron-bridge")
 
 
-def _check_library(image: str, chosen: Framework, config: ClusterConfig) -> None:
+def _check_library(image: str, chosen: Choice, config: ClusterConfig) -> None:
     """Raise UsageError if the image's Megatron-Bridge is not that of the release.
 
     The program would refuse it, but only after the job has waited for its nodes.
@@ -122,7 +122,7 @@ def _versions() -> list[str]:
     return [release.bridge for release in releases().values()]
 
 
-def _check_image(image: str, release: str, chosen: Framework, size: Size, label: str) -> None:
+def _check_image(image: str, release: str, chosen: Choice, size: Size, label: str) -> None:
     """Raise UsageError for NVIDIA's ``image`` of release ``release`` if it cannot train the job.
 
     The program would refuse it, but only after the job has waited for its nodes.
@@ -141,7 +141,7 @@ def _check_image(image: str, release: str, chosen: Framework, size: Size, label:
             message, hint=hint, code="image-of-other-release", key="image", value=image
         )
     if (
-        chosen.name == NEMO
+        chosen.name != BRIDGE
         and size.nemo is not None
         and (release in releases() or release[:5] > bridge_rows.NEMO_UNTIL)
     ):
@@ -156,20 +156,22 @@ def _check_image(image: str, release: str, chosen: Framework, size: Size, label:
 
 
 def _default(workload: Workload, size: str, gpu: str, install: Installed) -> str:
+    own = workload.framework
     if workload.bridge is None:
-        return NEMO
-    has_nemo = bool(workload.sizes[size].dtypes(gpu))
-    if has_nemo and install.framework != BRIDGE:
-        return NEMO
-    return BRIDGE if releases_of(workload, size, gpu) else NEMO
+        return own
+    has_rows = bool(workload.sizes[size].dtypes(gpu))
+    if has_rows and install.framework != BRIDGE:
+        return own
+    return BRIDGE if releases_of(workload, size, gpu) else own
 
 
 def _other_framework(workload: Workload, size: str, gpu: str) -> str | None:
     available = releases_of(workload, size, gpu)
     if not available:
         return None
+    title = title_of(workload.framework, workload)
     return (
-        f"{workload.key} {size} trains with NeMo; Megatron-Bridge {available[0]} has it too:"
+        f"{workload.key} {size} trains with {title}; Megatron-Bridge {available[0]} has it too:"
         " --framework bridge"
     )
 
@@ -181,7 +183,7 @@ def _bridge(
     release: str | None,
     dtypes: Collection[str],
     installed_releases: Sequence[str],
-) -> Framework:
+) -> Choice:
     bridge_size = table_of(workload).sizes.get(size)
     if bridge_size is None:
         sizes = list(table_of(workload).sizes)
@@ -201,7 +203,7 @@ def _bridge(
     )
     if release is None:
         release = next((name for name in installed_releases if name in usable), usable[0])
-    return Framework(name=BRIDGE, release=release, workload=with_bridge(workload, release))
+    return Choice(name=BRIDGE, release=release, workload=with_bridge(workload, release))
 
 
 def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str] = ()) -> list[str]:
@@ -231,23 +233,25 @@ def discovered(
     install: Installed,
     framework: str | None = None,
     release: str | None = None,
-) -> Framework | None:
+) -> Choice | None:
     """Return the one framework, and release, of all discovered sizes, or None without any.
 
     Without ``framework`` and ``release``, it is Megatron-Bridge if the installation has it alone,
     or if no other row is for the GPU type.
     """
-    nemo = Framework(name=NEMO, release=None, workload=workload)
-    is_chosen = framework == BRIDGE or release is not None
-    if framework == NEMO or (workload.bridge is None and not is_chosen):
-        return nemo
+    own = Choice(name=workload.framework, release=None, workload=workload)
+    is_chosen = framework not in (None, own.name) or release is not None
+    if framework == own.name or (workload.bridge is None and not is_chosen):
+        return own
+    if framework not in (None, BRIDGE):
+        return None
     sizes = (
         entry
         for entry in workload.sizes.values()
         if entry.discover is None or gpu in entry.discover
     )
     if not is_chosen and install.framework != BRIDGE and any(entry.dtypes(gpu) for entry in sizes):
-        return nemo
+        return own
     table = table_of(workload)
     for name in [release] if release is not None else [*install.releases, *releases()]:
         if any(
@@ -255,8 +259,8 @@ def discovered(
             for size in table.sizes
             for entry, row in table.of(size)
         ):
-            return Framework(name=BRIDGE, release=name, workload=with_bridge(workload, name))
-    return None if is_chosen else nemo
+            return Choice(name=BRIDGE, release=name, workload=with_bridge(workload, name))
+    return None if is_chosen else own
 
 
 def sizes_on(workload: Workload, gpu: str) -> list[str]:
@@ -264,13 +268,38 @@ def sizes_on(workload: Workload, gpu: str) -> list[str]:
     return [name for name in workload.sizes if name in sizes or bridge_dtypes(workload, name, gpu)]
 
 
-def check_framework(name: str) -> None:
-    """Raise UsageError for a framework that llmb does not know."""
-    if name not in FRAMEWORKS:
+def title_of(name: str, workload: Workload) -> str:
+    """Return the name of a framework for people."""
+    return workload.frameworks[name].title if name in workload.frameworks else name
+
+
+def _check_known(workload: Workload, size: str, name: str) -> None:
+    """Raise UsageError for a framework that is unknown or has no rows of the size."""
+    if not name or name in (workload.framework, BRIDGE):
+        return
+    check_framework(name, [*workload.frameworks])
+    hint = f"omit it: {title_of(workload.framework, workload)} trains {workload.key}"
+    raise UsageError(
+        f"{workload.key} {size} has no configuration for {title_of(name, workload)}",
+        hint=hint,
+        code="framework-unsupported",
+        key="framework",
+        value=name,
+    )
+
+
+def frameworks_in(workloads: Iterable[Workload]) -> list[str]:
+    """Return the names of the frameworks that train ``workloads``."""
+    return list(dict.fromkeys([NEMO, BRIDGE, *(workload.framework for workload in workloads)]))
+
+
+def check_framework(name: str, frameworks: Collection[str]) -> None:
+    """Raise UsageError for a framework that is none of ``frameworks``."""
+    if name not in frameworks:
         message = f"no framework '{name}'"
         raise UsageError(
             message,
-            hint=suggest(name, FRAMEWORKS),
+            hint=suggest(name, frameworks),
             code="framework-unknown",
             key="framework",
             value=name,

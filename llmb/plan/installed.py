@@ -6,10 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from llmb.contract.schema import ClusterConfig
+from llmb.contract.spec import NEMO
 from llmb.core.values import dataclass
 from llmb.plan.bridge_rows import (
     BRIDGE,
-    NEMO,
     framework_of_release,
     nvidia_release,
     releases,

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from llmb.contract.sbatch import OWN_OPTIONS
 from llmb.contract.settings import MAPPINGS, Settings
@@ -66,7 +66,7 @@ class Keys(Switches):
 
     max_steps: Count | None = None
     gbs: Count | None = None
-    framework: Literal["nemo", "bridge"] | None = None
+    framework: Text | None = None
     release: str | None = None
     partition: Text | None = None
     account: Text | None = None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from llmb.contract.metrics import LOWER, STEP_TIME, MetricSpec
 from llmb.contract.model import ModelShape
 from llmb.contract.rows import ANY_GPU, Row
-from llmb.contract.spec import Size, Workload
+from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core import typed
 from llmb.core.tables import Column
-from llmb.plan.bridge_rows import BRIDGE, NEMO, table_of
+from llmb.plan.bridge_rows import BRIDGE, table_of
 
 if TYPE_CHECKING:
     from llmb.plan.published import Figure
@@ -99,7 +99,8 @@ def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, .
     ):
         at = [column.key for column in trained].index("mbs")
         trained = (*trained[:at], *_EXPERTS, *trained[at:])
-    shown = _FRAMEWORK if workload.bridge is not None and framework != NEMO else ()
+    is_alone = workload.bridge is None or framework == workload.framework
+    shown = () if is_alone else _FRAMEWORK
     return (*_CASES, *shown, *metrics, *trained, _MEMORY)
 
 
@@ -215,7 +216,9 @@ def configurations(
     has the gradient accumulation of each scale.
     """
     rows: list[tuple[str, str | None, str, Row]] = [
-        (NEMO, None, name, row) for name, size in workload.sizes.items() for row in size.rows
+        (workload.framework, None, name, row)
+        for name, size in workload.sizes.items()
+        for row in size.rows
     ]
     if workload.bridge is not None:
         table = table_of(workload)

@@ -14,7 +14,7 @@ from llmb.core.names import find_size, find_workload_and_size, size_unknown
 from llmb.core.values import dataclass
 from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
-from llmb.plan.bridge_rows import BRIDGE, NEMO, fp8_dtype, spelled
+from llmb.plan.bridge_rows import BRIDGE, fp8_dtype, spelled
 from llmb.plan.configure import configure, find_row
 from llmb.plan.entry_faults import faults_at
 from llmb.plan.framework import framework_of
@@ -194,9 +194,10 @@ def only_gpu_type(
 
 def _runs_on(entry: JobEntry, workload: Workload, size: str, gpu: str) -> bool:
     name = entry.settings.framework
-    has_nemo = bool(workload.sizes[size].dtypes(gpu)) and name != BRIDGE
-    has_bridge = name != NEMO and bool(framework.releases_of(workload, size, gpu))
-    return has_nemo or has_bridge
+    own, is_own = workload.framework, bool(workload.sizes[size].dtypes(gpu))
+    has_rows = is_own and name in ("", own)
+    has_bridge = name in ("", BRIDGE) and bool(framework.releases_of(workload, size, gpu))
+    return has_rows or has_bridge
 
 
 def measures_too(
@@ -237,7 +238,7 @@ def limits_of(config: ClusterConfig, gpu_type: str, workload: str) -> ClusterLim
 
 
 def _settings_of(
-    entry: JobEntry, chosen: framework.Framework, size: str, limits: ClusterLimits
+    entry: JobEntry, chosen: framework.Choice, size: str, limits: ClusterLimits
 ) -> Iterator[tuple[Settings, int]]:
     """Yield the settings of every combination of an entry with its repeats, and a profiled one."""
     workload = chosen.workload

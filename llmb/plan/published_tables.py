@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from llmb.contract import gpus, model
 from llmb.contract.metrics import STEP_TIME, MetricSpec
@@ -18,6 +18,7 @@ from llmb.core import names, typed, yamlfile
 from llmb.core.values import dataclass
 from llmb.core.yamlfile import dotted
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError
+from llmb.plan.framework import frameworks_in
 from llmb.plan.published import Figure
 
 
@@ -73,8 +74,8 @@ class PublishedTable:
     size: str
     dtype: str
     gpu: str
-    #: Of the runs.
-    framework: Literal["nemo", "bridge"] = "nemo"
+    #: Of the runs, None for that of the workload.
+    framework: str | None = None
     metric: str | None = None
     values: ByScale = field(default_factory=dict)
     #: Figures of further metrics for the same configuration.
@@ -162,7 +163,7 @@ class PublishedTable:
             dtype=self.dtype,
             gpu_type=self.gpu,
             scale=scale,
-            framework=self.framework,
+            framework=self.framework or workload.framework,
             metric=metric,
             value=self.by_scale[text],
             parameters=values_of(workload.parameters_of(self.size), self.parameters),
@@ -234,6 +235,11 @@ def _unknown_names(table: PublishedTable, workload: Workload) -> Iterator[KeyFau
             names.suggest(table.size, list(workload.sizes)),
         )
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
+    known = frameworks_in([workload])
+    if table.framework is not None and table.framework not in known:
+        message, hint = f"no framework '{table.framework}'", names.suggest(table.framework, known)
+        code, value = "framework-unknown", table.framework
+        yield KeyFaultError(message, "framework", hint=hint, code=code, value=value)
     metrics = [parameter.name for parameter in workload.all_metrics(table.size)] if has_size else []
     for path, name in (
         *((("metric",), table.metric),),

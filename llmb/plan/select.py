@@ -13,7 +13,7 @@ from llmb.contract.spec import Workload
 from llmb.core.names import find_workload_and_size, listed
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import NEMO, fp8_dtype, spelled
+from llmb.plan.bridge_rows import fp8_dtype, spelled
 from llmb.plan.framework import framework_of
 from llmb.plan.plan import resolve
 
@@ -189,7 +189,7 @@ def _proxy_scales(
     rows = config.rows_for(gpu_type)
     try:
         workload, name = resolve(entry, workloads, gpu_type, rows)
-        if framework_of(entry, workload, name, config, gpu_type).name != NEMO:
+        if framework_of(entry, workload, name, config, gpu_type).name != workload.framework:
             return set()
     except UsageError:  # the plan reports it, with every other fault
         return set()

@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from llmb.core.yamlfile import Document
     from llmb.plugins.settings import Sections
 
-_KINDS = {"llmb_commands": "command", "llmb_clusters": "cluster type"}
+_KINDS = {
+    "llmb_commands": "command",
+    "llmb_clusters": "cluster type",
+    "llmb_frameworks": "framework",
+}
 # What a plugin with a hook adds to llmb, as `plugins list` shows it.
 _ADDS = {
     "llmb_workload": "workload",
     "llmb_clusters": "cluster type",
+    "llmb_frameworks": "framework",
     "llmb_commands": "command",
     "llmb_failures": "causes of failures",
     "llmb_report": "report",
@@ -163,12 +168,27 @@ class Plugins:
         held, lost = settle(claims, "workload", "workload-duplicate", self.is_own)
         accepted, conflicts = without_conflicts(held, self.is_own)
         self._refuse(*lost, *conflicts)
-        return {claim.name: claim for claim in accepted}
+        known = (self._with_frameworks(claim) for claim in accepted)
+        return {claim.name: claim for claim in known if claim is not None}
+
+    @cached_property
+    def frameworks(self) -> dict[str, api.Framework]:
+        """The frameworks of llmb and of all plugins, by name."""
+        return {claim.name: claim.item for claim in self._held("llmb_frameworks")}
+
+    def _with_frameworks(self, offer: Offer) -> Offer | None:
+        """Return the offer with every framework, or None if its own cannot be used."""
+        try:
+            return replace(offer, item=offer.item.known_to(self.frameworks))
+        except LlmbError as error:
+            self._refuse(problem_of_error(offer.source, error))
+            return None
 
     def forget_workloads(self) -> None:
         """Find the workloads again at their next use: a plugin was added."""
-        for name in ("offers", "gpu_types"):
+        for name in ("offers", "gpu_types", "frameworks"):
             self.__dict__.pop(name, None)
+        self._claims.pop("llmb_frameworks", None)
 
     def has_hook(self, hook: str) -> bool:
         """Return True if a plugin that is not llmb's own has ``hook``."""
@@ -562,6 +582,9 @@ class Plugins:
 
                 with guarded(source, hook, owner=self.calls.owner(source)):
                     item = with_source(item, source)
+            elif hook == "llmb_frameworks":
+                self.calls.require(source, hook, item, (api.Framework,))
+                item = item if self.is_own(source) else self._guarded(source, item)
             else:
                 import click
 
@@ -570,6 +593,32 @@ class Plugins:
             self._refuse(replace(problem_of_error(source, error), part=part))
             return None
         return Claim(source=source, name=item.name, form=item.name, item=item)
+
+    def _guarded(self, source: str, framework: api.Framework) -> api.Framework:
+        """Return ``framework`` with functions whose failures name the plugin ``source``."""
+        hook = "llmb_frameworks"
+
+        def call(function: Callable[..., Any], kinds: tuple[type, ...], **arguments: Any) -> Any:
+            values = self.calls.with_settings(source, arguments)
+            answer = self.calls.call(source, hook, lambda: function(*values.values()))
+            if answer is not None:
+                self.calls.require(source, hook, answer, kinds)
+            return answer
+
+        def launch(
+            workload: api.Workload, job: api.Job, site: api.Site
+        ) -> api.Launch | api.Command | None:
+            kinds, values = (api.Launch, api.Command), {"workload": workload, "job": job}
+            answer: api.Launch | None = call(framework.launch, kinds, **values, site=site)
+            return answer
+
+        def needs(workload: api.Workload, site: api.Site) -> api.Needs | None:
+            answer: api.Needs | None = call(
+                framework.needs, (api.Needs,), workload=workload, site=site
+            )
+            return answer
+
+        return replace(framework, launch=launch, needs=needs)
 
     def is_own(self, source: str) -> bool:
         """Return True if a plugin is llmb's."""

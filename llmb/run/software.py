@@ -12,10 +12,11 @@ from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.software import Software
+from llmb.contract.spec import NEMO
 from llmb.core import files
 from llmb.errors import LlmbError
 from llmb.kit import programs
-from llmb.plan.bridge_rows import BRIDGE, NEMO
+from llmb.plan.bridge_rows import BRIDGE
 from llmb.plan.images import BRIDGE_COMMIT, recorded_contents, recorded_digest
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.sources import FILE, PACKAGE

@@ -22,6 +22,7 @@ PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo uses
 SEED = 1234
 TINY = "tiny"
+NAME = "torch"  # the framework of workloads that have this program alone
 VENV = "torch"
 PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.torch_pretrain
 ARCHITECTURE_UNKNOWN = "architecture-unknown"

@@ -200,10 +200,8 @@ def state(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
     yield from map(Candidate, STATES)
 
 
-def framework(_context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    from llmb.plan.bridge_rows import BRIDGE, NEMO
-
-    yield from map(Candidate, (NEMO, BRIDGE))
+def framework(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
+    yield from map(Candidate, _cli(context).frameworks)
 
 
 _nodes = last_of(_slurm("nodes"))

@@ -100,7 +100,7 @@ def described(
     description = describe(
         context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs
     )
-    _check("--framework", framework, list(bridge_rows.FRAMEWORKS))
+    _check("--framework", framework, context.frameworks)
     if release is not None and framework not in (None, bridge_rows.BRIDGE):
         raise UsageError(
             "--release is of Megatron-Bridge's image",

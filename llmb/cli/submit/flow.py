@@ -133,7 +133,7 @@ def _plan_pairs(
     for side in range(len(ab.SIDES)):
         side_options = test.options_of(side, options)
         slurm_args = test.slurm_args_of(side, context.slurm_args)
-        overrides = overrides_of(side_options, context.parameters)
+        overrides = overrides_of(side_options, context.parameters, context.frameworks)
         items, side_faults = _plan(context, listed, side_options, overrides, narrow, slurm_args)
         sides.append(items)
         faults |= dict.fromkeys(side_faults)

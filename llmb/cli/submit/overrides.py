@@ -26,9 +26,12 @@ _WHOLE = re.compile(r"\+?0*([1-9]\d*)\.?0*", re.ASCII)
 
 
 def overrides_of(
-    options: SubmitOptions, parameters: Collection[str], usable: Collection[str] | None = None
+    options: SubmitOptions,
+    parameters: Collection[str],
+    frameworks: Collection[str],
+    usable: Collection[str] | None = None,
 ) -> "Settings":
-    """Read the settings of the options. ``parameters`` are the names that workloads declare.
+    """Read the settings of the options. ``parameters`` and ``frameworks`` are names of workloads.
 
     Hints name the ``usable`` settings of the command's one workload (None: it may have several).
     Raises InputFaults with every fault.
@@ -55,7 +58,7 @@ def overrides_of(
             faults.append(fault)
     if options.framework is not None:
         with collected(faults):
-            check_framework(options.framework)
+            check_framework(options.framework, frameworks)
     switches = words | _switches_of(options, faults)
     for variable in used:
         settings: dict[str, Any] = params if variable.sets in sw.PARAMS else switches

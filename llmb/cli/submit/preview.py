@@ -159,9 +159,10 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
 
 
 def _framework(item: Prepared) -> str | None:
-    """Return the framework of a job. None if it trains no model, or in llmb's torch program."""
+    """Return the framework of a job, None if it trains no model or llmb's torch program runs it."""
     is_torch = item.launch is not None and torch_pretrain.name_of(item.launch.program)
-    return None if item.job.training is None or is_torch else item.job.framework
+    is_other = is_torch and item.job.framework != torch_pretrain.NAME
+    return None if item.job.training is None or is_other else item.job.framework
 
 
 def _repeats_as_one(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -100,7 +100,9 @@ def _settled(
             options, on_command_line | set_words.keys(), os.environ
         )
     try:
-        overrides = overrides_of(options, context.parameters, _usable(context, options))
+        overrides = overrides_of(
+            options, context.parameters, context.frameworks, _usable(context, options)
+        )
     except InputFaults as error:
         faults += shell.place_at_variables(error, used, {}).faults
     with flow.refusing(dry_run=options.dry_run):

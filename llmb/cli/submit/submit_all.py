@@ -153,7 +153,7 @@ def _run_list(
     from llmb.plan.select import adjust, narrow
 
     with flow.refusing(dry_run=options.dry_run):
-        overrides = overrides_of(options, context.parameters)
+        overrides = overrides_of(options, context.parameters, context.frameworks)
         if selection.exact_scales:
             raise UsageError(
                 "--exact-scales selects scales where there is no job list",
@@ -195,7 +195,7 @@ def _run_discovered(context: CliContext, options: ListOptions, selection: "Selec
 
     with flow.refusing(dry_run=options.dry_run):
         context.need_type()
-        overrides = overrides_of(options, context.parameters)
+        overrides = overrides_of(options, context.parameters, context.frameworks)
         gpu_type = options.gpu_type or context.config.gpu_type
         discovered, skipped = discover(context.workloads, context.config, selection, gpu_type)
     entries, notes = tuple(discovered), tuple[str, ...]()

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from llmb import api, hookspecs
 from llmb.check.log_trial import LogOnly
 from llmb.contract.launch import Launch, Program
+from llmb.core import typed, yamlfile
 from llmb.core.process import ProcessId
 from llmb.plugins.cluster_checks import with_source
 from llmb_installer.cluster_types import all_types
@@ -57,7 +58,7 @@ def examples(hook: str) -> list[str]:
 def hook_of(name: str, file: Path = PAGE) -> Any:
     """The hook of its example."""
     (text,) = examples(name)
-    names: dict[str, object] = {"__file__": str(file), "__name__": "example"}
+    names: dict[str, object] = {"__file__": str(file), "__name__": "builtins"}
     exec(compile(text, str(PAGE), "exec"), names)
     return names[name]
 
@@ -129,6 +130,25 @@ def test_llmb_settings() -> None:
     settings = names["llmb_settings"]()
     (task,) = names["llmb_setup"](replace(SITE, own_settings=settings(folder="/scratch"))).needs
     assert task.argv == ("mkdir", "-p", "/scratch")
+
+
+def test_llmb_frameworks() -> None:
+    """The example trains the workload beside it on the page."""
+    (text,) = re.findall(
+        r"^```yaml\n(.*?)^```$", section("llmb_frameworks"), re.DOTALL | re.MULTILINE
+    )
+    (framework,) = hook_of("llmb_frameworks")()
+    document = yamlfile.parse(text, name="acme.yaml")
+    workload = typed.read(api.Workload, document).known_to({framework.name: framework})
+    assert workload.framework == "titan"
+    assert (workload.sizes["1b"].recipe.flavor, workload.sizes["1b"].recipe.compile) == ("1B", True)
+    job = replace(SMALLEST_JOB, model_size="1b", max_steps=50)
+    command = framework.launch(workload, job, SITE)
+    assert command.program.module == "titan.train"
+    layout = ("--tp=1", "--pp=1", "--mbs=1", "--gbs=1")
+    assert command.args == ("--flavor=1B", *layout, "--steps=50")
+    image = api.Image(reference="registry.example.com/titan:1.2")
+    assert framework.needs(workload, SITE).needs == (image,)
 
 
 def test_llmb_clusters() -> None:

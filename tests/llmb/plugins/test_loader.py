@@ -66,7 +66,7 @@ EVERY_HOOK = (
     + """
 from dataclasses import dataclass
 import click
-from llmb.api import Failure, Flops, ForeignInstall, JobList, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
+from llmb.api import Failure, Flops, ForeignInstall, Framework, JobList, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
 from llmb.contract.cluster_type import ClusterType
 
 @dataclass(frozen=True)
@@ -98,6 +98,10 @@ def llmb_flops(workload, shape):
 @hookimpl
 def llmb_clusters():
     return [ClusterType(name="moon", create=lambda config: None)]
+
+@hookimpl
+def llmb_frameworks():
+    return [Framework(name="lunar", title="Lunar", launch=lambda *_: None, needs=lambda *_: None)]
 
 @hookimpl
 def llmb_commands():
@@ -789,6 +793,10 @@ def asks_clusters(plugins: Plugins) -> bool:
     return plugins.cluster_types()["moon"].name == "moon"
 
 
+def asks_frameworks(plugins: Plugins) -> bool:
+    return plugins.frameworks["lunar"].title == "Lunar"
+
+
 def asks_commands(plugins: Plugins) -> bool:
     return "greet" in build(plugins).commands
 
@@ -832,6 +840,7 @@ ASKED = {
     "llmb_flops": asks_flops,
     "llmb_clusters": asks_clusters,
     "llmb_settings": asks_settings,
+    "llmb_frameworks": asks_frameworks,
     "llmb_commands": asks_commands,
     "llmb_failures": asks_failures,
     "llmb_report": asks_report,

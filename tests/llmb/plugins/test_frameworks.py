@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A framework of a plugin: its workloads are listed, planned, installed, launched and checked as
+those of llmb's frameworks.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmb.api import Image, Site
+from llmb.builtin.own_types import SLURM
+from llmb.plugins.loader import Plugins
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Install = Callable[..., str]
+Load = Callable[[], Plugins]
+Wording = Callable[..., None]
+
+TITAN = """
+from dataclasses import dataclass
+from typing import Literal
+from llmb.api import Command, Framework, Image, Needs, Program, hookimpl
+
+@dataclass(frozen=True)
+class Recipe:
+    flavor: Literal["debug", "1B"]
+    compile: bool = True
+
+@dataclass(frozen=True)
+class Settings:
+    rails: int = 1
+
+@hookimpl
+def llmb_settings():
+    return Settings
+
+def needs(workload, site):
+    return Needs(needs=(Image(reference=workload.image),))
+
+def launch(workload, job, site):
+    if job.max_steps == 13:
+        raise ValueError("13 steps")
+    if job.max_steps == 14:
+        return "14 steps"
+    recipe = workload.sizes[job.model_size].recipe
+    args = (recipe.flavor, str(recipe.compile), f"gbs={job.trained.gbs}", f"rails={site.own(Settings).rails}")
+    return Command(program=Program(module="titan.train"), args=args)
+
+@hookimpl
+def llmb_frameworks():
+    return [Framework(name="titan", title="Titan", dtypes=("bf16", "fp8"), recipe=Recipe, needs=needs, launch=launch)]
+"""
+ROWS = """\
+key: pretrain_acme
+title: Acme
+framework: titan
+image: registry.example.com/titan:1.2
+sizes:
+  1b:
+    model: {architecture: llama, layers: 16, hidden: 2048, ffn: 8192, heads: 32, kv_groups: 8, gated: true,
+            vocab: 128256, seq_length: 4096}
+    recipe: {flavor: 1B}
+    rows: [{gpu: h100, dtype: [bf16, fp8], scales: 8..64, mbs: 1, gbs: 16N}]
+"""
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of benchmarks in YAML alone."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    monkeypatch.setenv("LLMB_PLUGINS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def titan(install: Install, benchmarks: Path) -> str:
+    """A plugin with a framework, and a benchmark that it trains."""
+    (benchmarks / "acme.yaml").write_text(ROWS)
+    return install("titan", TITAN)
+
+
+DRY = ("submit", "-w", "pretrain_acme", "-s", "1b", "--scale", "8", "--dry-run", "--format", "json")
+
+
+def job(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)["jobs"]
+    return dict(planned)
+
+
+def test_a_job_of_the_framework_is_planned(
+    titan: str, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    planned = job(llmb_here(*DRY, "--install", cluster()))
+    assert (planned["framework"], planned["dtype"]) == ("titan", "bf16")
+    assert planned["image"] == "registry.example.com/titan:1.2"
+    assert "titan.train 1B True gbs=128 rails=1" in planned["script"]
+    named = job(llmb_here(*DRY, "--framework", "titan", "--install", cluster("slurm", name="b")))
+    assert named["framework"] == "titan"
+
+
+def test_a_list_selects_it(
+    titan: str, llmb_here: Command, cluster: Callable[..., Path], tmp_path: Path
+) -> None:
+    listed = tmp_path / "jobs.yaml"
+    listed.write_text(
+        "pretrain_acme_1b:\n  scales: 16\n  tasks:\n    - {framework: titan, dtypes: fp8}\n"
+    )
+    words = ("submit-all", listed, "--dry-run", "--format", "json", "--install", cluster())
+    planned = job(llmb_here(*words))
+    assert (planned["framework"], planned["dtype"], planned["scale"]) == ("titan", "fp8", 16)
+
+
+def test_list_shows_it(titan: str, llmb_here: Command) -> None:
+    done = llmb_here("list", "-w", "pretrain_acme", "--framework", "titan", "--format", "json")
+    rows = json.loads(done.stdout)
+    assert [(row["framework"], row["dtype"]) for row in rows] == [("titan", ["bf16", "fp8"])]
+    done = llmb_here("list", "--framework", "titan", "--format", "json")
+    assert [row["workload"] for row in json.loads(done.stdout)] == ["pretrain_acme"]
+    done = llmb_here("plugins", "list", "--format", "json")
+    kinds = {row["plugin"]: row["kind"] for row in json.loads(done.stdout)}
+    assert kinds[titan] == "framework"
+
+
+def test_its_needs_are_installed(titan: str, load: Load) -> None:
+    plugins = load()
+    site = Site(
+        cluster_type="slurm",
+        gpu_type="h100",
+        gpus_per_node=8,
+        install=Path("/install"),
+        traits=SLURM.traits_of(None),
+    )
+    needs = plugins.setup(plugins.workloads()["pretrain_acme"], site)
+    assert needs is not None
+    assert needs.needs == (Image(reference="registry.example.com/titan:1.2"),)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-w", "pretrain_acme", "-s", "1b", "--framework", "bridge"),
+        ("-w", "pretrain_acme", "-s", "1b", "--framework", "nemo"),
+        ("-w", "pretrain_acme", "-s", "1b", "--framework", "titn"),
+        ("-w", "pretrain_acme", "-s", "1b", "--release", "26.08"),
+        ("-w", "pretrain_acme", "-s", "1b", "--dtype", "fp32"),
+        ("-w", "llama3.1", "-s", "8b", "--framework", "titan"),
+    ],
+    ids=("bridge", "nemo", "unknown", "release", "dtype", "other"),
+)
+def test_what_it_does_not_train(
+    words: tuple[str, ...],
+    titan: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Wording,
+) -> None:
+    done = llmb_here("submit", *words, "--scale", "8", "--dry-run", "--install", cluster())
+    assert done.returncode == 2
+    wording("frameworks", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("flavor: 1B", "flavour: 1B"),
+        ("flavor: 1B", "flavor: 70B"),
+        ("framework: titan", "framework: titam"),
+        ("framework: titan", "framework: torch"),
+        ("    recipe: {flavor: 1B}\n", ""),
+    ],
+    ids=("key", "value", "framework", "no-recipe", "missing"),
+)
+def test_a_wrong_section_has_its_place(
+    old: str, new: str, titan: str, benchmarks: Path, llmb_here: Command, wording: Wording
+) -> None:
+    (benchmarks / "acme.yaml").write_text(ROWS.replace(old, new))
+    done = llmb_here("list", "-w", "pretrain_acme")
+    assert done.returncode == 2
+    wording("frameworks", done.stderr)
+
+
+@pytest.mark.parametrize("steps", [13, 14])
+def test_its_failure_names_its_plugin(
+    steps: int,
+    titan: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+) -> None:
+    done = llmb_here(*DRY, "--set", f"max_steps={steps}", "--install", cluster())
+    assert done.returncode == 1
+    assert f"plugin {titan}" in done.stderr
+    assert f"{steps} steps" in done.stderr
+
+
+def test_the_checks_try_its_rows(titan: str, benchmarks: Path, llmb_here: Command) -> None:
+    done = llmb_here("plugins", "check", "-w", "pretrain_acme")
+    assert (done.returncode, done.stdout) == (0, "1 plugin checked, no faults\n")
+    (benchmarks / "acme.yaml").write_text(ROWS.replace("[bf16, fp8]", "[bf16, fp16]"))
+    done = llmb_here("plugins", "check", "-w", "pretrain_acme")
+    assert done.returncode == 1
+    assert "sizes.1b.rows.0: Titan does not support dtype 'fp16'" in done.stdout + done.stderr
+
+
+def test_of_two_with_one_name_none_is_used(
+    titan: str, install: Install, load: Load, llmb_here: Command
+) -> None:
+    install("titan2", TITAN)
+    install("nemo2", TITAN.replace('name="titan"', 'name="nemo"'))
+    plugins = load()
+    assert "titan" not in plugins.frameworks
+    assert plugins.frameworks["nemo"].title == "NeMo"
+    assert "pretrain_acme" not in plugins.workloads()
+    codes = {problem.source: problem.code for problem in plugins.problems}
+    assert {codes[source] for source in (titan, "titan2:entry", "nemo2:entry")} == {
+        "name-duplicate"
+    }
+
+
+def test_a_recipe_may_be_written_in_python(titan: str, load: Load) -> None:
+    plugins = load()
+    workload = plugins.workloads()["pretrain_acme"]
+    recipe = replace(workload.sizes["1b"].recipe, compile=False)
+    sizes = {"1b": replace(workload.sizes["1b"], recipe=recipe)}
+    again = replace(workload, sizes=sizes).known_to(plugins.frameworks)
+    assert again.sizes["1b"].recipe.compile is False
+
+
+def test_the_torch_program_trains_a_workload_that_names_it(
+    benchmarks: Path, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    text = ROWS.replace("titan\n", "torch\n").replace("    recipe: {flavor: 1B}\n", "")
+    (benchmarks / "acme.yaml").write_text(text.replace("[bf16, fp8]", "bf16"))
+    planned = job(
+        llmb_here(*DRY, "--image", "registry.example.com/torch:2", "--install", cluster())
+    )
+    assert planned["framework"] == "torch"
+    assert "torch_pretrain" in planned["script"]

@@ -42,7 +42,7 @@ def cells(size: str, release: str, row: BridgeRow) -> tuple[str, ...]:
     """One line of the table."""
     layout = " / ".join(str(part or "–") for part in (row.tp, row.pp, row.cp, row.vp))
     layout += f", ep {row.ep}" if row.ep != 1 else ""
-    counts = ", ".join(map(str, row.scales.counts))
+    counts = ", ".join(map(str, row.scales.counts)) + " only" * row.exact_scales
     return (
         size,
         release,

@@ -215,6 +215,10 @@ class Row:
             by_count[0][1] if by_count else None,
         )
 
+    def serves(self, gpus: int) -> bool:
+        """Return True if a job on ``gpus`` GPUs may have the settings of this row."""
+        return gpus > 0
+
     def fits(self, gpu: str, dtype: str) -> bool:
         """Return True if the row is for this GPU type and dtype."""
         return dtype in self.dtype and (gpu in self.gpu or ANY_GPU in self.gpu)

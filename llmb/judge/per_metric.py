@@ -121,20 +121,16 @@ def with_metrics(
     result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]
 ) -> Verdict:
     """Return ``verdict`` of one of the repeats with the worst of these verdicts."""
-    judged_by_name = {name: _of_run(result, name, judged) for name, judged in verdicts.items()}
-    name = min(judged_by_name, key=lambda name: WORST.index(judged_by_name[name].word))
-    worst = judged_by_name[name]
+    own = {name: _of_run(result, name, found) for name, found in verdicts.items()}
+    name = min(own, key=lambda name: WORST.index(own[name].word))
+    worst = own[name]
     reason = worst.reason
     if name != result.metrics.headline and name not in reason:
         reason += f"; compared by {name}"
-    further = [
-        other
-        for other in judged_by_name
-        if other != name and judged_by_name[other].word == worst.word
-    ]
+    further = [other for other in own if other != name and own[other].word == worst.word]
     if worst.word != PASS and further:
-        names = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
-        reason += f"; also {worst.word} by {names}"
+        more = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
+        reason += f"; also {worst.word} by {more}"
     return replace(
         verdict,
         word=worst.word,
@@ -144,7 +140,7 @@ def with_metrics(
         repeats=worst.repeats,
         pooled_ratio=worst.pooled_ratio,
         ratio_interval=worst.interval,
-        metrics=judged_by_name,
+        metrics=own,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from llmb.contract.rows import BatchRule, Row, check_unambiguous
 from llmb.contract.spec import NEMO, BridgeModel, Size, Workload, check_function
@@ -72,8 +72,7 @@ def release_of_library(version: str | None) -> str | None:
     if version is None:
         return None
     return next(
-        (name for name, release in releases().items() if is_same_minor(release.bridge, version)),
-        None,
+        (name for name, known in releases().items() if is_same_minor(known.bridge, version)), None
     )
 
 
@@ -125,6 +124,17 @@ class BridgeRow(Row):
     graph_scope: tuple[str, ...] = ()
     #: The GPU count of NVIDIA's function, None if it is the row's own.
     function_gpus: int | None = None
+    #: Jobs of any other GPU count have the settings of another row.
+    exact_scales: bool = False
+    #: The settings by dotted path that NVIDIA's benchmark changes with launch options on the
+    #: function of ``function_gpus``, besides the layout and the batch.
+    launched: dict[str, Any] = field(default_factory=dict)
+    #: The variables that these options change.
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def serves(self, gpus: int) -> bool:
+        """Return True if a job on ``gpus`` GPUs may have the settings of this row."""
+        return gpus in self.scales.counts or not self.exact_scales
 
     def count(self, scale: int) -> int:
         """Return the GPU count of NVIDIA's function for ``scale`` GPUs: the next lower one, else
@@ -237,7 +247,9 @@ class BridgeSize:
 
     def row(self, release: str, gpu: str, dtype: str, scale: int) -> BridgeRow | None:
         """Return the row of the next lower scale that has one, else of the lowest."""
-        fitting = [row for row in self.rows.get(release, ()) if row.fits(gpu, dtype)]
+        fitting = [
+            row for row in self.rows.get(release, ()) if row.fits(gpu, dtype) and row.serves(scale)
+        ]
         counts = sorted(
             (count, number) for number, row in enumerate(fitting) for count in row.scales.counts
         )

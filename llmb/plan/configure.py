@@ -23,7 +23,11 @@ def find_row(size: Size, gpu: str, dtype: str, scale: int, *, strong: bool) -> R
 
     ``gpu`` is the known type whose rows apply. None if no row fits.
     """
-    rows = [row for row in size.rows if row.fits(gpu, dtype) and row.strong_scaling == strong]
+    rows = [
+        row
+        for row in size.rows
+        if row.fits(gpu, dtype) and row.serves(scale) and row.strong_scaling == strong
+    ]
     exact = next((row for row in rows if scale in row.scales.counts), None)
     below = sorted(
         (row for row in rows if row.scales.counts[0] <= scale),
@@ -59,6 +63,7 @@ def row_for(
         else sorted({count for scales in tested.values() for count in scales})
     )
     warnings = []
+    row = find_row(size, limits.rows, settings.dtype, settings.scale, strong=strong)
     if not counts:
         message, hint = (
             f"{settings.label} has no strong scaling on {gpu}",
@@ -78,7 +83,8 @@ def row_for(
         )
         message = f"{subject} has no scale {settings.scale}"
         if settings.framework == BRIDGE and not size.exact_scales:
-            near = max((count for count in counts if count <= settings.scale), default=counts[0])
+            own = row.scales.counts if row is not None else counts
+            near = max((count for count in own if count <= settings.scale), default=own[0])
             warnings.append(
                 f"{subject}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
                 f"{settings.scale} has the settings of {near}, untested"
@@ -104,7 +110,6 @@ def row_for(
                     value=settings.scale,
                 )
             )
-    row = find_row(size, limits.rows, settings.dtype, settings.scale, strong=strong)
     if faults or row is None:
         raise InputFaults(faults)
     return row, warnings

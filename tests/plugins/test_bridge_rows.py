@@ -10,8 +10,13 @@ settings.
 import pytest
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.contract.entry import JobEntry
+from llmb.contract.schema import ClusterConfig
+from llmb.contract.settings import Settings
 from llmb.plan.bridge_rows import releases, table_of
+from llmb.plan.plan import Plan, make_plan
 from llmb.plugins.loader import load_plugins
+from llmb_installer.cluster_types import all_types
 
 # Release, size, GPU type, GPUs, dtype: tp, pp, cp, vp, micro batch, global batch.
 PUBLISHED = {
@@ -40,10 +45,9 @@ PUBLISHED = {
     ("26.08", "56b", "b300", 64, "fp8_cs"): (2, 1, 1, None, 1, 3 * 64),
     ("26.08", "56b", "h100", 64, "fp8_cs"): (8, 1, 1, None, 1, 3 * 64),
 }
+WORKLOADS = load_plugins(builtin_plugins()).workloads()
 TABLES = {
-    key: table_of(workload)
-    for key, workload in load_plugins(builtin_plugins()).workloads().items()
-    if workload.bridge is not None
+    key: table_of(workload) for key, workload in WORKLOADS.items() if workload.bridge is not None
 }
 SIZES = {
     size.model + " cut" * size.cut: size
@@ -60,6 +64,67 @@ def test_layouts_that_nvidia_publishes(key: tuple[str, str, str, int, str]) -> N
     row = SIZES[NAMES[name]].row(release, gpu, dtype, gpus)
     assert row is not None
     assert (row.tp, row.pp, row.cp, row.vp, row.mbs, row.batch(gpus)) == PUBLISHED[key]
+
+
+MULTIPLES_OF_72 = (72, 144, 216, 288, 360, 432, 504, 576)
+# Model, GPU type, dtype, GPUs: tp, pp, vp, ep and micro batch by the launch options of
+# exemplar-performance 26.08 (launch.sh of deepseek_v3 and gpt-oss); None: not among the options.
+LAUNCHED = {
+    ("deepseek_v3", "gb300", "bf16", 128): (None, 4, 4, 32, None),
+    ("deepseek_v3", "gb300", "fp8_mx", 128): (None, 4, 4, 32, None),
+    ("deepseek_v3", "gb300", "nvfp4", 128): (None, 4, 4, 32, None),
+    ("deepseek_v3", "gb200", "fp8_mx", 128): (2, 2, 8, 32, None),
+    **{
+        ("gpt_oss_120b", "gb300", "bf16", gpus): (None, None, None, 8, 5)
+        for gpus in MULTIPLES_OF_72
+    },
+}
+
+
+@pytest.mark.parametrize("release", ["26.08", "26.06.01"])
+@pytest.mark.parametrize("key", LAUNCHED)
+def test_layouts_of_launch_options(release: str, key: tuple[str, str, str, int]) -> None:
+    """The job has them, and jobs of other counts have the settings of the nearest other row."""
+    model, gpu, dtype, gpus = key
+    row = SIZES[model].row(release, gpu, dtype, gpus)
+    assert row is not None
+    values = (row.tp, row.pp, row.vp, row.ep, row.mbs)
+    expected = LAUNCHED[key]
+    assert values == tuple(
+        own if value is None else value for own, value in zip(values, expected, strict=True)
+    )
+    for other in (gpus - 4, gpus + 4):
+        near = SIZES[model].row(release, gpu, dtype, other)
+        assert near is not None
+        assert near != row
+        assert near.scales.counts[0] in (64, 256)
+
+
+def plan_of(workload: str, size: str, gpu: str, dtype: str, gpus: int) -> Plan:
+    """The plan of one job with the newest release."""
+    settings = Settings(workload=workload, model_size=size, framework="bridge")
+    entry = JobEntry(settings=settings, sweeps={"dtype": (dtype,), "scale": (gpus,)})
+    config = ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"])
+    return make_plan([entry], WORKLOADS, config)
+
+
+@pytest.mark.parametrize("gpus", MULTIPLES_OF_72)
+def test_racks_of_72_are_planned(gpus: int) -> None:
+    """With ep 8 and micro batches of 5, in the batch of 20 samples for each GPU, as tested."""
+    plan = plan_of("pretrain_gpt_oss", "120b", "gb300", "bf16", gpus)
+    assert not plan.faults
+    (job,) = plan.jobs
+    training = job.trained
+    assert (training.ep, training.mbs, training.gbs) == (8, 5, 20 * gpus)
+    assert not any("untested" in warning for warning in plan.warnings)
+
+
+def test_the_warning_names_the_row_that_is_used() -> None:
+    """192 GPUs have the settings of 256, although there is a row for 128 alone."""
+    plan = plan_of("pretrain_deepseek", "v3", "gb300", "fp8_mx", 192)
+    assert not plan.faults
+    assert plan.jobs[0].trained.pp == 2
+    assert any("192 has the settings of 256, untested" in text for text in plan.warnings)
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -34,6 +34,7 @@ def executor_of(scripts: Path, label: str) -> Any:
     family = nvidia.MODELS[model]
     words = ["-m", family, "-mr", model, "-g", gpu, "-c", dtype, "-ng", gpus, "-gn", str(per_node)]
     words += ["--config_variant", variant[0]] if variant else []
+    words += nvidia.options_of(model, gpu, dtype, int(gpus))
     sys.argv = ["setup_experiment.py", *words, *ARGUMENTS]
     executors = vars(importlib.import_module("utils.executors"))
     make = executors["slurm_executor"]

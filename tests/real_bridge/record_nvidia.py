@@ -41,6 +41,25 @@ OLD_MODELS = ("llama3_8b", "llama3_70b", "llama31_405b", "nemotronh_56b")
 # The launch scripts before 0.6 have tables; from 0.6 on the library has functions.
 WITH_TABLES = ("0.3.", "0.4.", "0.5.")
 NODE = {"gb200": 4, "gb300": 4}
+# The jobs of NVIDIA's exemplar-performance 26.08 whose launch.sh changes more than the batch, in
+# the releases that it may run them in: model, GPU type, dtypes, GPU counts and the options. On
+# b200, DeepSeek with fp8 on 128 GPUs is not among them, because its experts do not fit there.
+WITH_OPTIONS = ("0.5.", "0.6.")
+RECOMPUTE = "--recompute_modules="
+MULTIPLES_OF_72 = (72, 144, 216, 288, 360, 432, 504, 576)
+OPTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[int, ...], str], ...] = (
+    (
+        *("deepseek_v3", "gb300", ("bf16", "fp8_mx", "nvfp4"), (128,)),
+        f"-pp 4 -vp 4 -ep 32 {RECOMPUTE}mla_up_proj",
+    ),
+    (
+        *("deepseek_v3", "gb200", ("fp8_mx",), (128,)),
+        f"-tp 2 -pp 2 -vp 8 -ep 32 {RECOMPUTE}mla_up_proj",
+    ),
+    ("deepseek_v3", "b300", ("bf16",), (128,), "--cuda_graph_impl none"),
+    ("deepseek_v3", "b300", ("fp8_mx",), (128,), f"{RECOMPUTE}mla_up_proj,core_attn"),
+    ("gpt_oss_120b", "gb300", ("bf16",), MULTIPLES_OF_72, "-ep 8 -mb 5"),
+)
 Record = dict[str, dict[str, str | None]]  # `base`, `changed` and `environment` of a row
 
 
@@ -80,6 +99,26 @@ def mock_nemo_run() -> None:
         vars(sys.modules[name]).update(Plugin=object)
 
 
+def options_of(model: str, gpu: str, dtype: str, gpus: int) -> list[str]:
+    """The options that NVIDIA's benchmark adds to the command line of a job."""
+    return next(
+        (
+            options.split()
+            for name, type_, dtypes, counts, options in OPTIONS
+            if (name, type_) == (model, gpu) and dtype in dtypes and gpus in counts
+        ),
+        [],
+    )
+
+
+def rows_by_option() -> Iterator[tuple[str, str, str, int, str | None]]:
+    """Model, GPU type, dtype and GPUs of the jobs that NVIDIA's benchmark starts with options."""
+    for model, gpu, dtypes, counts, _ in OPTIONS:
+        for dtype in dtypes:
+            for gpus in counts:
+                yield model, gpu, dtype, gpus, None
+
+
 def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) -> Any:
     """The scripts' own command line, parsed by the scripts."""
     argv = [
@@ -99,6 +138,7 @@ def command(model: str, gpu: str, dtype: str, gpus: int, variant: str | None) ->
     argv += ["-a", "account", "-p", "partition", "-i", "image"] + (
         ["--config_variant", variant] if variant else []
     )
+    argv += options_of(model, gpu, dtype, gpus)
     parser = importlib.import_module("argument_parser").parse_cli_args()
     return parser.parse_known_args(argv)[0]
 
@@ -183,7 +223,18 @@ def new_way(args: Any, extra: list[str]) -> tuple[Any, Any]:
     utils = importlib.import_module("utils.utils")
     dtype = args.compute_dtype.replace("_", "")
     name = f"{args.model_recipe_name}_pretrain_{args.num_gpus}gpu_{args.gpu}_{dtype}_config"
-    return config, utils.find_perf_recipe(name)
+    function = utils.find_perf_recipe(name)
+    if function is None:  # the scripts take that of another GPU count
+        name = utils._first_matching_perf_recipe_name(
+            model_recipe_name=args.model_recipe_name,
+            task=args.task,
+            gpu=args.gpu,
+            precision=args.compute_dtype,
+            config_variant=args.config_variant,
+            num_gpus=None,
+        )
+        function = utils.find_perf_recipe(name)
+    return config, function
 
 
 def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[str]]:
@@ -205,9 +256,16 @@ def environment(args: Any, *, has_plugin: bool) -> tuple[dict[str, str], list[st
             "model_recipe_name",
             "config_variant",
         )
-        plugins.PerfEnvPlugin(train_task=args.task, **{name: asked[name] for name in names_}).setup(
-            script, made
-        )
+        ways = {
+            "tp_size": args.tensor_model_parallel_size,
+            "pp_size": args.pipeline_model_parallel_size,
+            "cp_size": args.context_parallel_size,
+            "ep_size": args.expert_model_parallel_size,
+        }
+        changed = {name: value for name, value in ways.items() if value is not None}
+        plugins.PerfEnvPlugin(
+            train_task=args.task, **{name: asked[name] for name in names_}, **changed
+        ).setup(script, made)
         executors.PERF_ENV_VARS.clear()  # the executor writes into the module's own table
         executors.PERF_ENV_VARS.update(kept)
     return {name: str(value) for name, value in variables.items()}, script.args
@@ -246,7 +304,8 @@ def rows_of(version: str) -> Iterator[NvidiaRow]:
     has_tables = version.startswith(WITH_TABLES)
     models = OLD_MODELS if version.startswith("0.3.") else tuple(MODELS)
     for model, gpu, dtype, gpus, variant in (
-        rows_by_variant(models) if has_tables else rows_by_function()
+        *(rows_by_variant(models) if has_tables else rows_by_function()),
+        *(rows_by_option() if version.startswith(WITH_OPTIONS) else ()),
     ):
         mocks.pretend_gpu(gpu)
         args = command(model, gpu, dtype, gpus, variant)

@@ -102,6 +102,7 @@ def recipe(
             **environment.launcher(gpu),
             **environment.at_scale(size.model, gpu, job.scale, job.dtype),
             **variables,
+            **row.environment,
         },
         "function_environment": scripted is None and size.function is not None,
         "hub": {},
@@ -191,23 +192,26 @@ def _dataset(training: Training, loader_settings: Mapping[str, Any]) -> Values:
 
 
 def _changes(size: BridgeSize, row: BridgeRow, job: Job) -> Values:
-    """Return what the job sets otherwise than the row, which repeats NVIDIA's function.
+    """Return what the job sets otherwise than NVIDIA's function, which the row repeats unless it
+    names the function of another GPU count.
 
     And what run_script.py of NVIDIA sets on every function.
     """
     training, count = job.trained, row.count(job.scale)
-    settings: Values = {}
+    settings: Values = _layout(training) if row.function_gpus is not None else {}
     for name, path in _PARALLEL.items():
         value = getattr(training, name)
         if (value or 1) != (getattr(row, name) or 1):
             settings[path] = value
+    if row.function_gpus is not None:
+        settings["model.expert_model_parallel_size"] = training.ep
     if training.tp != row.tp:
         settings["model.sequence_parallel"] = training.tp > 1
     if training.mbs != row.mbs:
         settings["train.micro_batch_size"] = training.mbs
     if training.gbs != row.gbs.batch(count):
         settings["train.global_batch_size"] = training.gbs
-    return settings | _new(size, row, training, job.dtype)
+    return settings | _new(size, row, training, job.dtype) | row.launched
 
 
 def _own(size: BridgeSize, job: Job, *, is_old: bool) -> Values:

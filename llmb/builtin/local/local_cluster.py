@@ -102,8 +102,8 @@ class LocalCluster:
         Raises LlmbError where all are of other hosts, and the record of one does not name its
         cluster.
         """
-        runs_here = [run for run in runs if run.submitter.is_here]
-        if not runs_here and (unclear := next((run for run in runs if run.cluster is None), None)):
+        here = [run for run in runs if run.submitter.is_here]
+        if not here and (unclear := next((run for run in runs if run.cluster is None), None)):
             host = unclear.submitter.host
             message = f"{unclear.id} was submitted on {host}, whose queue this machine cannot read"
             raise LlmbError(
@@ -113,9 +113,7 @@ class LocalCluster:
                 value=host,
             )
         waiting = queue.ahead(self.folder)
-        return {
-            run.id: run.stamp.id for run in runs_here if run.stamp.id in waiting or _has_begun(run)
-        }
+        return {run.id: run.stamp.id for run in here if run.stamp.id in waiting or _has_begun(run)}
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id. Starts a supervisor again that was killed while runs
@@ -149,17 +147,17 @@ class LocalCluster:
 
     def _stage(self, run: RunRecord) -> None:
         staged = programs.stage(self.config.llmb_install)
-        folder = Path(ranks.read_script(run.script).programs)
-        if folder != staged and not folder.is_dir():
-            message = f"{run.script} needs the programs in {folder}, which no longer exist"
+        wanted = Path(ranks.read_script(run.script).programs)
+        if wanted != staged and not wanted.is_dir():
+            message = f"{run.script} needs the programs in {wanted}, which no longer exist"
             raise LlmbError(
-                message, hint="submit the job again", code="programs-missing", value=str(folder)
+                message, hint="submit the job again", code="programs-missing", value=str(wanted)
             )
-        if folder != staged:
-            programs.check(folder)
+        if wanted != staged:
+            programs.check(wanted)
 
     def _entry(self, run: RunRecord) -> queue.WaitingRun:
-        secret_values = secrets.find(run.launch.secrets, self.environ)
+        kept = secrets.find(run.launch.secrets, self.environ)
         passed = queue.base_environment(self.environ, self.config.pass_environment)
         return queue.WaitingRun(
             id=run.stamp.id,
@@ -171,7 +169,7 @@ class LocalCluster:
                 "llmb.builtin.local.runner",
                 str(run.directory.absolute()),
             ),
-            environment={**passed, **secret_values},
+            environment={**passed, **kept},
             umask=permissions.umask_in(run.place, permissions.own_umask()),
         )
 

@@ -103,11 +103,11 @@ def check_seal(path: Path) -> bool:
     """
     try:
         with files.open_regular(path) as stream:
-            remaining = max(os.fstat(stream.fileno()).st_size - _SEAL_SIZE, 0)
+            left = max(os.fstat(stream.fileno()).st_size - _SEAL_SIZE, 0)
             digest = hashlib.sha256()
-            while remaining and (piece := stream.read(min(remaining, _PIECE))):
+            while left and (piece := stream.read(min(left, _PIECE))):
                 digest.update(piece)
-                remaining -= len(piece)
+                left -= len(piece)
             seal = stream.read()
     except FileNotFoundError as error:
         raise _missing(path) from error

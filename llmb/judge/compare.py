@@ -22,6 +22,7 @@ from llmb.judge.per_metric import (
     Target,
     judge_metrics,
     pair_ratios,
+    ratio_of_run,
     relative_steps,
     values_of,
     with_metrics,
@@ -30,7 +31,6 @@ from llmb.judge.reference import (
     LOADS,
     not_described,
     pooled,
-    relative,
 )
 from llmb.judge.value import BAD, INVALID, NO_REFERENCE
 from llmb.measure.columns import SCHEMA_VERSION, verdicts_in_json
@@ -216,16 +216,11 @@ def judged_against(
 
 
 def _verdict_of(result: Result, row: Comparison) -> Verdict:
-    reference = row.reference
-    measured = None if reference is None else result.metrics.measured.get(reference.metric)
-    ratio = None
-    if row.ratio is not None and reference is not None and measured is not None:
-        ratio = relative(measured.mean, reference.value, measured.better)
     return Verdict(
         word=row.verdict,
         reason=row.verdict_reason if row.verdict is not None else None,
-        reference=reference,
-        ratio=ratio,
+        reference=row.reference,
+        ratio=ratio_of_run(result, row.reference, row.ratio),
         repeats=row.repeats,
         pooled_ratio=row.ratio,
         ratio_interval=row.ratio_interval,

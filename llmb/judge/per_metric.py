@@ -121,7 +121,10 @@ def with_metrics(
     result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]
 ) -> Verdict:
     """Return ``verdict`` of one of the repeats with the worst of these verdicts."""
-    own = {name: _of_run(result, name, found) for name, found in verdicts.items()}
+    own = {
+        name: replace(found, ratio=ratio_of_run(result, found.reference, found.pooled_ratio))
+        for name, found in verdicts.items()
+    }
     name = min(own, key=lambda name: WORST.index(own[name].word))
     worst = own[name]
     reason = worst.reason
@@ -144,12 +147,14 @@ def with_metrics(
     )
 
 
-def _of_run(result: Result, name: str, verdict: MetricVerdict) -> MetricVerdict:
-    """Return the verdict with the ratio of this run alone."""
-    measured, reference = result.metrics.measured.get(name), verdict.reference
-    if measured is None or reference is None or verdict.pooled_ratio is None or not measured.mean:
-        return verdict
-    return replace(verdict, ratio=relative(measured.mean, reference.value, measured.better))
+def ratio_of_run(
+    result: Result, reference: ReferenceValue | None, pooled_ratio: float | None
+) -> float | None:
+    """Return the ratio of this run alone, None if its repeats have no ratio or it measured 0."""
+    measured = None if reference is None else result.metrics.measured.get(reference.metric)
+    if measured is None or reference is None or pooled_ratio is None or not measured.mean:
+        return None
+    return relative(measured.mean, reference.value, measured.better)
 
 
 def values_of(repeats: Iterable[Result], metric: str) -> list[float]:

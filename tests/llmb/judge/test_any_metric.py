@@ -421,6 +421,20 @@ def test_a_reference_of_zero_has_no_verdict_unless_it_is_the_headline() -> None:
         assert set(row.metrics) == names
 
 
+def steps_around(median: float) -> Statistics:
+    """14 steps with this median, without drift and outliers."""
+    return Statistics(
+        count=14,
+        median=median,
+        p95=500.0,
+        least=0.0,
+        most=510.0,
+        interval=(0.0, 540.0),
+        outliers=(),
+        drift=0.0,
+    )
+
+
 @pytest.mark.parametrize(("metric", "is_reported"), [("busbw", True), ("algbw", False)])
 def test_the_ratio_by_the_median_is_reported_of_the_headline_alone(
     metric: str, is_reported: bool
@@ -429,18 +443,17 @@ def test_the_ratio_by_the_median_is_reported_of_the_headline_alone(
     (result,) = judge([measured(480.0)], [chosen])
     assert result.verdict.reference is not None
     assert result.verdict.reference.metric == metric
-    steps = Statistics(
-        count=14,
-        median=430.0,
-        p95=500.0,
-        least=420.0,
-        most=510.0,
-        interval=(420.0, 540.0),
-        outliers=(),
-        drift=0.0,
-    )
+    steps = steps_around(430.0)
     result = replace(result, metrics=replace(result.metrics, statistics=steps))
     assert list(step_notes(result)) == ["by their median, the ratio would be 0.8600"] * is_reported
+
+
+def test_a_median_of_zero_has_no_ratio() -> None:
+    """Most steps were shorter than the clock can tell."""
+    (result,) = judge([measured(36.0, LATENCY)], [figure(36.0, LATENCY)])
+    assert result.verdict.ratio == 1.0
+    metrics = replace(result.metrics, statistics=steps_around(0.0))
+    assert list(step_notes(replace(result, metrics=metrics))) == []
 
 
 def test_published_rows_of_compare() -> None:

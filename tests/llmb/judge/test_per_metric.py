@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from llmb.contract.metrics import Measured, MetricSpec
+from llmb.contract.metrics import Better, Measured, MetricSpec
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload, read_workload
 from llmb.contract.window import Window
 from llmb.errors import LlmbError
-from llmb.judge.compare import to_data, with_measured
+from llmb.judge.compare import judged_against, to_data, with_measured
 from llmb.judge.judge import judge
 from llmb.judge.per_metric import only_by
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE, PASS, WARN
@@ -238,3 +238,21 @@ def test_a_metric_of_zero_fails_beside_a_figure_unless_lower_is_better() -> None
     (got,) = judge([result("a", (LATENCY, 36.0), (BUSBW, 0.0))], FIGURES)
     assert (got.verdict.word, got.verdict.metrics["busbw"].word) == (FAIL, FAIL)
     assert got.verdict.metrics["busbw"].reference is not None
+
+
+def test_a_repeat_that_measured_zero_has_no_ratio_of_its_own() -> None:
+    latencies = {"a": 36.0, "b": 0.0}
+    runs = [result(run, (BUSBW, 480.0), (LATENCY, value)) for run, value in latencies.items()]
+    ratios = [run.verdict.metrics["latency"].ratio for run in judge(runs, FIGURES)]
+    assert ratios == [pytest.approx(1.0), None]
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_zero_on_either_side_has_no_ratio_to_runs(better: Better) -> None:
+    """Limits judge a night without an error, which has no ratio."""
+    errors = MetricSpec(name="errors", unit="", better=better, minimum=0.0, maximum=3.0)
+    runs = [result(run, (errors, value)) for run, value in (("a", 2.0), ("b", 0.0))]
+    against_one = judged_against(runs, [result("r", (errors, 1.0))], "nightly")
+    assert [run.verdict.ratio for run in against_one] == [0.5 if better == "lower" else 2.0, None]
+    against_none = judged_against(runs, [result("r", (errors, 0.0))], "nightly")
+    assert [run.verdict.ratio for run in against_none] == [None, None]

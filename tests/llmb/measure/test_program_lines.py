@@ -182,13 +182,16 @@ def test_a_line_of_maxtext_with_impossible_rates_is_no_step(tmp_path: Path) -> N
     assert last.metrics.step_time == pytest.approx(15.57)
 
 
-@pytest.mark.parametrize(("last", "is_reported"), [(39, False), (49, True)])
+@pytest.mark.parametrize(
+    ("last", "planned", "is_reported"), [(39, 40, False), (49, 50, True), (49, 31, False)]
+)
 def test_a_failed_run_has_not_stopped_early_if_its_last_line_is_a_mean_up_to_the_end(
-    last: int, is_reported: bool
+    last: int, planned: int, is_reported: bool
 ) -> None:
+    """Nor if the log announces more steps than the job, which has them all."""
     steps = tuple(Step(iteration=n, step_time=2.0, span=10) for n in range(0, 31, 10))
     samples = Samples(steps=steps, last=last)
-    metrics = Metrics(steps=last + 1, max_iteration=30)
+    metrics = Metrics(steps=planned, max_iteration=30)
     state = JobState(state=FAILED_STATE, exit_code=1)
     reason = of_run(FAILED, state, samples, metrics, ParseSpec(), None, None)
     assert ("stopped at iteration" in (reason or "")) is is_reported

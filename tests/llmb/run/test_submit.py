@@ -22,6 +22,7 @@ from llmb.contract.sbatch import SECTION, SlurmConfig
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.spec import Workload
 from llmb.contract.state import COMPLETED, FAILED, PENDING, RUNNING, JobState
+from llmb.contract.switches import Switches
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError
 from llmb.kit.telemetry import with_telemetry
 from llmb.plan.plan import Plan, make_plan
@@ -366,6 +367,23 @@ def test_gpus_are_sampled_unless_the_configuration_says_no(
         plain = replace(launch, wrappers=())
         assert (launch == with_telemetry(plain)) is enabled
         assert (launch == plain) is not enabled
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "enabled", "switch", "is_sampled"),
+    [
+        ("h100", True, None, True),
+        ("h100", True, False, False),
+        ("h100", False, True, True),
+        ("cpu", True, None, False),
+        ("cpu", False, True, False),
+    ],
+)
+def test_a_switch_of_the_job_goes_before_the_configuration_and_cpus_are_never_sampled(
+    gpu_type: str, enabled: bool, switch: bool | None, is_sampled: bool, config: ClusterConfig
+) -> None:
+    job = replace(SMALLEST_JOB, gpu_type=gpu_type, switches=Switches(telemetry=switch))
+    assert has_telemetry(job, replace(config, telemetry=enabled)) is is_sampled
 
 
 def test_a_job_that_nothing_launches_has_no_telemetry(

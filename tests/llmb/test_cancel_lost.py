@@ -55,6 +55,22 @@ def test_a_lost_run_is_cancelled_by_its_id(
 
 
 @pytest.mark.parametrize(
+    ("known", "answer"),
+    [("the job is unknown", "the job is unknown"), ("", "scancel: Invalid job id specified")],
+)
+def test_a_run_that_cannot_be_cancelled_has_the_reason_of_the_poll_or_else_the_refusal(
+    known: str, answer: str, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = install.run("lost0001", install.job("nemotron4_15b", "bf16", 16), None, RUNNING)
+    run = replace(made, scheduler_id="7")
+    record.save(run)
+    state = JobState(state=LOST, reason=known, ended=time.time() - 60)
+    monkeypatch.setattr(follow, "poll", lambda cluster, runs: {run.id: state})
+    outcome = follow.cancel(Cancels(), [run])  # type: ignore[arg-type]
+    assert [reason for _, reason in outcome.not_cancelled] == [answer]
+
+
+@pytest.mark.parametrize(
     ("state", "code", "text"),
     [
         ("TIMEOUT", 0, ""),

@@ -71,6 +71,20 @@ def test_a_run_that_never_came_to_be_is_removed(
     ]
 
 
+@pytest.mark.parametrize("name", [".notes", "weights.part", "lock.1"])
+def test_a_file_that_no_submission_writes_keeps_its_folder(
+    name: str,
+    left: Callable[[ProcessId | None], Path],
+    items: Items,
+    fake: FakeCluster,
+    config: ClusterConfig,
+) -> None:
+    path = left(DEAD) / name
+    path.write_text("mine")
+    submit(items(1), fake, config, "1")
+    assert path.read_text() == "mine"
+
+
 def test_half_written_files_go_with_the_next_submission_of_the_run(
     submitted: Callable[..., list[RunRecord]], fake: FakeCluster
 ) -> None:

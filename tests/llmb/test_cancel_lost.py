@@ -21,10 +21,15 @@ class Cancels:
     """A cluster that only cancels, and refuses what it does not know."""
 
     def __init__(self, *known: str) -> None:
-        self.known, self.asked = known, list[str]()
+        self.known, self.requests = known, list[list[str]]()
+
+    @property
+    def asked(self) -> list[str]:
+        return [name for request in self.requests for name in request]
 
     def cancel(self, runs: Sequence[record.RunRecord]) -> None:
-        self.asked += [str(run.scheduler_id) for run in runs]
+        if runs:
+            self.requests.append([str(run.scheduler_id) for run in runs])
         if any(run.scheduler_id not in self.known for run in runs):
             raise LlmbError("scancel: Invalid job id specified")
 
@@ -52,6 +57,24 @@ def test_a_lost_run_is_cancelled_by_its_id(
     assert cluster.asked == (["7"] if is_asked else [])
     assert bool(outcome.cancelling) == (is_asked and is_known)
     assert bool(outcome.not_cancelled) == (is_asked and not is_known)
+
+
+@pytest.mark.parametrize("state", ["PENDING", RUNNING])
+def test_runs_that_the_cluster_found_are_cancelled_by_a_single_request(
+    state: str, install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for number in (7, 8):
+        job = install.job("nemotron4_15b", "bf16", 16)
+        made = install.run(f"found00{number}", job, None, RUNNING)
+        runs.append(replace(made, scheduler_id=str(number)))
+        record.save(runs[-1])
+    monkeypatch.setattr(
+        follow, "poll", lambda cluster, asked: {run.id: JobState(state=state) for run in asked}
+    )
+    cluster = Cancels("7", "8")
+    assert follow.cancel(cluster, runs).cancelling == runs  # type: ignore[arg-type]
+    assert cluster.requests == [["7", "8"]]
 
 
 @pytest.mark.parametrize(

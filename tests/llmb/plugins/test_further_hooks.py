@@ -193,6 +193,13 @@ def test_names_of_nodes(option: str, expected: str, install: Install, previewed:
     assert "".join(lines) == expected
 
 
+def test_other_options_may_begin_with_an_at(install: Install, previewed: Command) -> None:
+    install("full", FULL)
+    done = previewed("--slurm-arg", "comment=@hot")
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert "#SBATCH --comment=@hot" in job["script"].splitlines()
+
+
 @pytest.mark.parametrize("words", [("--exclude", "@moon"), ("--nodelist", "@none")])
 def test_a_name_of_no_node_is_refused(
     words: tuple[str, str], install: Install, previewed: Command, wording: Wording

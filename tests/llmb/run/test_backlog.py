@@ -5,17 +5,20 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from llmb.contract.cluster import QueueFullError
 from llmb.contract.record import Origin, RunRecord
 from llmb.contract.state import COMPLETED, FAILED, RUNNING
 from llmb.core import files
 from llmb.run import backlog
+from llmb.run.submit import SubmitResult
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 
@@ -144,6 +147,103 @@ def test_a_full_queue_of_other_users_is_tried_again_after_a_while(
     done = llmb("submit-all", jobs, "--wait")
     assert done.returncode == 0, done.stderr
     assert len(scheduler.jobs()) == 6
+
+
+def test_a_full_queue_is_asked_again_after_an_end_and_after_30_seconds(
+    submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds, tries = [1000.0], list[float]()
+    monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+
+    def turn_away(
+        runs: Sequence[RunRecord], on_result: backlog.OnResult
+    ) -> tuple[list[SubmitResult], bool]:
+        tries.append(seconds[0])
+        return [SubmitResult(run=run, error=QueueFullError("full")) for run in runs], False
+
+    waiting = rest_of(submitted(2), fake, turn_away)
+    in_queue = {1000: 5, 1010: 5, 1011: 4, 1040: 4, 1042: 4}
+    for second, count in in_queue.items():
+        seconds[0] = second
+        assert waiting.refill(count, lambda result: None) == []
+    assert tries == [1000, 1011, 1042]
+
+
+def test_the_end_of_a_run_that_has_just_been_sent_counts_too(
+    submitted: Submitted, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue has a place for the first of four runs, and after its end for the next."""
+    monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+
+    def send_first(
+        runs: Sequence[RunRecord], on_result: backlog.OnResult
+    ) -> tuple[list[SubmitResult], bool]:
+        first, second, *_ = runs
+        full = SubmitResult(run=second, error=QueueFullError("full"))
+        return [SubmitResult(run=first), full], False
+
+    runs = submitted(4)
+    waiting = rest_of(runs, fake, send_first)
+    sent = [
+        [result.run for result in waiting.refill(in_queue, lambda result: None)]
+        for in_queue in (5, 6, 5)
+    ]
+    assert sent == [[runs[0]], [], [runs[1]]]
+
+
+def test_nothing_overtakes_a_run_that_is_turned_away_again(
+    submitted: Submitted, fake: FakeCluster
+) -> None:
+    earlier, later = submitted(2)
+    overtaking: list[RunRecord] = []
+
+    def send(items: Sequence[RunRecord], on_result: backlog.OnResult) -> backlog.Sent[RunRecord]:
+        overtaking.extend(items)
+        return backlog.Sent(results=())
+
+    def turn_away(
+        runs: Sequence[RunRecord], on_result: backlog.OnResult
+    ) -> tuple[list[SubmitResult], bool]:
+        return [SubmitResult(run=run, error=QueueFullError("full")) for run in runs], False
+
+    waiting = replace(rest_of([earlier], fake, turn_away), send=send, items=(later,))
+    waiting.refill(0, lambda result: None)
+    assert (waiting.count, overtaking) == (2, [])
+
+
+def test_more_jobs_in_the_queue_than_a_lowered_limit_leave_no_place(
+    submitted: Submitted, fake: FakeCluster
+) -> None:
+    sent: list[RunRecord] = []
+
+    def send(
+        runs: Sequence[RunRecord], on_result: backlog.OnResult
+    ) -> tuple[list[SubmitResult], bool]:
+        sent.extend(runs)
+        return [SubmitResult(run=run) for run in runs], False
+
+    waiting = rest_of(submitted(3), fake, send, limit=2)
+    for in_queue, count in ((4, 0), (3, 0), (2, 0), (1, 1)):
+        waiting.refill(in_queue, lambda result: None)
+        assert len(sent) == count
+
+
+def rest_of(
+    runs: Sequence[RunRecord],
+    cluster: FakeCluster,
+    resend: Callable[..., tuple[list[SubmitResult], bool]],
+    limit: int | None = None,
+) -> backlog.Backlog[RunRecord]:
+    """Return a backlog of runs that a full queue turned away."""
+    return backlog.Backlog(
+        cluster=cluster,
+        send=lambda items, on_result: backlog.Sent(results=()),
+        resend=resend,
+        limit=limit,
+        items=(),
+        command="llmb-run submit-all",
+        turned_away=tuple(runs),
+    )
 
 
 def test_retries_keep_to_the_limit(

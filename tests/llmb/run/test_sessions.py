@@ -85,6 +85,22 @@ def test_runs_without_a_session_have_one_for_folder_and_day(submitted: Submitted
     assert sessions.session_of(replace(run, created=NOON + DAY)).id == "2026-11-24"
 
 
+def test_sessions_are_in_the_order_of_their_first_runs(submitted: Submitted) -> None:
+    """Two old installations were used on one day, in turns."""
+    runs = [
+        replace(
+            run,
+            created=NOON + second,
+            session=None,
+            origin=Origin(tool="x", folder=Path(f"/shared/{name}/workloads/x_{second}")),
+        )
+        for second, (run, name) in enumerate(zip(submitted(3), "aba", strict=True))
+    ]
+    groups = sessions.group(runs)
+    assert [each.session.id for each in groups] == ["2026-11-23-a", "2026-11-23-b"]
+    assert [each.session.created for each in groups] == [NOON, NOON + 1]
+
+
 @pytest.fixture
 def nights(submitted: Submitted) -> list[RunRecord]:
     """Two runs in each of three sessions, of which the first and the last have one name."""

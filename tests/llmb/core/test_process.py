@@ -76,3 +76,52 @@ def test_the_name_of_a_program_may_hold_anything(tmp_path: Path) -> None:
     assert ProcessId.of(started.pid).is_alive()
     started.kill()
     started.wait()
+
+
+def test_marked_processes_are_killed_and_no_others(tmp_path: Path) -> None:
+    started = [
+        shell.spawn(
+            ["sleep", "600"], env={"LLMB_TEST_MARK": mark}, cwd=tmp_path, log=tmp_path / "log"
+        )
+        for mark in ("mine", "mine", "others")
+    ]
+    for program in started:
+        assert psutil.Process(program.pid).environ()
+    assert process.kill_marked("LLMB_TEST_MARK", "mine") == 2
+    assert [psutil.pid_exists(program.pid) for program in started] == [False, False, True]
+    assert process.kill_marked("LLMB_TEST_MARK", "others") == 1
+    for program in started:
+        program.wait()
+
+
+class Starting:
+    """A process that reads as Linux shows it while a program is loaded, for some looks."""
+
+    def __init__(self, looks: int, *, words: list[str], program: str) -> None:
+        self.looks, self.words, self.program = looks, words, program
+
+    def environ(self) -> dict[str, str]:
+        self.looks -= 1
+        return {} if self.looks >= 0 else {"A": "1"}
+
+    def cmdline(self) -> list[str]:
+        return self.words
+
+    def exe(self) -> str:
+        return self.program
+
+
+@pytest.mark.parametrize(
+    ("starting", "environment"),
+    [
+        (Starting(0, words=["sh"], program="/bin/sh"), {"A": "1"}),
+        (Starting(5, words=[], program="/bin/sh"), {"A": "1"}),
+        (Starting(5, words=["env", "-i"], program="/bin/env"), {}),
+        (Starting(5, words=[], program=""), {}),
+    ],
+    ids=["loaded", "being loaded", "without variables", "of the kernel"],
+)
+def test_the_environment_of_a_process_that_is_being_loaded_is_awaited(
+    starting: Starting, environment: dict[str, str]
+) -> None:
+    assert process._environment_of(starting) == environment  # type: ignore[arg-type]

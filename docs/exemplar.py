@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmb.core import yamlfile
-from llmb.plan import launch_variables
-from llmb_exemplar import words
+from llmb_exemplar import llmb_variables, words
 from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("exemplar-commands.md")
@@ -19,8 +18,8 @@ EXAMPLES = Path(__file__).with_name("exemplar.yaml")
 HEAD = """\
 # Commands of NVIDIA's tools
 
-<!-- Written by `python docs/exemplar.py` from exemplar.yaml, plugins/exemplar/llmb_exemplar/words.yaml and
-llmb/plan/launch_variables.yaml: edit those. -->
+<!-- Written by `python docs/exemplar.py` from exemplar.yaml, words.yaml and variables.yaml in
+plugins/exemplar/llmb_exemplar: edit those. -->
 
 If you know NVIDIA's published benchmark tools (`llmb-run`, `llmb-install`, and the `launch.sh` of
 each recipe): most of their commands and all of their job lists work here unchanged. Where llmb uses
@@ -134,10 +133,10 @@ def launches(examples: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def variables() -> Iterator[str]:
     """The section of variables."""
     rows = []
-    for name, own in launch_variables.table().items():
+    for own in llmb_variables():
         option, key = own.instead("...", of_list=False), own.key.format("...")
-        how = "the configuration" if own.layer else "read" if own.sets else "named, not used"
-        rows.append((code(name), how, code(option.removesuffix(" ...")), code(key), own.note))
+        how = "the configuration" if own.of_config else "read" if own.sets else "named, not used"
+        rows.append((code(own.name), how, code(option.removesuffix(" ...")), code(key), own.note))
     yield from table(("variable", "in the shell", "option", "key of a list", "note"), rows)
 
 

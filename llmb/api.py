@@ -48,6 +48,10 @@ if TYPE_CHECKING:
         Stamp as Stamp,
         Wrapper as Wrapper,
     )
+    from llmb.contract.launch_variable import (
+        LaunchVariable as LaunchVariable,
+        read_variables as read_variables,
+    )
     from llmb.contract.log_settings import LogSettings as LogSettings
     from llmb.contract.metrics import MetricSpec as MetricSpec
     from llmb.contract.model import (

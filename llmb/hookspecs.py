@@ -158,12 +158,12 @@ def llmb_nodes(
 
 @hookspec
 def llmb_hint(program: str, word: str, words: Sequence[str], options: Sequence[str]) -> str | None:
-    """Return the hint for ``word``, a command, an option or a value of ``--format`` that
-    ``program`` does not know.
+    """Return the hint for ``word``, a command, an option, a value of ``--format`` or the name of a
+    workload that ``program`` does not know.
 
     ``words`` is the whole command line behind the program, and ``options`` are those that the
-    command has. The hint is the same in llmb's words,
-    such as ``write: llmb-run results``. Called only when a command line is refused. Return None
+    command has, if one of them is unknown. The hint is the same in llmb's words, such as ``write:
+    llmb-run results``. Called only when a command line is refused. Return None
     for a word that says nothing to this plugin.
     """
 
@@ -187,6 +187,16 @@ def llmb_import(folder: Path) -> api.ForeignInstall | None:
     of an install directory whose cluster_config.yaml is not llmb's, so that it can name the tool
     and the command that imports it. Pure, except that it may read files. Return None for a folder
     that is not the tool's.
+    """
+
+
+@hookspec
+def llmb_variables() -> Sequence[api.LaunchVariable]:  # type: ignore[empty-body]
+    """Return the variables that configure another launcher, each with its setting here.
+
+    A submission of one workload reads them from the shell, and job lists and ``--env`` may have
+    them. Those that have no setting are named with what to do instead. Called once by each command
+    that submits. Pure.
     """
 
 

@@ -105,7 +105,10 @@ def run(args: Sequence[str] | None = None, plugins: Plugins | None = None) -> in
         console.flush()
         return code if isinstance(code, int) else 0
     except LlmbError as error:
-        console.echo(with_install(describe(error), group, context.install_option), err=True)
+        from llmb.cli.usage import with_hints
+
+        explained = with_hints(error, words, plugins.hint_for)
+        console.echo(with_install(describe(explained), group, context.install_option), err=True)
         console.give_up_output()
         return error.exit_code
     except NoArgsIsHelpError as error:

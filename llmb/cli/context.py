@@ -23,6 +23,7 @@ from llmb.plan.locate import is_archive
 
 if TYPE_CHECKING:
     from llmb.contract.cluster import Cluster
+    from llmb.contract.launch_variable import Variables
     from llmb.contract.record import RunRecord
     from llmb.contract.schema import ClusterConfig
     from llmb.contract.spec import Workload
@@ -156,6 +157,13 @@ class CliContext:
                 console.warn_once(
                     f"{fault}{hint}: llmb refuses jobs that plugin {source} launches or changes"
                 )
+
+    @cached_property
+    def variables(self) -> Variables:
+        """The variables of other launchers, by name. Prints a warning for each plugin skipped."""
+        variables = self.plugins.variables()
+        self._warn_of_plugins()
+        return variables
 
     @property
     def frameworks(self) -> list[str]:

@@ -204,7 +204,7 @@ def _keep_verbose(context: click.Context, _parameter: click.Parameter, value: bo
     context.ensure_object(CliContext).verbose |= value
 
 
-# Also before the command, as NVIDIA's llmb-run has it
+# Also before the command
 verbose_option = click.option(
     "-v",
     "--verbose",

@@ -3,11 +3,12 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import click
 
-from llmb.core.names import is_pair, nearest
-from llmb.errors import LlmbError, UsageError
+from llmb.core.names import WORKLOAD_UNKNOWN, is_pair, nearest
+from llmb.errors import InputFaults, LlmbError, UsageError
 from llmb.plan.locate import is_archive
 
 Skipped = Callable[[str], tuple[Sequence[str], Sequence[str]]]
@@ -48,6 +49,20 @@ def as_error(
     between = " " if (converted.hint or "").endswith(":") else "  "
     converted.hint = between.join(filter(None, (converted.hint, help_command))) or None
     return converted
+
+
+def with_hints(error: LlmbError, arguments: Sequence[str], hints: Hints) -> LlmbError:
+    """Return ``error`` with the hints of plugins for names that no workload has."""
+    if isinstance(error, InputFaults):
+        error.faults = [
+            replace(fault, hint=hints("llmb-run", str(fault.value), arguments, ()) or fault.hint)
+            if fault.code == WORKLOAD_UNKNOWN
+            else fault
+            for fault in error.faults
+        ]
+    elif error.code == WORKLOAD_UNKNOWN:
+        error.hint = hints("llmb-run", str(error.value), arguments, ()) or error.hint
+    return error
 
 
 def _context_of(program: click.Command, arguments: Sequence[str]) -> click.Context:

@@ -221,8 +221,6 @@ def find_workload_and_size(
         raise _ambiguous(
             name, [key if size is None else f"{key} with size {size}" for key, size in fits]
         )
-    if name in _FOREIGN:
-        raise _workload_unknown(name, sizes, ())
     starts = [key for key in sizes if squashed.startswith(squash_workload(key))]
     if starts:
         key = max(starts, key=len)
@@ -232,10 +230,12 @@ def find_workload_and_size(
             for end in range(len(stripped))
             if squash_workload(stripped[:end]) == squash_workload(key)
         )
-        size = stripped[next(ends, 0) :].lstrip("-_.")  # what follows the spelling of the key
-        raise size_unknown(
-            key, size, sizes[key] if usable_sizes is None else usable_sizes(key), on=on
-        )
+        end = next(ends, 0)  # of the spelling of the key, which the size follows
+        if not stripped[end - 1 : end + 1].isalpha():  # microbenchmark is another word
+            size = stripped[end:].lstrip("-_.")
+            raise size_unknown(
+                key, size, sizes[key] if usable_sizes is None else usable_sizes(key), on=on
+            )
     full = [f"{key}_{size}" for key in sizes for size in sizes[key]]
     raise _workload_unknown(name, sizes, [*sizes, *full])
 
@@ -262,16 +262,7 @@ def with_list_command(fix: str, key: str) -> str:
     return f"{fix}  {command}" if fix.endswith("?") else f"{fix}; see {command}"
 
 
-# Names of NVIDIA's recipes for what is no workload, or another one, here.
-_FOREIGN = {
-    "microbenchmark_nccl": "write: -w microbench_all_reduce  (llmb-run docs microbench)",
-    "microbenchmark_cpu_overhead": "write: -w microbench_launch  (llmb-run docs microbench)",
-    "_system_info": "write: llmb-run nodes check  (llmb-run docs nodes)",
-    "_llmb_collector": "omit it: llmb samples the GPUs during each run (llmb-run docs telemetry)",
-    "pretraining_nemotron": "write: -w pretrain_nemotron4",
-}
-
-
+WORKLOAD_UNKNOWN = "workload-unknown"  # the code of a name that no workload has
 #: How a workload that llmb does not bring is added.
 ADD_ONE = (
     "a further one comes with its plugin (pip install), or as INSTALL/benchmarks/NAME.yaml"
@@ -291,9 +282,8 @@ def _workload_unknown(name: str, keys: Collection[str], names: Collection[str]) 
     hint = f"did you mean '{close}'?" if close else f"llmb-run list shows the workloads; {ADD_ONE}"
     if len(begun) > 1:
         hint = f"did you mean {' or '.join(map(repr, begun))}?"
-    hint = _FOREIGN.get(name, hint)
     return UsageError(
-        f"no workload is called '{name}'", hint=hint, code="workload-unknown", value=name
+        f"no workload is called '{name}'", hint=hint, code=WORKLOAD_UNKNOWN, value=name
     )
 
 

@@ -55,7 +55,7 @@ def read(cls: type[T], document: Document, path: KeyPath = (), **internal: objec
     A dataclass may have a static method ``hint_for(key)``, which gives the hint for an unknown key.
     """
     reader = _Reader(document, internal={path: internal})
-    result = reader.convert(cls, _at(document.data, path), path)
+    result = reader.convert(cls, value_at(document.data, path), path)
     if reader.faults:
         raise InputFaults(reader.faults)
     return cast(T, result)
@@ -110,10 +110,34 @@ def read_in_part(
     field is faulty.
     """
     reader = _Reader(document, lenient=True, internal={path: internal})
-    return reader.convert(cls, _at(document.data, path), path), reader.faults
+    return reader.convert(cls, value_at(document.data, path), path), reader.faults
 
 
-def _at(value: Any, path: KeyPath) -> Any:
+def fault_of(
+    error: KeyFaultError, document: Document, path: KeyPath, value: object = None
+) -> Fault:
+    """Return ``error``, which the ``value`` at ``path`` has, as a fault with its place.
+
+    Its message begins with the dotted path.
+    """
+    rejected = error.value
+    if rejected is None:
+        with suppress(LookupError, TypeError):  # a path at which the value has nothing
+            rejected = value_at(value, error.path)
+    path = (*path, *error.path)
+    key = dotted(path)
+    return Fault(
+        place=document.place(path),
+        message=f"{key}: {error}" if key else str(error),
+        hint=error.hint,
+        code=error.code,
+        key=key,
+        value=rejected,
+    )
+
+
+def value_at(value: Any, path: KeyPath) -> Any:
+    """Return what nested mappings and lists have at ``path``. Raises LookupError, TypeError."""
     for key in path:
         value = value[key]
     return value
@@ -246,22 +270,14 @@ class _Reader:
         value: object = None,
     ) -> None:
         """Record a fault. Its message begins with the dotted ``path``."""
-        key = dotted(path)
-        text = f"{key}: {message}" if key else message
-        place = self.document.place(path)
-        self.faults.append(
-            Fault(place=place, message=text, hint=hint, code=code, key=key, value=value)
-        )
+        error = KeyFaultError(message, hint=hint, code=code, value=value)
+        self.faults.append(fault_of(error, self.document, path))
 
     def reject(self, path: KeyPath, error: ValueError, value: object) -> None:
         """Record what a ``parse``, a check or a ``__post_init__`` raised for ``value``."""
         if not isinstance(error, KeyFaultError):
             error = KeyFaultError(str(error), value=value)
-        rejected = error.value
-        if rejected is None:
-            with suppress(LookupError, TypeError):  # a path at which the value has nothing
-                rejected = _at(value, error.path)
-        self.fault((*path, *error.path), str(error), error.hint, code=error.code, value=rejected)
+        self.faults.append(fault_of(error, self.document, path, value))
 
     def convert(self, hint: Any, value: Any, path: KeyPath) -> Any:
         if type(hint) is type and hint in scalars.KINDS:  # first, as half of all values are scalars
@@ -410,7 +426,7 @@ class _Reader:
         """Return True, and record a fault, if YAML reads a number differently than people do."""
         try:
             if text := self.document.texts.get(path):
-                scalars.check_notation(text, _at(self.document.data, path))
+                scalars.check_notation(text, value_at(self.document.data, path))
         except KeyFaultError as error:
             self.reject(path, error, None)
             return True

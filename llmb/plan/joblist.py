@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llmb.contract.entry import JobList
+from llmb.contract.launch_variable import NO_VARIABLES, Variables
 from llmb.core import files
 from llmb.errors import UsageError
 from llmb.plan import yaml_joblist
@@ -13,16 +14,19 @@ _YAML = (".yaml", ".yml")
 
 
 def read_job_list(
-    path: Path, read_other: Callable[[str, str], JobList | None] = lambda _name, _text: None
+    path: Path,
+    read_other: Callable[[str, str], JobList | None] = lambda _name, _text: None,
+    variables: Variables = NO_VARIABLES,
 ) -> JobList:
     """Return the entries in a job list and its faults. Names are checked when jobs are planned.
 
     A name that ends in ``.yaml`` or ``.yml`` is YAML. ``read_other`` reads any other from its name
-    and its text, and returns None if no plugin knows its format. Raises UsageError for a file that
-    cannot be read or has no content, InputFaults for invalid YAML.
+    and its text, and returns None if no plugin knows its format. ``variables`` of other launchers
+    in environments are settings. Raises UsageError for a file that cannot be read or has no
+    content, InputFaults for invalid YAML.
     """
     if path.suffix.lower() in _YAML:
-        return yaml_joblist.read(path)
+        return yaml_joblist.read(path, variables)
     listed = read_other(str(path), files.read_text(path))
     if listed is None:
         message = f"{path} is no job list in a format that llmb or an installed plugin knows"

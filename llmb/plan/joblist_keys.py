@@ -2,18 +2,19 @@
 """The keys of a YAML job list: of a section, its tasks, ``defaults`` and ``overrides``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import Annotated, Any
 
+from llmb.contract.launch_variable import LISTED, Variables
 from llmb.contract.sbatch import OWN_OPTIONS
 from llmb.contract.settings import MAPPINGS, Settings
 from llmb.contract.switches import PARAMS, Count, SettingValue, Switches, is_dotted
 from llmb.contract.variables import check_name, check_values
 from llmb.core.scalars import check_own
+from llmb.core.typed import INTERNAL
 from llmb.core.values import dataclass
 from llmb.errors import KeyFaultError
-from llmb.plan import launch_variables
-from llmb.plan.launch_variables import LISTED, Used
+from llmb.plan.launch_variables import Used, split
 
 
 def _not_empty(values: tuple[object, ...]) -> None:
@@ -46,20 +47,6 @@ Text = Annotated[str, _has_text]
 Params = dict[ParamName, tuple[Any, ...]]
 
 
-def _check_listed(env: Mapping[str, str | bool]) -> None:
-    check_values({name: str(value) for name, value in env.items()})
-    launch_variables.split(env, LISTED, of_list=True)
-
-
-def _check_listed_name(name: str) -> None:
-    if name not in launch_variables.table():
-        check_name(name)
-
-
-# In a job list. YAML's true and false become True and False, as in NVIDIA's lists.
-JobEnvironment = Annotated[dict[Annotated[str, _check_listed_name], bool | str], _check_listed]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys(Switches):
     """The keys that a section, a task, ``defaults`` and ``overrides`` have in common."""
@@ -82,21 +69,53 @@ class Keys(Switches):
 class Overrides(Keys):
     """A section's ``defaults`` or a task's ``overrides``."""
 
-    env: JobEnvironment = field(default_factory=dict)
+    #: YAML's true and false become True and False.
+    env: dict[str, bool | str] = field(default_factory=dict)
     params: Params = field(default_factory=dict)
+    #: Variables of other launchers that are used as settings, and are no longer among ``env``.
+    used: tuple[Used, ...] = field(default=(), metadata=INTERNAL)
 
-    def __post_init__(self) -> None:
-        for variable in launch_variables.split(self.env, LISTED, of_list=True)[1]:
-            value = (
-                self.params[ParamName(variable.sets)]
-                if variable.sets in self.params
-                else getattr(self, variable.sets, None)
+
+def resolved(
+    keys: Overrides, env: Mapping[str, bool | str], variables: Variables
+) -> tuple[Overrides, list[KeyFaultError]]:
+    """Return ``keys`` with their environment ``env`` checked, and its ``variables`` as settings.
+
+    A fault of the environment leaves it empty, and a contradiction leaves all keys empty. If other
+    keys were faulty, ``keys`` are empty, and ``env`` is checked alone.
+    """
+    faults: list[KeyFaultError] = []
+    for name in [name for name in env if name not in variables]:
+        try:
+            check_name(name)
+        except KeyFaultError as error:
+            faults.append(_below(error, name))
+    if faults:
+        return replace(keys, env={}), faults
+    try:
+        check_values({name: str(value) for name, value in env.items()})
+        remaining, used = split(env, variables, LISTED, of_list=True)
+    except KeyFaultError as error:
+        return replace(keys, env={}), [_below(error)]
+    if keys.env != env:
+        return keys, []
+    for variable in used:
+        value = keys.params.get(ParamName(variable.sets), getattr(keys, variable.sets, None))
+        if value not in (None, variable.value, (variable.value,)):
+            message = f"{variable.name} is {variable.value}, but {variable.sets} is set too"
+            hint = "omit one of them"
+            contradiction = KeyFaultError(
+                message, "env", variable.name, hint=hint, code="variable-conflict"
             )
-            if value not in (None, variable.value, (variable.value,)):
-                message = f"{variable.name} is {variable.value}, but {variable.sets} is set too"
-                raise KeyFaultError(
-                    message, "env", variable.name, hint="omit one of them", code="variable-conflict"
-                )
+            return Overrides(), [contradiction]
+    return replace(keys, env=remaining, used=tuple(used)), []
+
+
+def _below(error: KeyFaultError, name: str | None = None) -> KeyFaultError:
+    """Return ``error`` of an environment, or of the ``name`` of a variable, as one of its keys."""
+    path = ("env", *error.path) if name is None else ("env", name)
+    value = name if error.value is None else error.value
+    return KeyFaultError(str(error), *path, hint=error.hint, code=error.code, value=value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +139,7 @@ class Section(TaskEntry):
     tasks: Any = None  # read one by one
 
 
-# settings that a variable of NVIDIA's launch scripts may set, and those that are keys too
+# settings that a variable of another launcher may set, and those that are keys too
 _SETTINGS = {own.name for own in fields(Settings)} - {*MAPPINGS, "software"}
 _KEYS = tuple(own.name for own in fields(TaskEntry) if own.name in _SETTINGS)
 
@@ -135,9 +154,6 @@ class KeyValues:
     #: The values to sweep.
     params: Mapping[str, tuple[Any, ...]]
     slurm: Mapping[str, str]
-    #: The variables of NVIDIA's launch scripts that are used as settings, and are not among
-    #: ``env``.
-    used: tuple[Used, ...]
 
 
 def layer_of(keys: Keys) -> KeyValues:
@@ -145,15 +161,13 @@ def layer_of(keys: Keys) -> KeyValues:
     settings = _given(keys, _KEYS)
     slurm = {name: str(value) for name, value in _given(keys, OWN_OPTIONS).items()}
     if not isinstance(keys, Overrides):
-        return KeyValues(env={}, settings=settings, params={}, slurm=slurm, used=())
-    unread, used = launch_variables.split(keys.env, LISTED, of_list=True)
-    values = {variable.sets: variable.value for variable in used}
+        return KeyValues(env={}, settings=settings, params={}, slurm=slurm)
+    values = {variable.sets: variable.value for variable in keys.used}
     return KeyValues(
-        env={name: str(value) for name, value in unread.items()},
+        env={name: str(value) for name, value in keys.env.items()},
         settings=settings | {name: value for name, value in values.items() if name in _SETTINGS},
         params={str(name): listed for name, listed in keys.params.items()},
         slurm=slurm | {name: str(values[name]) for name in OWN_OPTIONS if name in values},
-        used=tuple(used),
     )
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from llmb.contract.entry import JobEntry, JobList
+from llmb.contract.launch_variable import NO_VARIABLES, Variables
 from llmb.contract.settings import Settings
 from llmb.contract.switches import PARAMS, is_dotted
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document, DuplicateKey, KeyPath
 from llmb.errors import Fault, UsageError
-from llmb.plan.joblist_keys import Keys, Overrides, Section, TaskEntry, layer_of
+from llmb.plan.joblist_keys import Keys, Overrides, Section, TaskEntry, layer_of, resolved
 
 _BELOW = "write it below 'overrides', or below 'defaults' of the section"
 _BESIDE = "write it in the section or the task itself"
@@ -29,12 +30,15 @@ _LEVELS = {
 Entry = TypeVar("Entry", bound=TaskEntry)
 
 
-def read(path: Path) -> JobList:
-    """The entries of the file, one for each task, and its faults."""
-    return entries_of(yamlfile.load(path, strict=False))
+def read(path: Path, variables: Variables = NO_VARIABLES) -> JobList:
+    """The entries of the file, one for each task, and its faults.
+
+    ``variables`` of other launchers in an environment are settings.
+    """
+    return entries_of(yamlfile.load(path, strict=False), variables)
 
 
-def entries_of(document: Document) -> JobList:
+def entries_of(document: Document, variables: Variables = NO_VARIABLES) -> JobList:
     """Return the entries in a document, and its faults. Raises UsageError without a list."""
     if not isinstance(document.data, dict) or not document.data:
         state = "is not a job list" if document.data else "contains no jobs"
@@ -44,14 +48,18 @@ def entries_of(document: Document) -> JobList:
     faults = list(document.faults)
     notes: dict[str, None] = {}
     for header in document.data:
-        of_section, section_faults = _section(document, str(header), (header,), notes)
+        of_section, section_faults = _section(document, str(header), (header,), notes, variables)
         entries += of_section
         faults += section_faults
     return JobList(entries=tuple(entries), faults=tuple(faults), notes=tuple(notes))
 
 
 def _section(
-    document: Document, header: str, path: KeyPath, notes: dict[str, None]
+    document: Document,
+    header: str,
+    path: KeyPath,
+    notes: dict[str, None],
+    variables: Variables,
 ) -> tuple[list[JobEntry], list[Fault]]:
     """An entry for each task, also for a faulty one, so that all its faults are found.
 
@@ -69,13 +77,15 @@ def _section(
                 key=header,
             )
         ]
-    section, faults = _read(Section, document, path)
+    section, faults = _read(Section, document, path, variables)
     if section is None:
         return [], faults
     is_faulty = bool(faults) or isinstance(path[0], DuplicateKey)
     entries = []
     for at in _task_paths(document, path):
-        task, task_faults = _read(TaskEntry, document, at) if at != path else (TaskEntry(), [])
+        task, task_faults = (
+            _read(TaskEntry, document, at, variables) if at != path else (TaskEntry(), [])
+        )
         if task is not None:
             layers = _layers((path, section), (at, task))
             notes |= dict.fromkeys(_used_variables(document, layers))
@@ -91,15 +101,40 @@ def _section(
     return entries, faults
 
 
-def _read(cls: type[Entry], document: Document, path: KeyPath) -> tuple[Entry | None, list[Fault]]:
-    """Read as ``typed.read_in_part`` does. A key at the wrong level has the hint of its own."""
+def _read(
+    cls: type[Entry], document: Document, path: KeyPath, variables: Variables
+) -> tuple[Entry | None, list[Fault]]:
+    """Read as ``typed.read_in_part`` does. A key at the wrong level has the hint of its own.
+
+    ``variables`` in the environments are settings.
+    """
     entry, faults = typed.read_in_part(cls, document, path)
-    return entry, [
+    faults = [
         replace(fault, hint=_LEVELS.get(str(fault.value), fault.hint))
         if fault.code == "key-unknown"
         else fault
         for fault in faults
     ]
+    for name in ("defaults", "overrides"):
+        env = _environment(document, (*path, name, "env"))
+        keys: Overrides | None = getattr(entry, name, None)
+        if entry is None or keys is None or not env:
+            continue
+        keys, errors = resolved(keys, env, variables)
+        changed: dict[str, Any] = {name: keys}
+        entry, at = replace(entry, **changed), (*path, name)
+        value = typed.value_at(document.data, at)
+        faults += [typed.fault_of(error, document, at, value) for error in errors]
+    return entry, faults
+
+
+def _environment(document: Document, path: KeyPath) -> dict[str, bool | str]:
+    """Return the environment at ``path``, empty without a valid one."""
+    try:
+        env, faults = typed.read_in_part(dict[str, bool | str], document, path)
+    except (LookupError, TypeError):
+        return {}
+    return env if env is not None and not faults else {}
 
 
 def _task_paths(document: Document, path: KeyPath) -> list[KeyPath]:
@@ -138,7 +173,7 @@ def _key_places(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> d
         if isinstance(layer, Overrides):
             places |= {
                 variable.sets: document.place((*path, "env", variable.name))
-                for variable in layer_of(layer).used
+                for variable in layer.used
             }
             places |= {name: document.place((*path, "params", name)) for name in layer.params}
     return places
@@ -187,9 +222,9 @@ def _layers(
 
 
 def _used_variables(document: Document, layers: Iterable[tuple[KeyPath, Keys]]) -> Iterator[str]:
-    """A note for each variable of NVIDIA's launch scripts that is used as a setting."""
+    """A note for each variable of another launcher that is used as a setting."""
     for path, layer in layers:
-        for variable in layer_of(layer).used:
+        for variable in layer.used if isinstance(layer, Overrides) else ():
             place = document.place((*path, "env", variable.name))
             yield f"{place}: {variable.name} is used as {variable.instead}"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import click
 
     from llmb.contract.cluster_type import OfferedTypes
+    from llmb.contract.launch_variable import Variables
     from llmb.contract.schema import ClusterConfig
     from llmb.core.yamlfile import Document
     from llmb.plugins.settings import Sections
@@ -34,6 +35,7 @@ _KINDS = {
     "llmb_commands": "command",
     "llmb_clusters": "cluster type",
     "llmb_frameworks": "framework",
+    "llmb_variables": "variable",
 }
 # What a plugin with a hook adds to llmb, as `plugins list` shows it.
 _ADDS = {
@@ -46,6 +48,7 @@ _ADDS = {
     "llmb_nodes": "names of nodes",
     "llmb_log_settings": "settings of logs",
     "llmb_import": "imports",
+    "llmb_variables": "variables of launchers",
     "llmb_job_list": "job lists",
     "llmb_hint": "hints",
 }
@@ -99,6 +102,10 @@ class Plugins:
 
         types = {claim.name: claim.item for claim in self._held("llmb_clusters")}
         return OfferedTypes(types, lambda name: skipped_types(name, self.problems, self.calls))
+
+    def variables(self) -> Variables:
+        """Return every variable of other launchers by its name."""
+        return {claim.name: claim.item for claim in self._held("llmb_variables")}
 
     def skipped_commands(self, name: str) -> tuple[list[str], list[str]]:
         """Return why nobody has the command ``name``, and the plugins that may offer it."""
@@ -585,6 +592,8 @@ class Plugins:
             elif hook == "llmb_frameworks":
                 self.calls.require(source, hook, item, (api.Framework,))
                 item = item if self.is_own(source) else self._guarded(source, item)
+            elif hook == "llmb_variables":
+                self.calls.require(source, hook, item, (api.LaunchVariable,))
             else:
                 import click
 

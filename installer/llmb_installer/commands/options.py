@@ -92,7 +92,7 @@ llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --arch aarch64
 llmb-install image nvcr.io/nvidia/nemo:25.04.01 -o nemo.sqsh --check
 """
 
-_IMPORT = """Import DIR, an install directory of NVIDIA's exemplar-performance.
+_IMPORT = """Import DIR, an install directory of another tool, which a plugin reads.
 
 llmb creates a new install directory next to DIR, with the cluster's settings, links to the images, and the finished
 runs. DIR is not changed. Run the command again to import runs that have finished since.
@@ -148,7 +148,7 @@ COMMANDS = [
     ),
     _Command(
         "import",
-        short_help="Import an exemplar-performance install.",
+        short_help="Import another tool's install.",
         help=_IMPORT,
         params=[
             click.Argument(["folder"], metavar="DIR", type=FOLDER),

@@ -23,6 +23,7 @@ from llmb.contract.cluster import Cluster
 from llmb.contract.entry import JobList
 from llmb.contract.gpus import GpuType, nearest_type
 from llmb.contract.job import Job
+from llmb.contract.launch_variable import Variables
 from llmb.contract.record import RunRecord, Session
 from llmb.contract.sbatch import PMIX
 from llmb.contract.schema import ClusterConfig
@@ -133,7 +134,9 @@ def _plan_pairs(
     for side in range(len(ab.SIDES)):
         side_options = test.options_of(side, options)
         slurm_args = test.slurm_args_of(side, context.slurm_args)
-        overrides = overrides_of(side_options, context.parameters, context.frameworks)
+        overrides = overrides_of(
+            side_options, context.parameters, context.frameworks, context.variables
+        )
         items, side_faults = _plan(context, listed, side_options, overrides, narrow, slurm_args)
         sides.append(items)
         faults |= dict.fromkeys(side_faults)
@@ -170,7 +173,7 @@ def _plan(
                 force=options.force,
             )
         raise InputFaults([fault, *listed.faults, *nearest_plan.faults])
-    _warn_of_unused(config)
+    _warn_of_unused(config, context.variables)
     settled = with_slurm_time(context, listed.entries, overrides)
     plan = make_plan(
         listed.entries,
@@ -208,15 +211,15 @@ def _plan(
     return [item for item in items if id(item.job) in chosen], faults
 
 
-def _warn_of_unused(config: ClusterConfig) -> None:
-    """Warn of variables of NVIDIA's launch scripts in the configuration, which have no effect."""
+def _warn_of_unused(config: ClusterConfig, variables: Variables) -> None:
+    """Warn of variables of other launchers in the configuration, which have no effect."""
     environments = {"environment": config.environment}
     environments |= {
         f"workloads.config.{name}.environment": workload.environment
         for name, workload in config.workloads.config.items()
     }
     for key, environment in environments.items():
-        if unused := list(unread(environment, ())):
+        if unused := list(unread(environment, variables)):
             say(
                 f"warning: {key} of {CONFIG_FILE} has variables without effect here:"
                 f" {', '.join(unused)}"

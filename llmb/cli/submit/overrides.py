@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from llmb.cli.context import say
 from llmb.cli.submit.options import SubmitOptions
 from llmb.contract import switches as sw
+from llmb.contract.launch_variable import OF_A_JOB, Variables
 from llmb.core import files
 from llmb.core.names import is_pair, suggest
 from llmb.core.scalars import check_own
@@ -29,11 +30,13 @@ def overrides_of(
     options: SubmitOptions,
     parameters: Collection[str],
     frameworks: Collection[str],
+    variables: Variables,
     usable: Collection[str] | None = None,
 ) -> "Settings":
     """Read the settings of the options. ``parameters`` and ``frameworks`` are names of workloads.
 
-    Hints name the ``usable`` settings of the command's one workload (None: it may have several).
+    ``variables`` of other launchers are settings. Hints name the ``usable`` settings of the
+    command's one workload (None: it may have several).
     Raises InputFaults with every fault.
     """
     from llmb.contract.settings import Settings
@@ -43,7 +46,7 @@ def overrides_of(
     dotted = _dotted(options.params, faults)
     pairs = [item for item in options.params if not _names_path(item)]
     params, words, parameter_values = parse_set(pairs, parameters, faults, usable)
-    env, used = _parse_env(options.env, faults)
+    env, used = _parse_env(options.env, variables, faults)
     for name in ("max_steps", "gbs"):
         option = getattr(options, name)
         if option is not None and params.setdefault(name, option) != option:
@@ -194,25 +197,27 @@ def _dotted(text: Sequence[str], faults: list[Fault]) -> dict[str, sw.SettingVal
     return settings
 
 
-def _parse_env(text: Sequence[str], faults: list[Fault]) -> tuple[dict[str, str], list["Used"]]:
-    """The variables of ``--env K=V``, and settings by variables of NVIDIA's launch scripts.
+def _parse_env(
+    text: Sequence[str], known: Variables, faults: list[Fault]
+) -> tuple[dict[str, str], list["Used"]]:
+    """The variables of ``--env K=V``, and settings by ``known`` variables of other launchers.
 
     Variables that a job may not set go to ``faults``.
     """
     from llmb.contract.variables import check_name, check_values
-    from llmb.plan import launch_variables
+    from llmb.plan.launch_variables import split
 
     env = _pairs(text, "--env", faults)
     used: list[Used] = []
 
     def without_settings() -> None:
-        variables, settings = launch_variables.split(env, launch_variables.OF_A_JOB, of_list=False)
+        variables, settings = split(env, known, OF_A_JOB, of_list=False)
         used.extend(settings)
         for name in env.keys() - variables.keys():
             del env[name]
 
-    # A variable of NVIDIA's scripts has one fault: what replaces it.
-    free_names = [name for name in env if name not in launch_variables.table()]
+    # A known variable has one fault: what replaces it.
+    free_names = [name for name in env if name not in known]
     checks: list[Callable[[], None]] = [partial(check_name, name) for name in free_names]
     checks += [partial(check_values, env), without_settings]
     for check in checks:

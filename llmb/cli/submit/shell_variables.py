@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of NVIDIA's launch scripts in the shell, as the settings of one configuration."""
+"""Variables of other launchers in the shell, as the settings of one configuration."""
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping
@@ -8,36 +8,44 @@ from typing import Any, TypeVar, cast
 
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit.options import SubmitOptions
-from llmb.contract.switches import PARAMS
+from llmb.contract.launch_variable import (
+    CLUSTER_TYPE,
+    DELAYED,
+    FP8_RECIPE,
+    NODES,
+    SCALES,
+    SLURM_ARGS,
+    Variables,
+    read_slurm,
+)
+from llmb.contract.switches import PARAMS, PROFILE_DETAILS
 from llmb.core.names import listed
 from llmb.errors import Fault, InputFaults, KeyFaultError, UsageError, as_fault
+from llmb.plan.launch_variables import names_that_set, unread
 
 Options = TypeVar("Options", bound=SubmitOptions)
 
-GPUS, NODES, CLUSTER_TYPE = "JOB_TOTAL_GPUS", "NUM_NODES", "CLUSTER_TYPE"
-SLURM_PARAMS = "ADDITIONAL_SLURM_PARAMS"  # which every submitting command reads
-FP8_RECIPE = "fp8_recipe"  # what the variable of that name sets
-_OF_PROFILES = ("PROFILE_START_STEP", "PROFILE_STOP_STEP", "PROFILE_RANKS", "ENABLE_GPU_METRICS")
 _FLAGS = {"scales": "scale", "dtypes": "dtype"}  # fields whose option has another name
 
 
 def read_variables(
-    options: Options, set_names: Collection[str], environ: Mapping[str, str]
+    options: Options, set_names: Collection[str], environ: Mapping[str, str], known: Variables
 ) -> tuple[Options, dict[str, str]]:
-    """Fill options that are not ``set_names`` from variables and return the variables used too.
+    """Fill options that are not ``set_names`` from the ``known`` variables in ``environ``.
+
+    Return the variables used too.
 
     Prints the used and the ignored variables. An empty variable is ignored. Raises InputFaults
     with every invalid value.
     """
-    from llmb.plan.launch_variables import table, unread
-
-    variables = {name: row for name, row in table().items() if row.sets and not row.layer}
+    variables = {name: row for name, row in known.items() if row.sets and not row.of_config}
     values, used = dict[str, object](), dict[str, str]()
     ignored, faults = list[str](), list[Fault]()
     option_names = {field.name for field in fields(options)}
     for name, variable in variables.items():
-        text, field = environ.get(name, ""), "scales" if name == NODES else variable.sets
-        if not text.strip() or name in (CLUSTER_TYPE, SLURM_PARAMS):
+        text, sets = environ.get(name, ""), variable.sets
+        field = SCALES if sets == NODES else sets
+        if not text.strip() or sets in (CLUSTER_TYPE, SLURM_ARGS):
             continue
         if field in set_names:
             is_set = field in PARAMS and field not in option_names
@@ -55,26 +63,30 @@ def read_variables(
                 )
             )
             continue
-        if name != NODES and values.setdefault(field, value) != value:
+        if sets != NODES and values.setdefault(field, value) != value:
             first_used = next(earlier for earlier in used if variables[earlier].sets == field)
             ignored.append(f"{name} ({first_used} is used)")
             continue
         used[name] = text.strip()
     if faults:
         raise InputFaults(faults)
-    for name in _OF_PROFILES:
+    profiling = next(iter(names_that_set(variables, "profile")), "")
+    not_profiled = f"{profiling} is not true" if profiling else "--profile is not given"
+    for name in names_that_set(variables, *PROFILE_DETAILS):
         if name in used and not values.get("profile", options.profile):
-            del values[variables[name].sets], used[name]
+            values.pop(variables[name].sets, None)
+            del used[name]
             if environ[name].strip().lower() != "false":
-                ignored.append(f"{name} (ENABLE_PROFILE is not true)")
+                ignored.append(f"{name} ({not_profiled})")
     if (recipe := values.pop(FP8_RECIPE, None)) is not None:
         objection = "--set fp8 is given" if "fp8" in set_names else ""
         if not objection and not _set_recipe(str(recipe), options, values):
             objection = "no dtype is fp8"
         if objection:
-            del used["FP8_RECIPE"]
-            ignored.append(f"FP8_RECIPE ({objection})")
-    ignored += unread(environ, variables)
+            for name in [name for name in used if variables[name].sets == FP8_RECIPE]:
+                del used[name]
+                ignored.append(f"{name} ({objection})")
+    ignored += unread(environ, known, variables)
     if used:
         say(
             "note: from the environment:"
@@ -90,41 +102,43 @@ def read_variables(
 
 
 def read_slurm_params(context: CliContext, environ: Mapping[str, str]) -> None:
-    """Add the sbatch options of ADDITIONAL_SLURM_PARAMS. Those of the command line override them.
+    """Add the sbatch options that variables have. Those of the command line override them.
 
     Prints the used and the ignored ones. Raises InputFaults for an option that llmb sets.
     """
-    from llmb.contract.sbatch import check_slurm_args, long_name
-    from llmb.plan.launch_variables import read_slurm
+    for name in names_that_set(context.variables, SLURM_ARGS):
+        _read_slurm_params(context, name, environ.get(name, "").strip())
 
-    text = environ.get(SLURM_PARAMS, "").strip()
+
+def _read_slurm_params(context: CliContext, name: str, text: str) -> None:
+    from llmb.contract.sbatch import check_slurm_args, long_name
+
     sbatch_options = {long_name(key): value for key, value in read_slurm(text).items()}
     try:
         check_slurm_args(sbatch_options)
     except KeyFaultError as error:
-        raise InputFaults([error.as_fault(f"{SLURM_PARAMS}={text}")]) from error
+        raise InputFaults([error.as_fault(f"{name}={text}")]) from error
     added = {key: value for key, value in sbatch_options.items() if key not in context.slurm_args}
     if added:
-        say(f"note: from the environment: {SLURM_PARAMS}={text}")
+        say(f"note: from the environment: {name}={text}")
     if added != sbatch_options:
         overridden = ", ".join(key for key in sbatch_options if key not in added)
-        say(f"note: not used: {overridden} of {SLURM_PARAMS} (the command line has it)")
+        say(f"note: not used: {overridden} of {name} (the command line has it)")
     context.slurm_args |= added
     try:
         _ = context.config if added else None
     except InputFaults as error:
-        faults = [_from_variable(fault, added, text) for fault in error.faults]
+        faults = [_from_variable(fault, added, f"{name}={text}") for fault in error.faults]
         raise InputFaults(faults, hint=error.hint, code=error.code) from error
 
 
-def name_unread(environ: Mapping[str, str]) -> None:
+def name_unread(environ: Mapping[str, str], variables: Variables) -> None:
     """Print the variables that a list or a discovery does not read."""
-    from llmb.plan.launch_variables import table, unread
-
-    not_launch = [name for name, row in table().items() if not row.sets]
-    if launch := list(unread(environ, (SLURM_PARAMS, *not_launch))):
+    without_setting = names_that_set(variables, "")
+    read_always = names_that_set(variables, SLURM_ARGS)
+    if launch := list(unread(environ, variables, (*read_always, *without_setting))):
         say(f"note: only `submit -w W -s SIZE` reads these variables: {', '.join(launch)}")
-    if others := list(unread(environ, table().keys() - not_launch)):
+    if others := list(unread(environ, variables, variables.keys() - without_setting)):
         say(f"note: not used: {', '.join(others)}")
 
 
@@ -146,19 +160,17 @@ def name_unpassed(context: CliContext, env: Iterable[str], environ: Mapping[str,
         )
 
 
-def _from_variable(fault: Fault, added: Collection[str], text: str) -> Fault:
-    """The ``fault`` at the variable, if that has its option."""
+def _from_variable(fault: Fault, added: Collection[str], variable: str) -> Fault:
+    """The ``fault`` at the ``variable``, if that has its option."""
     option = fault.key.rpartition(" ")[2].strip("-")
-    return replace(fault, place=f"{SLURM_PARAMS}={text}") if option in added else fault
+    return replace(fault, place=variable) if option in added else fault
 
 
 def _set_recipe(recipe: str, options: SubmitOptions, values: dict[str, object]) -> bool:
-    """Set the meaning of FP8_RECIPE for dtype fp8 and return False if no job has that dtype.
+    """Set the meaning of dtype fp8 and return False if no job has that dtype.
 
-    fp8 is the default dtype, as in NVIDIA's scripts.
+    fp8 is the default dtype.
     """
-    from llmb.plan.launch_variables import DELAYED
-
     dtypes = cast(
         tuple[str, ...], values.get("dtypes") or getattr(options, "dtypes", ()) or ("fp8",)
     )
@@ -171,44 +183,43 @@ def _set_recipe(recipe: str, options: SubmitOptions, values: dict[str, object]) 
     return True
 
 
-def check_cluster_type(environ: Mapping[str, str], cluster_type: str) -> None:
-    """Raise UsageError if CLUSTER_TYPE is not the type of the install directory."""
-    requested = environ.get(CLUSTER_TYPE, "").strip().lower()
-    if requested and requested != cluster_type:
-        raise UsageError(
-            f"{CLUSTER_TYPE}={requested}: this install directory is for cluster type"
-            f" {cluster_type}",
-            hint=f"choose another with --install, or unset {CLUSTER_TYPE}",
-            code="cluster-type-conflict",
-            key="cluster_type",
-            value=requested,
-        )
+def check_cluster_type(environ: Mapping[str, str], cluster_type: str, variables: Variables) -> None:
+    """Raise UsageError if a variable has another type than the install directory."""
+    for name in names_that_set(variables, CLUSTER_TYPE):
+        requested = environ.get(name, "").strip().lower()
+        if requested and requested != cluster_type:
+            raise UsageError(
+                f"{name}={requested}: this install directory is for cluster type {cluster_type}",
+                hint=f"choose another with --install, or unset {name}",
+                code="cluster-type-conflict",
+                key="cluster_type",
+                value=requested,
+            )
 
 
 def place_at_variables(
-    error: UsageError, used: Mapping[str, str], set_pairs: Mapping[str, str]
+    error: UsageError, used: Mapping[str, str], set_pairs: Mapping[str, str], variables: Variables
 ) -> InputFaults:
     """Place each fault at the variables (``used``) and ``--set`` pairs that caused it."""
     is_list = isinstance(error, InputFaults)
     faults = error.faults if isinstance(error, InputFaults) else [as_fault(error)]
-    return InputFaults(
-        [_placed(fault, used, set_pairs) for fault in faults], hint=error.hint if is_list else None
-    )
+    placed = [_placed(fault, used, set_pairs, variables) for fault in faults]
+    return InputFaults(placed, hint=error.hint if is_list else None)
 
 
-def _placed(fault: Fault, used: Mapping[str, str], set_pairs: Mapping[str, str]) -> Fault:
+def _placed(
+    fault: Fault, used: Mapping[str, str], set_pairs: Mapping[str, str], variables: Variables
+) -> Fault:
     """Place ``fault`` at the variables and pairs of its key, without them at the GPU count."""
-    from llmb.plan.launch_variables import table
-
     if fault.place:
         return fault
     keys = {{"scale": "scales", "dtype": "dtypes"}.get(key, key) for key in fault.key.split()}
     named = [f"--set {name}={text}" for name, text in set_pairs.items() if name in keys]
-    variables = [name for name in used if table()[name].sets in keys]
+    causes = [name for name in used if variables[name].sets in keys]
     named += [
         f"{name}={used[name]}"
-        for name in variables
-        if name != GPUS or (len(variables) == 1 and not named)
+        for name in causes
+        if variables[name].sets != SCALES or (len(causes) == 1 and not named)
     ]
     return replace(fault, place=" ".join(named))
 
@@ -218,25 +229,31 @@ def gpus_of_nodes(
     requested: str | None,
     per_node: int | None,
     scales: tuple[int, ...],
-    nodes: int,
-) -> tuple[int]:
-    """The GPU count for NUM_NODES of release 24.11, on the GPU type ``requested``.
+    used: Mapping[str, str],
+) -> tuple[int, ...]:
+    """Return ``scales``, or the GPU count of a variable with nodes, on the GPU type ``requested``.
 
-    Raises UsageError where ``scales``, from JOB_TOTAL_GPUS, is another count.
+    Raises UsageError if ``scales``, from another of the variables ``used``, is another count.
     """
+    variables = context.variables
+    name = next((name for name in used if variables[name].sets == NODES), None)
+    if name is None:
+        return scales
+    nodes = int(used[name])
     config = context.config
     gpu_types = (config.gpu_type, *config.gpu_types)
     gpu_type = requested if requested is not None and requested in gpu_types else config.gpu_type
     gpus_per_node = per_node or config.gpu(gpu_type).gpus_per_node
     gpus = nodes * gpus_per_node
     if scales not in ((), (gpus,)):
+        other = next(name for name in used if variables[name].sets == SCALES)
         raise UsageError(
-            f"{NODES}={nodes} with {gpus_per_node} GPUs per node gives {gpus} GPUs, but {GPUS} is"
+            f"{name}={nodes} with {gpus_per_node} GPUs per node gives {gpus} GPUs, but {other} is"
             f" {scales[0]}",
-            hint=f"unset {NODES} or {GPUS}",
+            hint=f"unset {name} or {other}",
             code="scale-conflict",
             key="scale",
             value=gpus,
         )
-    say(f"note: {NODES}={nodes}: {gpus} GPUs")
+    say(f"note: {name}={nodes}: {gpus} GPUs")
     return (gpus,)

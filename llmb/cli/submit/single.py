@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmb-run single`: one workload, by options or by the variables of NVIDIA's launch scripts."""
+"""`llmb-run single`: one workload, by options or by variables of other launchers."""
 
 import os
 from dataclasses import replace
@@ -11,8 +11,10 @@ from llmb.cli import options as common
 from llmb.cli.context import CliContext, say
 from llmb.cli.submit import shell_variables as shell
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
+from llmb.contract.launch_variable import SCALES
 from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, UsageError, collected
+from llmb.plan.launch_variables import names_that_set
 
 if TYPE_CHECKING:
     from llmb.contract.entry import JobEntry
@@ -41,7 +43,7 @@ class SingleOptions(SubmitOptions):
     scales: Annotated[
         tuple[int, ...],
         OptionField(
-            "GPU count: N or N,M (default: JOB_TOTAL_GPUS).",
+            "GPU count: N or N,M (default: that of a variable).",
             "--scale",
             callback=common.numbers,
             metavar="N",
@@ -55,8 +57,8 @@ class SingleOptions(SubmitOptions):
 def command(context: CliContext, options: SingleOptions) -> int:
     """Submit one workload: submit -w W -s SIZE.
 
-    Also reads the variables of NVIDIA's launch scripts (JOB_TOTAL_GPUS, GPU_TYPE, DTYPE,
-    MODEL_SIZE, ...). Options override them, and llmb prints the variables that it uses.
+    Also reads the variables of other launchers (llmb-run docs jobs). Options override them, and
+    llmb prints the variables that it uses.
     """
     shell.read_slurm_params(context, os.environ)
     shell.name_unpassed(context, options.env, os.environ)
@@ -76,7 +78,7 @@ def run(context: CliContext, options: SingleOptions) -> int:
     try:
         return flow.run(context, JobList(entries=entries), options, overrides)
     except UsageError as error:
-        raise shell.place_at_variables(error, used, set_words) from error
+        raise shell.place_at_variables(error, used, set_words, context.variables) from error
 
 
 def _settled(
@@ -97,32 +99,36 @@ def _settled(
     }
     with collected(faults):
         options, used = shell.read_variables(
-            options, on_command_line | set_words.keys(), os.environ
+            options, on_command_line | set_words.keys(), os.environ, context.variables
         )
     try:
         overrides = overrides_of(
-            options, context.parameters, context.frameworks, _usable(context, options)
+            options,
+            context.parameters,
+            context.frameworks,
+            context.variables,
+            _usable(context, options),
         )
     except InputFaults as error:
-        faults += shell.place_at_variables(error, used, {}).faults
+        faults += shell.place_at_variables(error, used, {}, context.variables).faults
     with flow.refusing(dry_run=options.dry_run):
         context.need_type()
         if faults:
             raise InputFaults(faults)
-        if shell.NODES in used:
-            nodes = int(used[shell.NODES])
-            scales = shell.gpus_of_nodes(
-                context, options.gpu_type, options.gpus_per_node, options.scales, nodes
-            )
-            options = replace(options, scales=scales)
-        if not options.scales:
+        scales = shell.gpus_of_nodes(
+            context, options.gpu_type, options.gpus_per_node, options.scales, used
+        )
+        options = replace(options, scales=scales)
+        if not scales:
+            names = names_that_set(context.variables, SCALES)
+            or_variable = f", or {names[0]}=N before the command" if names else ""
             raise UsageError(
                 "the GPU count is missing",
-                hint="--scale N, or JOB_TOTAL_GPUS=N before the command",
+                hint=f"--scale N{or_variable}",
                 code="scale-missing",
                 key="scale",
             )
-        shell.check_cluster_type(os.environ, context.config.cluster_type)
+        shell.check_cluster_type(os.environ, context.config.cluster_type, context.variables)
     return options, overrides, used
 
 
@@ -163,9 +169,9 @@ def _entry(options: SingleOptions) -> "JobEntry":
 def _on_its_gpu_type(
     context: CliContext, options: SingleOptions, entry: "JobEntry", used: dict[str, str]
 ) -> tuple[SingleOptions, "JobEntry"]:
-    """Choose the only GPU type that the workload runs on, and the two jobs of ENABLE_PROFILE.
+    """Choose the only GPU type that the workload runs on, and a measured job beside a profiled one.
 
-    In its release, ENABLE_PROFILE gave a measured job and a profiled one.
+    In some releases of a launcher, its variable for profiles gave both jobs.
     """
     from llmb.plan import plan
 
@@ -176,11 +182,12 @@ def _on_its_gpu_type(
         say(f"note: of this cluster's GPU types, {workload} {size} runs only on {gpu_type}")
         options = replace(options, gpu_type=gpu_type)
     given_type = options.gpu_type or context.config.gpu_type
-    wants_profile = "ENABLE_PROFILE" in used and entry.settings.profile
+    profiling = [context.variables[name] for name in used if context.variables[name].measured_too]
+    wants_profile = bool(profiling) and entry.settings.profile
     if wants_profile and plan.measures_too(entry, context.workloads, context.config, given_type):
         say(
-            "note: ENABLE_PROFILE gives two jobs, as in release 25.04: one measured, one profiled"
-            " (-p: the second only)"
+            f"note: {profiling[0].name} gives two jobs, {profiling[0].measured_too}: one measured,"
+            " one profiled (-p: the second only)"
         )
         entry = replace(entry.with_settings(profile=False), add_profile=True)
     return options, entry
@@ -189,7 +196,7 @@ def _on_its_gpu_type(
 def _as_documented(
     context: CliContext, options: SingleOptions, entry: "JobEntry"
 ) -> tuple["JobEntry", ...]:
-    """Use the proxy at the scales for which NVIDIA's documents mean it. Print a note for each."""
+    """Use the proxy at the scales that it alone was tested at. Print a note for each."""
     from llmb.plan.select import with_proxies
 
     if options.force:

@@ -14,8 +14,10 @@ from llmb.cli.submit import shell_variables as shell, single, submit_all
 from llmb.cli.submit.options import OptionField, SubmitCommand, SubmitOptions, with_options
 from llmb.cli.submit.single import SingleOptions
 from llmb.cli.submit.submit_all import ListOptions
+from llmb.contract.launch_variable import NODES, SCALES
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
+from llmb.plan.launch_variables import names_that_set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
     llmb-run submit --max-scale 512                        everything installed
 
     With a list, -w, --dtype and the scales narrow it. With -s, it submits one workload at each
-    dtype and scale, and reads the variables of NVIDIA's launch scripts.
+    dtype and scale, and reads the variables of other launchers (llmb-run docs jobs).
     """
     from llmb.plan.select import Selection
 
@@ -69,7 +71,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
             key="--size",
             value=options.size,
         )
-    shell.name_unread(os.environ)
+    shell.name_unread(os.environ, context.variables)
     chosen = {
         field.name: getattr(options, field.name)
         for field in fields(Selection)
@@ -79,7 +81,7 @@ def command(context: CliContext, options: TargetOptions) -> int:
 
 
 def _is_direct(context: CliContext, options: TargetOptions) -> bool:
-    """Return True if one workload and size is named, by options or by -w and NVIDIA's variables.
+    """Return True if one workload and size is named, by options or by -w and variables.
 
     A benchmark with one size and dtype needs no -s, and no entry in cluster_config.yaml.
 
@@ -88,7 +90,8 @@ def _is_direct(context: CliContext, options: TargetOptions) -> bool:
     """
     selects = options.max_scale is not None or options.min_scale or options.exact_scales
     if options.size is None:
-        by_variables = any(os.environ.get(name, "").strip() for name in (shell.GPUS, shell.NODES))
+        names = names_that_set(context.variables, SCALES, NODES)
+        by_variables = any(os.environ.get(name, "").strip() for name in names)
         if selects or len(options.workloads) != 1:
             return False
         return _has_one_kind(context, options.workloads[0]) if options.scales else by_variables

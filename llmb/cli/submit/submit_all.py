@@ -94,7 +94,7 @@ def _submit(context: CliContext, options: ListOptions) -> int:
 
     shell.read_slurm_params(context, os.environ)
     shell.name_unpassed(context, options.env, os.environ)
-    shell.name_unread(os.environ)
+    shell.name_unread(os.environ, context.variables)
     option_names = {field.name for field in fields(options)}
     names = [field.name for field in fields(Selection) if field.name in option_names]
     return run(context, options, Selection(**{name: getattr(options, name) for name in names}))
@@ -153,7 +153,7 @@ def _run_list(
     from llmb.plan.select import adjust, narrow
 
     with flow.refusing(dry_run=options.dry_run):
-        overrides = overrides_of(options, context.parameters, context.frameworks)
+        overrides = overrides_of(options, context.parameters, context.frameworks, context.variables)
         if selection.exact_scales:
             raise UsageError(
                 "--exact-scales selects scales where there is no job list",
@@ -172,7 +172,7 @@ def _run_list(
                 key="joblist",
                 value=str(joblist),
             )
-        listed = read_job_list(joblist, context.plugins.job_list)
+        listed = read_job_list(joblist, context.plugins.job_list, context.variables)
     for text in listed.notes:
         say(f"note: {text}")
     entries = JobList(entries=tuple(adjust(listed.entries, selection)), faults=listed.faults)
@@ -195,7 +195,7 @@ def _run_discovered(context: CliContext, options: ListOptions, selection: "Selec
 
     with flow.refusing(dry_run=options.dry_run):
         context.need_type()
-        overrides = overrides_of(options, context.parameters, context.frameworks)
+        overrides = overrides_of(options, context.parameters, context.frameworks, context.variables)
         gpu_type = options.gpu_type or context.config.gpu_type
         discovered, skipped = discover(context.workloads, context.config, selection, gpu_type)
     entries, notes = tuple(discovered), tuple[str, ...]()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, its
-job lists, its install directories, and the file that its launcher writes beside a log.
+"""Everything about NVIDIA's exemplar-performance, as hooks of llmb: hints for its commands, the
+variables of its launch scripts, its job lists, its install directories, and the file that its
+launcher writes beside a log.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ def llmb_import(folder: Path) -> api.ForeignInstall | None:
     from llmb_exemplar.install import find_install
 
     return find_install(folder)
+
+
+@hookimpl
+def llmb_variables() -> Sequence[api.LaunchVariable]:
+    """Return the variables of NVIDIA's launch scripts."""
+    from llmb.api import read_variables
+
+    return read_variables(Path(__file__).with_name("variables.yaml"), "NVIDIA's launch scripts")
 
 
 @hookimpl

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints with our words for commands and options of NVIDIA's programs, from words.yaml."""
+"""Hints with our words for commands, options and workloads of NVIDIA's, from words.yaml."""
 
 import itertools
 import shlex
@@ -41,6 +41,8 @@ class ForeignProgram:
 
     options: Mapping[str, Replacement]
     commands: Mapping[str, Replacement]
+    #: The hint for each name of a recipe that is no workload of ours.
+    workloads: Mapping[str, str]
 
 
 @lru_cache(maxsize=1)
@@ -48,7 +50,11 @@ def programs() -> Mapping[str, ForeignProgram]:
     """The table, by the program's name."""
     data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     return {
-        name: ForeignProgram(options=_rows(table["options"]), commands=_rows(table["commands"]))
+        name: ForeignProgram(
+            options=_rows(table["options"]),
+            commands=_rows(table["commands"]),
+            workloads=table.get("workloads", {}),
+        )
         for name, table in data.items()
     }
 
@@ -67,11 +73,15 @@ def hint_for(
 ) -> str | None:
     """Translate ``arguments`` if ``word`` is a foreign command or option, else return None.
 
+    A foreign name of a workload has a hint of its own.
+
     ``existing``: the options that the command has.
     """
     table = programs().get(program)
     if table is None:
         return None
+    if word in table.workloads:
+        return table.workloads[word]
     at, name = _command(table, arguments)
     row = table.commands.get(name)
     options = {**table.options, **(row.options if row is not None else {})}

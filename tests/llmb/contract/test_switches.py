@@ -21,7 +21,7 @@ from llmb.contract.switches import (
     rank_ranges,
 )
 from llmb.plan.joblist_keys import Keys
-from llmb.plan.launch_variables import table
+from llmb_exemplar import llmb_variables
 
 
 def test_details_of_a_profile_are_of_profiled_jobs() -> None:
@@ -92,5 +92,5 @@ def test_every_switch_has_a_key_and_an_option() -> None:
 def test_every_variable_of_the_direct_method_has_an_option() -> None:
     options = {parameter.name for parameter in single.command.params}
     special = {"nodes", "cluster_type", "fp8_recipe", "slurm_args"}  # read by hand
-    read = {own.sets for own in table().values() if own.sets and not own.layer}
+    read = {own.sets for own in llmb_variables() if own.sets and not own.of_config}
     assert read - special - set(PARAMS) <= options

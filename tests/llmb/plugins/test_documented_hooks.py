@@ -203,6 +203,14 @@ def test_llmb_import(tmp_path: Path) -> None:
     assert (found.gpu, found.images) == ({"partition": "gpu"}, {tmp_path / "a.sqsh": ""})
 
 
+def test_llmb_variables() -> None:
+    variables = {variable.name: variable for variable in hook_of("llmb_variables")()}
+    gpus, steps, queue = (variables[f"ACME_{name}"] for name in ("GPUS", "STEPS", "QUEUE"))
+    assert (gpus.value("16"), steps.value("100")) == ((16,), 100)
+    assert steps.hint("100", of_list=True) == "write max_steps: 100"
+    assert queue.hint("x", of_list=False) == "omit it: --partition NAME"
+
+
 def test_llmb_job_list() -> None:
     hook = hook_of("llmb_job_list")
     assert hook("jobs.txt", "pretrain_x:\n") is None

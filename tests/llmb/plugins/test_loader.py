@@ -66,7 +66,7 @@ EVERY_HOOK = (
     + """
 from dataclasses import dataclass
 import click
-from llmb.api import Failure, Flops, ForeignInstall, Framework, JobList, Launch, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
+from llmb.api import Failure, Flops, ForeignInstall, Framework, JobList, Launch, LaunchVariable, LogSettings, Needs, ParseSpec, Program, ReportSection, Task
 from llmb.contract.cluster_type import ClusterType
 
 @dataclass(frozen=True)
@@ -130,6 +130,10 @@ def llmb_log_settings(log):
 @hookimpl
 def llmb_import(folder):
     return ForeignInstall(program="moonshot", vendor="Moon", folder=folder)
+
+@hookimpl
+def llmb_variables():
+    return [LaunchVariable(name="MOON_STEPS", program="moonshot", sets="max_steps", read="count")]
 
 @hookimpl
 def llmb_job_list(name, text):
@@ -827,6 +831,10 @@ def asks_import(plugins: Plugins) -> bool:
     return found is not None and found.tool == "Moon's moonshot"
 
 
+def asks_variables(plugins: Plugins) -> bool:
+    return plugins.variables()["MOON_STEPS"].value("3") == 3
+
+
 def asks_job_list(plugins: Plugins) -> bool:
     listed = plugins.job_list("a", "b")
     return listed is not None and listed.notes == ("a", "b")
@@ -848,6 +856,7 @@ ASKED = {
     "llmb_hint": asks_hint,
     "llmb_log_settings": asks_log_settings,
     "llmb_import": asks_import,
+    "llmb_variables": asks_variables,
     "llmb_job_list": asks_job_list,
 }
 

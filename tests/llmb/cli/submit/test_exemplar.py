@@ -19,7 +19,7 @@ import yaml
 
 from llmb.cli import app
 from llmb.cli.context import CliContext
-from llmb.plan import launch_variables
+from llmb_exemplar import llmb_variables
 from llmb_exemplar.words import Replacement, programs
 from llmb_installer.cli import cli as install_group
 
@@ -233,11 +233,10 @@ def test_every_variable_of_the_scripts_is_known() -> None:
         " SBATCH_QOS SBATCH_ACCOUNT SBATCH_PARTITION TP_COMM_OVERLAP ENABLE_PYTORCH_PROFILE"
         " ENABLE_PCT_BINDING CHECKPOINT_DIR"
     )
-    assert set(names.split()) == set(launch_variables.table())
-    for variable in launch_variables.table().values():
-        assert variable.read in launch_variables.READERS
+    assert set(names.split()) == {variable.name for variable in llmb_variables()}
+    for variable in llmb_variables():
         assert variable.instead("1", of_list=True) or variable.note
-        assert variable.sets or not variable.layer
+        assert variable.sets or not variable.of_config
 
 
 @pytest.mark.parametrize(

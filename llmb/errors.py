@@ -121,13 +121,12 @@ class KeyFaultError(ValueError):
 
     def as_fault(self, place: str) -> Fault:
         """Return the fault at ``place``. Its key is the dotted path."""
-        key = ".".join(map(str, self.path))
         return Fault(
             message=str(self),
             place=place,
             hint=self.hint,
             code=self.code,
-            key=key,
+            key=".".join(map(str, self.path)),
             value=self.value,
         )
 

@@ -213,8 +213,7 @@ class Hub:
                 for chunk in answer.iter_bytes(_CHUNK):
                     if file.size and stream.tell() + len(chunk) > file.size:
                         message = f"{file.url}: the answer is longer than {file.size} bytes"
-                        hint = _AGAIN
-                        raise LlmbError(message, hint=hint, code="file-damaged", key=file.url)
+                        raise LlmbError(message, hint=_AGAIN, code="file-damaged", key=file.url)
                     stream.write(chunk)
                     self.context.progress.advance(len(chunk))
         except OSError as error:
@@ -263,18 +262,16 @@ class Hub:
         repository = f"{self.endpoint}/{self.need.repository}"
         if status in (401, 403):
             if secret is None:
-                hint = "report it to the plugin's author: the plugin names no token"
                 return LlmbError(
                     f"{repository} is not public",
-                    hint=hint,
+                    hint="report it to the plugin's author: the plugin names no token",
                     code="credentials-missing",
                     key=repository,
                 )
             if not self.token:
-                hint = f"export {secret}=..., or add it to {secrets.SECRETS_FILE}"
                 return LlmbError(
                     f"{repository} requires {secret}",
-                    hint=hint,
+                    hint=f"export {secret}=..., or add it to {secrets.SECRETS_FILE}",
                     code="credentials-missing",
                     key=secret,
                 )

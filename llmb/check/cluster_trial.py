@@ -98,10 +98,9 @@ def faults_of_wrappers(
                 if plugins.launch(workload, job, site_of_source) != plugins.launch(
                     workload, job, site_of_source
                 ):
-                    message = "llmb_launch changes equal launches differently"
                     yield Fault(
                         place=source,
-                        message=message,
+                        message="llmb_launch changes equal launches differently",
                         hint=IMPURE,
                         code="hook-impure",
                         key="llmb_launch",

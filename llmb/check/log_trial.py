@@ -187,10 +187,9 @@ def sample_faults(workload: api.Workload, plugins: Plugins) -> Iterator[Fault]:
         suggestions = "; ".join(
             f"'{name}' is not declared, {hint}" for name, hint in undeclared(workload, log).items()
         )
-        message = f"{result.metrics.headline} is not measured: {result.reason or result.status}"
         yield _fault(
             place,
-            message,
+            f"{result.metrics.headline} is not measured: {result.reason or result.status}",
             suggestions or shown,
             code="headline-missing",
             value=result.metrics.headline,

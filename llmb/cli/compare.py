@@ -334,12 +334,11 @@ def _case(row: Comparison) -> export.JunitCase:
         if compare.is_bad(row)
         else "skipped"
     )
-    message = f"{row.verdict or row.status}: {row.verdict_reason}"
     return export.JunitCase(
         group=group,
         name=f"{row.experiment} [{' '.join(row.runs)}]",
         outcome=outcome,
-        message=message,
+        message=f"{row.verdict or row.status}: {row.verdict_reason}",
     )
 
 

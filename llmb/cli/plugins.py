@@ -370,8 +370,7 @@ def new(context: CliContext, name: str, folder: Path | None, kind: str) -> None:
     plain = scaffold.plain_name(name)
     folder = folder or Path(plain)
     names = scaffold.Names(plain=plain, kind=kind)
-    key = names.key
-    _check_free(context, name, key, kind)
+    _check_free(context, name, names.key, kind)
     if kind not in scaffold.FILES:
         scaffold.check_new(names)
     if folder.exists():

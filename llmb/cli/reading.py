@@ -155,8 +155,7 @@ def _read(
             note = summary.EARLIER
             if before.spec.samples is None:
                 note = "read with an earlier version of its plugin: the current one finds no step"
-            reason = "; ".join(filter(None, (earlier.reason, note)))
-            return replace(earlier, reason=reason), None
+            return replace(earlier, reason="; ".join(filter(None, (earlier.reason, note)))), None
     nothing_read = result.status in (FAILED, UNKNOWN) and not result.metrics.max_iteration
     if missing and nothing_read and state.state == COMPLETED:
         fault = f"its log cannot be read: {missing}"

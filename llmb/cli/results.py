@@ -346,9 +346,8 @@ def by_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
         return list(results)
     names = list(dict.fromkeys(name for one in results for name in one.metrics.measured))
     if names and metric not in names:
-        message = f"--metric: no run measured '{metric}'"
         raise UsageError(
-            message,
+            f"--metric: no run measured '{metric}'",
             hint=suggest(metric, names),
             code="metric-unknown",
             key="--metric",

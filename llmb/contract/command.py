@@ -110,17 +110,21 @@ class StagedFile:
         check_types(self)
         path = PurePosixPath(self.name)
         if path.is_absolute() or ".." in path.parts or not path.parts or self.name.endswith("/"):
-            message, hint = (
+            raise KeyFaultError(
                 f"'{self.name}' is not a file below the run's folder",
-                "name it without a folder",
+                "name",
+                hint="name it without a folder",
+                code="file-outside",
+                value=self.name,
             )
-            raise KeyFaultError(message, "name", hint=hint, code="file-outside", value=self.name)
         if _OWN_FILE.fullmatch(str(path)):
-            message, hint = (
+            raise KeyFaultError(
                 f"'{self.name}' is a name that llmb uses in the run's folder",
-                "choose another name",
+                "name",
+                hint="choose another name",
+                code="file-reserved",
+                value=self.name,
             )
-            raise KeyFaultError(message, "name", hint=hint, code="file-reserved", value=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +163,12 @@ class Command:
     def __post_init__(self) -> None:
         check_types(self)
         if self.server is not None and self.server.on_every_rank and self.start == "once":
-            message, hint = (
-                f"{type(self).__name__}.server is for every rank, and start is 'once'",
-                "start='ranks' or 'mpi'",
-            )
             raise KeyFaultError(
-                message, "server", hint=hint, code="value-invalid", value=self.start
+                f"{type(self).__name__}.server is for every rank, and start is 'once'",
+                "server",
+                hint="start='ranks' or 'mpi'",
+                code="value-invalid",
+                value=self.start,
             )
 
     @property

@@ -184,9 +184,8 @@ def check_metrics(metrics: Sequence[MetricSpec]) -> None:
     spellings: dict[str, str] = {}
     for number, name in enumerate([spec.name for spec in metrics]):
         if name.lower() in TRAINING_BY_NAME:
-            message = f"'{name}' is a metric that llmb derives for training"
             raise KeyFaultError(
-                message,
+                f"'{name}' is a metric that llmb derives for training",
                 number,
                 "name",
                 hint="choose another name",

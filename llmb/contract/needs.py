@@ -13,11 +13,13 @@ def _check_below(text: str, key: str) -> None:
     """Raise KeyFaultError for a path that is not below the folder that it is relative to."""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        message, hint = (
+        raise KeyFaultError(
             f"'{text}' is not a path below its folder",
-            "write it without / at the beginning and without ..",
+            key,
+            hint="write it without / at the beginning and without ..",
+            code="path-outside",
+            value=text,
         )
-        raise KeyFaultError(message, key, hint=hint, code="path-outside", value=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

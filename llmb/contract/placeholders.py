@@ -25,9 +25,12 @@ def check_placeholders(command: Command, parameters: Sequence[str]) -> None:
     for path, text in _texts(command):
         for name in _WORD.findall(text):
             if name not in names:
-                message, hint = f"'{{{name}}}' is nothing that a job has", suggest(name, names)
                 raise KeyFaultError(
-                    message, *path, hint=hint, code="placeholder-unknown", value=name
+                    f"'{{{name}}}' is nothing that a job has",
+                    *path,
+                    hint=suggest(name, names),
+                    code="placeholder-unknown",
+                    value=name,
                 )
 
 

@@ -205,8 +205,7 @@ def save(record: RunRecord) -> None:
     # One line per field: indentation would need Python's slow encoder, while other submissions
     # wait.
     lines = (f'  "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items())
-    text = f"{_HEAD}{_id_line(record.scheduler_id)}" + ",\n".join(lines) + "\n}\n"
-    files.write_text(path, text)
+    files.write_text(path, f"{_HEAD}{_id_line(record.scheduler_id)}" + ",\n".join(lines) + "\n}\n")
 
 
 def _before(path: Path) -> Any:

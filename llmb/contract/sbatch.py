@@ -118,11 +118,14 @@ def check_slurm_args(args: Mapping[str, object], *path: str) -> None:
     for key in args:
         name = long_name(key)
         if not re.fullmatch(r"[a-z][a-z0-9-]+", name):
-            message, hint = (
+            raise KeyFaultError(
                 f"'{key}' is not the name of an option",
-                "write its long name, as in 'qos'",
+                *path,
+                key,
+                hint="write its long name, as in 'qos'",
+                code="key-invalid",
+                value=key,
             )
-            raise KeyFaultError(message, *path, key, hint=hint, code="key-invalid", value=key)
         # With an option of pyxis, sbatch would start the batch script itself in a container.
         if name in _table()["fixed"] or name.removeprefix("no-").startswith("container-"):
             message, hint = f"--{name} is set by llmb", hint_for_key(name, _TOP_LEVEL)

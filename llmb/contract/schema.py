@@ -202,11 +202,12 @@ class ClusterConfig(OfClusterType):
             choices = (
                 f"one of {', '.join(type_names)}; or add it with the rows of a known type: {line}"
             )
-            hint, code = (
-                f"did you mean '{nearest}'?" if nearest is not None else choices,
-                "gpu-type-unknown",
+            raise KeyFaultError(
+                f"'{self.gpu_type}' is not known",
+                "gpu_type",
+                hint=f"did you mean '{nearest}'?" if nearest is not None else choices,
+                code="gpu-type-unknown",
             )
-            raise KeyFaultError(f"'{self.gpu_type}' is not known", "gpu_type", hint=hint, code=code)
         for name, gpu_type in self.gpu_types.items():
             if gpu_type.like is not None and gpu_type.like not in self.types:
                 hint = suggest(gpu_type.like, list(self.types))

@@ -66,9 +66,12 @@ def check_json(iteration: str, patterns: Collection[str], lines: int) -> None:
         raise KeyFaultError(message, "json_lines", hint=hint, code="json-conflict", value=lines)
     names = iteration.split("/")
     if len(names) > 2 or not all(name.strip() for name in names) or "(?P<" in iteration:
-        message, hint = "is not a name in the object, or two", "write it as in step or step/steps"
         raise KeyFaultError(
-            message, "iteration", hint=hint, code="pattern-invalid", value=iteration
+            "is not a name in the object, or two",
+            "iteration",
+            hint="write it as in step or step/steps",
+            code="pattern-invalid",
+            value=iteration,
         )
 
 
@@ -230,19 +233,23 @@ def check_units(units: Mapping[str, float | str], names: Collection[str]) -> Non
             raise KeyFaultError(message, "units", name, hint=hint, code="key-unknown", value=name)
         if isinstance(unit, str):
             if unit not in KNOWN:
-                message, hint = (
-                    f"'{unit}' is a unit that llmb cannot convert",
-                    suggest(unit, list(KNOWN)),
-                )
                 raise KeyFaultError(
-                    message, "units", name, hint=hint, code="unit-unknown", value=unit
+                    f"'{unit}' is a unit that llmb cannot convert",
+                    "units",
+                    name,
+                    hint=suggest(unit, list(KNOWN)),
+                    code="unit-unknown",
+                    value=unit,
                 )
         elif not (math.isfinite(unit) and unit > 0):
-            message, hint = (
+            raise KeyFaultError(
                 f"{unit} is not a factor",
-                'write the unit in the log, such as "ms", or a positive number',
+                "units",
+                name,
+                hint='write the unit in the log, such as "ms", or a positive number',
+                code="unit-invalid",
+                value=unit,
             )
-            raise KeyFaultError(message, "units", name, hint=hint, code="unit-invalid", value=unit)
 
 
 def check_convertible(units: Mapping[str, float | str], declared: Mapping[str, str]) -> None:

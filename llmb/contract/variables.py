@@ -42,9 +42,9 @@ def check_passed(name: str) -> None:
         )
         raise KeyFaultError(message, hint="omit it")
     if name.startswith("SBATCH_"):
-        message = f"{name} is an option of sbatch, not a variable of a job"
         raise KeyFaultError(
-            message, hint="set it in 'slurm' of cluster_config.yaml, or by the option of that name"
+            f"{name} is an option of sbatch, not a variable of a job",
+            hint="set it in 'slurm' of cluster_config.yaml, or by the option of that name",
         )
     if name in _RENDEZVOUS or name.startswith(_PREFIXES):
         message = (

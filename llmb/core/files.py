@@ -229,11 +229,12 @@ def read_json(path: Path) -> Any | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        message, hint = (
+        raise LlmbError(
             f"{path} cannot be read: {error.strerror}",
-            "ask its owner for read permission",
-        )
-        raise LlmbError(message, hint=hint, code="file-unreadable", value=str(path)) from error
+            hint="ask its owner for read permission",
+            code="file-unreadable",
+            value=str(path),
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno in _STORAGE:
             message = f"{path} cannot be read: {error.strerror}"
@@ -430,8 +431,9 @@ def cannot_write(path: Path, error: OSError) -> LlmbError:
     kind, code = (
         (DiskFullError, "disk-full") if error.errno in _NO_SPACE else (LlmbError, "file-unwritable")
     )
-    message, hint = (
+    return kind(
         f"{path} cannot be written: {error.strerror}",
-        "check free space and permissions there",
+        hint="check free space and permissions there",
+        code=code,
+        value=str(path),
     )
-    return kind(message, hint=hint, code=code, value=str(path))

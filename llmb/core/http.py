@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from llmb.core import files
 from llmb.core.retry import AskAgain, retry_after
-from llmb.core.values import dataclass
 from llmb.errors import LlmbError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})  # answers after which a later 
 NETWORK = "the network and the proxy (HTTPS_PROXY, NO_PROXY)"  # to check when a connection fails
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never reached through a proxy
-_LARGEST = 16 << 20  # bytes that ``read_all`` accepts
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SHORT = 1 << 16  # bytes that are read sooner than a new connection is made
 _PORTS = {"http": 80, "https": 443}
@@ -41,15 +39,6 @@ _HINTS = {
     "certificate": "set SSL_CERT_FILE to your site's certificates",
     "other": f"check {NETWORK}",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A complete answer of ``host``."""
-
-    host: str
-    status: int
-    body: bytes
 
 
 def make_client(
@@ -173,27 +162,6 @@ def discard(response: httpx.Response) -> None:
     response.close()
 
 
-def read_all(response: httpx.Response, name: str = "") -> Answer:
-    """Return the complete answer and close ``response``.
-
-    Raises AskAgain if it is cut, LlmbError if it is too large.
-    """
-
-    body, name = bytearray(), name or response.url.netloc.decode()
-    try:
-        with raises(response.url, is_known=True, name=name):
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > _LARGEST:
-                    message = f"the answer of {name} is larger than {_LARGEST:,} bytes"
-                    raise LlmbError(
-                        message, hint="check the name of the host", code="answer-damaged", key=name
-                    )
-    finally:
-        response.close()
-    return Answer(host=name, status=response.status_code, body=bytes(body))
-
-
 @contextlib.contextmanager
 def raises(
     url: httpx.URL, *, is_known: bool, name: str = "", hints: Hints = None
@@ -262,9 +230,8 @@ def unreachable(
     elif isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
         reason, text = "cut", f"the connection was cut: {text}"
     fixes = {**_HINTS, **(hints or {})}
-    message = f"{name} cannot be reached{_through_proxy(url)}: {text}"
     return LlmbError(
-        message,
+        f"{name} cannot be reached{_through_proxy(url)}: {text}",
         hint=fixes.get(reason, fixes["other"]),
         code="host-unreachable",
         key=name,

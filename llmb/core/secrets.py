@@ -84,11 +84,11 @@ def _read_file(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        message, hint = (
+        raise LlmbError(
             f"{path} cannot be read: {error.strerror}",
-            "make it a file that you can read",
-        )
-        raise LlmbError(message, hint=hint, code="file-unreadable") from error
+            hint="make it a file that you can read",
+            code="file-unreadable",
+        ) from error
     values = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ")

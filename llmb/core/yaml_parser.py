@@ -116,13 +116,15 @@ def _check_size(root: yaml.Node, name: str) -> None:
         node, is_counted = waiting.pop()
         if isinstance(node, yaml.ScalarNode):
             if len(node.value) > _LONGEST_NUMBER and node.tag in _NUMBERS:
-                place = f"{name}:{node.start_mark.line + 1}"
-                message, hint = (
-                    f"the number has more than {_LONGEST_NUMBER} characters",
-                    "put it in quotes",
-                )
                 raise InputFaults(
-                    [Fault(place=place, message=message, hint=hint, code="yaml-number-too-long")]
+                    [
+                        Fault(
+                            place=f"{name}:{node.start_mark.line + 1}",
+                            message=f"the number has more than {_LONGEST_NUMBER} characters",
+                            hint="put it in quotes",
+                            code="yaml-number-too-long",
+                        )
+                    ]
                 )
             sizes[id(node)] = 1
             continue

@@ -16,8 +16,7 @@ def load(
     path: Path, *, name: str | None = None, strict: bool = True, most: int | None = None
 ) -> Document:
     """Read the file ``path``, as ``files.read_text``. Raises UsageError or InputFaults."""
-    text = files.read_text(path, name=name, most=most)
-    return parse(text, name=name or str(path), strict=strict)
+    return parse(files.read_text(path, name=name, most=most), name=name or str(path), strict=strict)
 
 
 def load_packaged(path: Path) -> Document:

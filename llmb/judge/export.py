@@ -197,10 +197,9 @@ def _accepted(data: Any) -> str | None:
 
 def _path(install: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII):
-        hint = "use letters, digits, -, _ and ."
         raise UsageError(
             f"'{name}' is not a valid baseline name",
-            hint=hint,
+            hint="use letters, digits, -, _ and .",
             code="name-invalid",
             key="NAME",
             value=name,

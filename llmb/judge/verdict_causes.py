@@ -196,8 +196,7 @@ def _on_nodes(pool: Sequence[Result]) -> Iterator[VerdictCause]:
     runs_by_fact: dict[tuple[str, str], list[Result]] = {}
     for run in pool:
         for difference in run.log.uneven if run.log is not None else ():
-            key = difference.condition, difference.text
-            runs_by_fact.setdefault(key, []).append(run)
+            runs_by_fact.setdefault((difference.condition, difference.text), []).append(run)
     for (condition, text), runs in runs_by_fact.items():
         assert runs[0].log is not None
         difference = next(fact for fact in runs[0].log.uneven if fact.text == text)

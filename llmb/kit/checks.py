@@ -188,9 +188,8 @@ def faults_of_folders(
         needs = (
             f"these runs need {needed:,.0f} GB for checkpoints" if needed else "a run needs 1 GB"
         )
-        message = f"{runs} has {free / _GB:,.1f} GB free, {needs}"
         yield Fault(
-            message=message,
+            message=f"{runs} has {free / _GB:,.1f} GB free, {needs}",
             hint="free some space there",
             code="disk-full",
             key=str(runs),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from llmb.contract.launch import Launch
 from llmb.contract.schema import ClusterConfig
-from llmb.core import process, secrets
+from llmb.core import secrets
 from llmb.errors import Fault
 from llmb.kit import checks, programs as program_files
 
@@ -77,8 +77,3 @@ def stage_programs(config: ClusterConfig, programs: Path | None = None) -> Path:
         return program_files.stage(config.llmb_install)
     program_files.stage_once(config.llmb_install, programs.name)
     return programs
-
-
-def host_name() -> str:
-    """The name of this machine, which does not change while a network comes and goes."""
-    return process.host_name()

@@ -234,10 +234,9 @@ def state_by_files(run: RunRecord) -> JobState | None:
         state = {0: COMPLETED, TIMED_OUT: TIMEOUT, STOPPED: CANCELLED}.get(
             written.exit_code, FAILED
         )
-        reason = "" if state == COMPLETED else f"exit code {written.exit_code}"
         return JobState(
             state=state,
-            reason=reason,
+            reason="" if state == COMPLETED else f"exit code {written.exit_code}",
             exit_code=written.exit_code,
             started=written.started,
             ended=written.ended,

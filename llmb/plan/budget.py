@@ -31,11 +31,13 @@ def parse_budget(text: str) -> float:
     """The GPU-hours of ``5000gpuh``, ``5,000`` or ``12.5h``. Raises UsageError."""
     match = _AMOUNT.fullmatch(text.strip().lower().replace(",", ""))
     if match is None or float(match[1]) == 0:
-        message, hint = (
+        raise UsageError(
             f"--budget: '{text}' must be GPU-hours above 0, such as 5000gpuh",
-            "--budget 5000gpuh",
+            hint="--budget 5000gpuh",
+            code="value-not-allowed",
+            key="--budget",
+            value=text,
         )
-        raise UsageError(message, hint=hint, code="value-not-allowed", key="--budget", value=text)
     return float(match[1])
 
 

@@ -113,11 +113,9 @@ def with_slurm_args(config: ClusterConfig, args: Mapping[str, str | bool]) -> Cl
 
 def _refused(name: str, config: ClusterConfig) -> Fault:
     option = f"--{name}" if name in OWN_OPTIONS else f"--slurm-arg {name}"
-    message = f"{option} is an option of Slurm, and this cluster has type {config.cluster_type}"
-    hint = config.traits.instead_of(name)
     return Fault(
-        message=message,
-        hint=hint,
+        message=f"{option} is an option of Slurm, and this cluster has type {config.cluster_type}",
+        hint=config.traits.instead_of(name),
         code="option-without-effect",
         key=option,
         value=config.cluster_type,

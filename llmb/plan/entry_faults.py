@@ -159,12 +159,10 @@ def slurm_faults(entry: JobEntry, config: ClusterConfig) -> Iterator[Fault]:
     """The faults of options of sbatch on a cluster that has none."""
     cluster_type = config.cluster_type
     for name in entry.slurm if not config.traits.sbatch_options else ():
-        place, hint = entry.key_places.get(name, entry.place), config.traits.instead_of(name)
-        message = f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}"
         yield Fault(
-            place=place,
-            message=message,
-            hint=hint,
+            place=entry.key_places.get(name, entry.place),
+            message=f"'{name}' is an option of Slurm, and this cluster has type {cluster_type}",
+            hint=config.traits.instead_of(name),
             code="option-without-effect",
             key=name,
             value=cluster_type,

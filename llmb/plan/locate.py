@@ -68,17 +68,15 @@ def _checked(folder: Path, source: str) -> Path:
     if not (folder / CONFIG_FILE).is_file():
         is_other = "is not a folder" if folder.exists() else "does not exist"
         state = f"has no {CONFIG_FILE}" if folder.is_dir() else is_other
-        hint = (
-            "check the path; to install there, run: llmb-install --install"
-            f" {shlex.quote(str(folder))}"
-        )
-        value = str(folder)
         raise UsageError(
             f"{source}: {folder} {state}",
-            hint=hint,
+            hint=(
+                "check the path; to install there, run: llmb-install --install"
+                f" {shlex.quote(str(folder))}"
+            ),
             code="install-missing",
             key=source,
-            value=value,
+            value=str(folder),
         )
     return folder.resolve()
 

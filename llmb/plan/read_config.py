@@ -224,13 +224,12 @@ def _refused(document: Document, kind: ClusterType, data: Any) -> list[Fault]:
         for part in path[1:]:
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None and (reason := reason_against(question, value)) is not None:
-            text, key = f"{'.'.join(path)}: {reason}", ".".join(path)
             faults.append(
                 Fault(
                     place=document.place(path),
-                    message=text,
+                    message=f"{'.'.join(path)}: {reason}",
                     code="value-not-allowed",
-                    key=key,
+                    key=".".join(path),
                     value=value,
                 )
             )
@@ -245,15 +244,13 @@ def reason_against(question: ClusterQuestion, value: Any) -> str | None:
 
 def failed(kind: ClusterType, action: str, error: BaseException, place: str = "") -> Fault:
     """Return the fault of a cluster type whose code failed. It names the plugin."""
-    message = (
-        f"plugin {kind.source or 'llmb'}: cluster type {kind.name} failed {action}:"
-        f" {_described(error)}"
-    )
-    hint = "report it to the plugin's maintainers"
     return Fault(
         place=place,
-        message=message,
-        hint=hint,
+        message=(
+            f"plugin {kind.source or 'llmb'}: cluster type {kind.name} failed {action}:"
+            f" {_described(error)}"
+        ),
+        hint="report it to the plugin's maintainers",
         code="plugin-failed",
         key=kind.name,
         value=kind.source,

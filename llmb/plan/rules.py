@@ -100,11 +100,10 @@ def _check_combination(settings: Settings) -> None:
             "profile-and-trace", "profile nccl_trace", message, "submit one run for each"
         )
     if settings.stragglers and settings.profile:
-        message = "a profiler and a straggler detector both need the GPUs' CUPTI"
         raise _refused(
             "profile-and-stragglers",
             "profile stragglers",
-            message,
+            "a profiler and a straggler detector both need the GPUs' CUPTI",
             "submit one run for each",
         )
     if loads and settings.profile:

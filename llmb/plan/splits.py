@@ -30,9 +30,8 @@ def training_of(settings: Settings, size: Size, row: Row) -> Training:
     dp = divide(settings.scale, tp * pp * cp, f"{label}: the scale", ways, key="scale tp pp cp")
     gbs = settings.gbs or row.gbs.batch(settings.scale)
     if gbs is None:
-        message = f"{label}: the global batch {row.gbs.text} is not a whole number"
         raise UsageError(
-            message,
+            f"{label}: the global batch {row.gbs.text} is not a whole number",
             hint="choose another scale, or --set gbs=N",
             code="batch-not-whole",
             key="scale",
@@ -164,13 +163,12 @@ def _check_layers(training: Training, size: Size, vp: int, label: str) -> None:
     extra = f" ({counted} with embedding and loss)" if size.pipeline_extra else ""
     fitting = alternatives([ways for ways in range(1, counted + 1) if counted % ways == 0])
     split = f"{label}: {training.num_layers} layers{extra}"
-    hint = f"choose pp and vp whose product is {fitting}"
     divide(
         counted,
         training.pp * vp,
         split,
         f"pp·vp = {training.pp}·{vp}",
-        hint,
+        f"choose pp and vp whose product is {fitting}",
         key="num_layers pp vp",
     )
 

@@ -56,11 +56,13 @@ def allowed_seconds() -> float:
     with suppress(ValueError):
         if 0 < (seconds := float(text)) < math.inf:
             return seconds
-    message, hint = (
+    raise UsageError(
         f"{TIMEOUT_VARIABLE}={text} is not a number of seconds",
-        f"export {TIMEOUT_VARIABLE}=60",
+        hint=f"export {TIMEOUT_VARIABLE}=60",
+        code="value-not-allowed",
+        key=TIMEOUT_VARIABLE,
+        value=text,
     )
-    raise UsageError(message, hint=hint, code="value-not-allowed", key=TIMEOUT_VARIABLE, value=text)
 
 
 @contextmanager
@@ -123,28 +125,24 @@ def as_plugin_error(
     if isinstance(error, OverdueError):
         reason = f"{call} took more than {seconds:g} s{_place(error, owner)}"
         longer = f"{TIMEOUT_VARIABLE}={2 * (seconds or 0):g} allows more"
-        message = f"plugin {source} was interrupted: {reason}"
-        hint, fix = (
-            _joined(debug, longer, REPORT),
-            _joined("do nothing here that takes long", longer, debug),
-        )
         return PluginError(
-            message,
+            f"plugin {source} was interrupted: {reason}",
             reason=reason,
-            hint=hint,
-            fix=fix,
+            hint=_joined(debug, longer, REPORT),
+            fix=_joined("do nothing here that takes long", longer, debug),
             code="plugin-timeout",
             key=call,
             value=source,
         )
     description = described(error, owner)
-    message, reason = f"plugin {source} failed in {call}: {description}", f"{call}: {description}"
-    hint, fix = (
-        _joined(debug, REPORT),
-        _joined(f"correct {'the module' if call == 'import' else call}", debug),
-    )
     return PluginError(
-        message, reason=reason, hint=hint, fix=fix, code="plugin-failed", key=call, value=source
+        f"plugin {source} failed in {call}: {description}",
+        reason=f"{call}: {description}",
+        hint=_joined(debug, REPORT),
+        fix=_joined(f"correct {'the module' if call == 'import' else call}", debug),
+        code="plugin-failed",
+        key=call,
+        value=source,
     )
 
 

@@ -23,11 +23,13 @@ def check_launch(launch: Launch, name: str) -> None:
     """
     _check_texts(launch, ())
     if launch.name != name:
-        message, hint = (
+        raise KeyFaultError(
             f"'{launch.name}' is not the job's name '{name}'",
-            "name=job.experiment_name",
+            "name",
+            hint="name=job.experiment_name",
+            code="name-differs",
+            value=launch.name,
         )
-        raise KeyFaultError(message, "name", hint=hint, code="name-differs", value=launch.name)
     for key in ("environment", "secrets"):
         for variable in getattr(launch, key):
             if not _VARIABLE.fullmatch(variable):
@@ -47,12 +49,12 @@ def check_launch(launch: Launch, name: str) -> None:
         _check_program(program)
     for staged in launch.files:
         if str(PurePosixPath(staged.name)) in _OWN_FILES:
-            message, hint = (
-                f"'{staged.name}' is a name that llmb uses in the run's folder",
-                "choose another name",
-            )
             raise KeyFaultError(
-                message, "files", hint=hint, code="file-reserved", value=staged.name
+                f"'{staged.name}' is a name that llmb uses in the run's folder",
+                "files",
+                hint="choose another name",
+                code="file-reserved",
+                value=staged.name,
             )
         if not staged.name.isprintable():
             message = f"{staged.name!r} has a character that a file's name cannot show"

@@ -79,10 +79,9 @@ def _check_over(cluster: Cluster, run: record.RunRecord, end: JobState) -> None:
     now = time.time()
     if not may_be_retried(end, now):
         minutes = (RETRY_AFTER - (now - (end.ended or now))) / 60
-        hint = f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute"
         raise LlmbError(
             f"{run.id} was lost a moment ago and may reappear",
-            hint=hint,
+            hint=f"retry it in {minutes:.0f} min" if minutes >= 1 else "retry it in a minute",
             code="run-just-lost",
             value=round(minutes),
         )
@@ -100,9 +99,8 @@ def _attempt(
             end = store.seen_state(current)
             # Read again under the lock: another command may have started the next attempt.
             if current.attempt != run.attempt or end is None or not end.is_end:
-                message = f"{run.id} is already being retried"
                 raise LlmbError(
-                    message,
+                    f"{run.id} is already being retried",
                     hint="llmb-run jobs shows it",
                     code="run-being-retried",
                     value=run.id,

@@ -84,7 +84,9 @@ def test_the_client_of_llmb_says_which_server(name: str, odd: Odd) -> None:
 
     def ask() -> None:
         try:
-            http.read_all(http.send(client, request, is_known=False))
+            response = http.send(client, request, is_known=False)
+            with http.raises(response.url, is_known=True):
+                response.read()
         except AskAgain as again:
             raise again.fault from again
 

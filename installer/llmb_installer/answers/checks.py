@@ -61,12 +61,11 @@ def check_values(
     for index, name in enumerate(answers.workloads or ()):
         path = ("workloads", index)
         if "," in name:
-            hint = f"write a list: [{name}]"
             yield (
                 path,
                 Fault(
                     message=f"'{name}' is one name",
-                    hint=hint,
+                    hint=f"write a list: [{name}]",
                     code="workloads-not-list",
                     value=name,
                 ),
@@ -153,10 +152,9 @@ def _file_at(folder: Path) -> Path | None:
 def _wrong_images(answers: Answers) -> Iterator[Located]:
     images = answers.images
     if images.processors is not None and images.processors < 1:
-        message = f"images.processors: {images.processors} is less than 1"
         yield _at(
             "images.processors",
-            message,
+            f"images.processors: {images.processors} is less than 1",
             "omit it to use all",
             "processors-invalid",
             images.processors,

@@ -93,10 +93,9 @@ def _value(text: str, option: str) -> Any:
     try:
         value = yamlfile.parse(f"value: {text}", name=option).data["value"]
     except InputFaults as error:
-        hint = "put it in quotes within the quotes: KEY='\"value\"'"
         raise UsageError(
             f"{option}: {text} is not valid YAML",
-            hint=hint,
+            hint="put it in quotes within the quotes: KEY='\"value\"'",
             code="setting-invalid",
             key=option,
             value=text,

@@ -55,13 +55,11 @@ def read_answers(
         document = override(document, {"install": str(install)}, "--install")
     answers, absent, faults = _examine(document, workloads, recorded=recorded)
     if answers is not None and answers.workloads == () and not recorded:
-        hint = "name at least one, or omit the key to install all"
-        place = document.place(("workloads",))
         faults.append(
             Fault(
-                place=place,
+                place=document.place(("workloads",)),
                 message="workloads is empty",
-                hint=hint,
+                hint="name at least one, or omit the key to install all",
                 code="workloads-empty",
                 key="workloads",
             )

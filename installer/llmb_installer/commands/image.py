@@ -58,10 +58,9 @@ def run(
 def _require(arch: str | None, build_options: Mapping[str, Any]) -> None:
     """Raise UsageError for an unknown architecture or level."""
     if arch is not None and architecture_name(arch) not in map(architecture_name, ARCHITECTURES):
-        hint = f"one of {', '.join(ARCHITECTURES)}"
         raise UsageError(
             f"--arch {arch} is unknown",
-            hint=hint,
+            hint=f"one of {', '.join(ARCHITECTURES)}",
             code="architecture-unknown",
             key="--arch",
             value=arch,
@@ -81,10 +80,9 @@ def _mirror(text: str) -> tuple[str, str]:
     """The registry of ``HOST=HOST/PATH`` and its mirror. Raises UsageError."""
     registry, _, mirror = text.partition("=")
     if not registry or not mirror:
-        hint = "such as --mirror docker.io=mirror.example.org/hub"
         raise UsageError(
             f"--mirror {text} has no mirror",
-            hint=hint,
+            hint="such as --mirror docker.io=mirror.example.org/hub",
             code="mirror-invalid",
             key="--mirror",
             value=text,
@@ -155,10 +153,9 @@ def _check(reference: str, architecture: str, target: Path, settings: PullSettin
         f" {architecture}"
     )
     if (fault := check_file(target, deep=True)) is not None:
-        hint = f"build it, or adopt it where possible: {again}"
         raise LlmbError(
             f"{target}: {fault.message}",
-            hint=hint,
+            hint=f"build it, or adopt it where possible: {again}",
             code=fault.code,
             key=str(target),
             value=fault.value,

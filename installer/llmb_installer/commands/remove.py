@@ -107,10 +107,9 @@ def _remove_unused(folder: Path, *, yes: bool, dry_run: bool) -> None:
     """Remove the steps that only an earlier release, or earlier answers, needed."""
     status = find_status(folder, record.load(folder), required=True)
     if status.outdated:
-        hint = f"bring it up to date first: {record.repair_hint(folder)}"
         raise LlmbError(
             f"{folder} is out of date: its steps may still be in use",
-            hint=hint,
+            hint=f"bring it up to date first: {record.repair_hint(folder)}",
             code="install-outdated",
         )
     if not status.unused:

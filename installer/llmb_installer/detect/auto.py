@@ -54,10 +54,9 @@ def resolve_auto(answers: Answers) -> tuple[Answers, list[str]]:
 
 def _on(answers: Answers, machine: str) -> Answers:
     if machine not in ARCHITECTURES:
-        hint = f"install for {' or '.join(ARCHITECTURES)}"
         raise LlmbError(
             f"llmb does not support {machine}",
-            hint=hint,
+            hint=f"install for {' or '.join(ARCHITECTURES)}",
             code="architecture-unsupported",
             value=machine,
         )

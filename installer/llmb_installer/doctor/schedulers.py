@@ -156,11 +156,13 @@ def _accounting(cluster: scheduler.SlurmFound, config: SlurmConfig | None) -> It
     yield finding("accounting", fault, f"your accounts: {accounts}", (), fix)
     account = config.option("account") if config is not None else None
     if account is not None and cluster.accounts and account not in cluster.accounts:
-        text, fix = (
-            f"'{account}' is not one of yours",
-            f"set slurm.account in cluster_config.yaml: {accounts}",
+        yield Finding(
+            check="account",
+            state="missing",
+            found=f"'{account}' is not one of yours",
+            needed_by=(SLURM,),
+            fix=f"set slurm.account in cluster_config.yaml: {accounts}",
         )
-        yield Finding(check="account", state="missing", found=text, needed_by=(SLURM,), fix=fix)
 
 
 def _containers(

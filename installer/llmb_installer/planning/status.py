@@ -269,12 +269,11 @@ def _step_faults(
     except PermissionError as error:
         path = os.path.realpath(error.filename or install)
         home = "if it is a Python in a home folder, set 'python' in the answers to another one"
-        hint = f"{record.readable_hint(install)}; {home}"
         return [
             Fault(
                 place=key,
                 message=f"you may not read {path}",
-                hint=hint,
+                hint=f"{record.readable_hint(install)}; {home}",
                 code="not-readable",
                 value=path,
             )

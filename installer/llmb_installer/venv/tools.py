@@ -130,10 +130,9 @@ def missing(python_answer: str | None, machine: str) -> LlmbError:
     """Return the error for a missing Python, with the ways to get it."""
     place = "on this machine" if machine == "here" else f"on a node ({machine})"
     if python_answer is not None and not is_version(python_answer):
-        hint = "set 'python' in the answers to another program or version"
         return LlmbError(
             f"Python '{python_answer}' is missing {place}",
-            hint=hint,
+            hint="set 'python' in the answers to another program or version",
             code="no-python",
             value=python_answer,
         )

@@ -105,9 +105,8 @@ class LocalCluster:
         here = [run for run in runs if run.submitter.is_here]
         if not here and (unclear := next((run for run in runs if run.cluster is None), None)):
             host = unclear.submitter.host
-            message = f"{unclear.id} was submitted on {host}, whose queue this machine cannot read"
             raise LlmbError(
-                message,
+                f"{unclear.id} was submitted on {host}, whose queue this machine cannot read",
                 hint=f"run llmb-run jobs reconcile on {host}",
                 code="other-host",
                 value=host,

@@ -296,10 +296,9 @@ def _partition_faults(
 ) -> Iterator[Fault]:
     partition = partitions.get(name)
     if partition is None:
-        hint = f"{suggest(name, list(partitions), likeness=_LIKENESS)}  {_PARTITION}"
         yield Fault(
             message=f"this Slurm has no partition '{name}'",
-            hint=hint,
+            hint=f"{suggest(name, list(partitions), likeness=_LIKENESS)}  {_PARTITION}",
             code="partition-unknown",
             value=name,
         )

@@ -41,9 +41,8 @@ class Refusal:
     @property
     def fault(self) -> Fault:
         """The refusal as users read it."""
-        message = f"Slurm would refuse a job {self.what}: {self.reason}"
         return Fault(
-            message=message,
+            message=f"Slurm would refuse a job {self.what}: {self.reason}",
             hint=advice("slurm_refused", self.reason),
             code="slurm-would-refuse",
             value=self.reason,

@@ -290,9 +290,8 @@ def faults_of_mounts(launch: Launch) -> Iterator[Fault]:
 
 
 def _separator_fault(mount: str) -> Fault:
-    message = f"{mount} cannot be mounted: pyxis reads commas and colons as separators"
     return Fault(
-        message=message,
+        message=f"{mount} cannot be mounted: pyxis reads commas and colons as separators",
         hint="choose folders without commas and colons",
         code="mount-invalid",
         key=mount,

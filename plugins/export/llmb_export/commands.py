@@ -199,10 +199,9 @@ def webhook(
     results = select()
     reason = webhook.deliver(url, results.data, token=token, attempts=attempts)
     place = webhook.place_of(url)
-    text = (
+    api.say(
         f"warning: {place} did not accept the results: {reason}" if reason else f"sent to {place}"
     )
-    api.say(text)
     return results.exit_code
 
 

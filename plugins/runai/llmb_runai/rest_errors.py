@@ -69,21 +69,23 @@ def fault_of_answer(base_url: str, answer: httpx.Response) -> LlmbError:
         message = f"Run:ai refused it: {'; '.join(issues)}"
         return RefusedRequestError(message, hint=hint, code="policy", value=tuple(issues))
     if 400 <= status < 500 and status not in _HINTS:
-        message, hint = (
+        return RefusedRequestError(
             f"Run:ai refused it: {reason} (HTTP {status})",
-            "check the runai section of cluster_config.yaml",
+            hint="check the runai section of cluster_config.yaml",
+            code="runai-refused",
+            value=status,
         )
-        return RefusedRequestError(message, hint=hint, code="runai-refused", value=status)
     problem, code = (
         ("does not allow it", "runai-denied")
         if status in (401, 403)
         else ("has a problem", "runai-failed")
     )
-    message, hint = (
+    return LlmbError(
         f"Run:ai {problem}: {reason} (HTTP {status})",
-        _HINTS.get(status, "try again later"),
+        hint=_HINTS.get(status, "try again later"),
+        code=code,
+        value=status,
     )
-    return LlmbError(message, hint=hint, code=code, value=status)
 
 
 def fault_of_sign_in(base_url: str, key: str, answer: httpx.Response) -> LlmbError:

@@ -93,14 +93,13 @@ def _faults_of_request(script: str) -> Iterator[Fault]:
             "if your control plane is newer than 2.24 and has it, --force submits without"
             " this check"
         )
-        hint = (
-            f"{fault.hint}  {newer}"
-            if fault.hint
-            else "change it under runai in cluster_config.yaml"
-        )
         yield Fault(
             message=f"the request to Run:ai: {fault}",
-            hint=hint,
+            hint=(
+                f"{fault.hint}  {newer}"
+                if fault.hint
+                else "change it under runai in cluster_config.yaml"
+            ),
             code="field-invalid",
             key=fault.path,
         )

@@ -107,15 +107,17 @@ class RunaiConfig:
         if self.keep_days < 1:
             raise KeyFaultError("must be at least 1", "keep_days")
         if fixed := next((name for name in self.spec if name in FIXED_RUNAI_SPEC), None):
-            message, code = f"{fixed} is set by llmb", "key-reserved"
-            raise KeyFaultError(message, "spec", fixed, hint="remove it", code=code)
+            raise KeyFaultError(
+                f"{fixed} is set by llmb", "spec", fixed, hint="remove it", code="key-reserved"
+            )
         for name, kind in _SHARED.items():
             if name in self.spec and not isinstance(self.spec[name], kind):
                 raise KeyFaultError(f"must be {_WORDS[kind]}", "spec", name, code="value-type")
         if _GPUS in self.spec.get("compute", {}):
             hint = "set the GPUs of a node with gpu_types: gpus_per_node"
-            message, code = f"{_GPUS} is set by llmb", "key-reserved"
-            raise KeyFaultError(message, "spec", "compute", _GPUS, hint=hint, code=code)
+            raise KeyFaultError(
+                f"{_GPUS} is set by llmb", "spec", "compute", _GPUS, hint=hint, code="key-reserved"
+            )
         for name, volumes in self.spec.get("storage", {}).items():
             if not isinstance(volumes, list):
                 raise KeyFaultError("must be a list", "spec", "storage", name, code="value-type")
@@ -149,8 +151,9 @@ class RunaiConfig:
                     f"runai: secrets: {{{variable['name']}: {{name: SECRET, key: KEY}}}} gets it"
                     " from Kubernetes"
                 )
-                message, code = (
+                raise KeyFaultError(
                     f"{variable['name']} is a secret; its value must not be in this file",
-                    "secret-value",
+                    *place,
+                    hint=hint,
+                    code="secret-value",
                 )
-                raise KeyFaultError(message, *place, hint=hint, code=code)

@@ -18,7 +18,8 @@ if numactl --cpunodebind=$llmb_numa --membind=$llmb_numa true 2> /dev/null; then
     exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa "$@"
 fi
 (( LLMB_LOCAL_RANK % {ranks} )) ||
-    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node $llmb_numa here" >&2
+    echo "llmb: the ranks from $LLMB_RANK on are not bound: numactl cannot bind to NUMA node \
+$llmb_numa here" >&2
 exec "$@\""""
 
 # With two cores for each rank, if they belong to its NUMA node: on a host with another numbering
@@ -28,11 +29,13 @@ llmb_core=$((LLMB_LOCAL_RANK * {step}))
 llmb_numa=$((LLMB_LOCAL_RANK / {ranks}))
 llmb_node={nodes}/node$llmb_numa
 if [[ -e $llmb_node/cpu$llmb_core && -e $llmb_node/cpu$((llmb_core + 1)) ]] &&
-    numactl --cpunodebind=$llmb_numa --membind=$llmb_numa -C $llmb_core,$((llmb_core + 1)) true 2> /dev/null; then
+    numactl --cpunodebind=$llmb_numa --membind=$llmb_numa -C $llmb_core,$((llmb_core + 1)) true \
+2> /dev/null; then
     exec numactl --cpunodebind=$llmb_numa --membind=$llmb_numa -C $llmb_core,$((llmb_core + 1)) "$@"
 fi
 (( LLMB_LOCAL_RANK % {ranks} )) ||
-    echo "llmb: the ranks from $LLMB_RANK on are not bound to cores: those of NVIDIA's hosts are not of NUMA node $llmb_numa here" >&2
+    echo "llmb: the ranks from $LLMB_RANK on are not bound to cores: those of NVIDIA's hosts \
+are not of NUMA node $llmb_numa here" >&2
 """
 _CORE_STEP = 16
 _NODES = "/sys/devices/system/node"
@@ -55,7 +58,8 @@ exec "$@\""""
 
 _PROFILE = """\
 {others}if ! command -v nsys > /dev/null; then
-    echo "llmb error: a profile was asked for, and nsys is not here; use an image or a node with it" >&2
+    echo "llmb error: a profile was asked for, and nsys is not here; \
+use an image or a node with it" >&2
     exit 127
 fi
 {metrics}mkdir -p {folder}

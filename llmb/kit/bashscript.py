@@ -26,7 +26,8 @@ ENDED = "ended"  # a file in the run's folder that its script writes, as SCHEDUL
 # Otherwise each rank would start a thread on every CPU of its node. A value of the image or the
 # user stays.
 THREADS = """\
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / LOCAL_WORLD_SIZE : 1 ))}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(( $(nproc) > LOCAL_WORLD_SIZE ? $(nproc) / \
+LOCAL_WORLD_SIZE : 1 ))}
 """
 # The job's files get the permissions of its run's folder, $llmb_run, which are those of a shared
 # install.
@@ -35,7 +36,8 @@ umask "$(printf %03o $(( ~0$(stat -c %a "$llmb_run") & 077 )))"
 """
 # Comes last, once llmb_code is set.
 WRITE_END = """\
-printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" && mv "$llmb_run/.ended" "$llmb_run/ended"
+printf '%s\\n' "$llmb_code" "ended $(date +%s)" > "$llmb_run/.ended" \
+&& mv "$llmb_run/.ended" "$llmb_run/ended"
 """
 EXIT = """\
 exit "$llmb_code"

@@ -34,14 +34,16 @@ if ! (set -C; : > "$llmb_run/.started.$llmb_node") 2> /dev/null; then
         : > "$llmb_run/restarted"
         echo "node $llmb_node of this run was started before: a run starts once" >&2
     else
-        echo "llmb error: $llmb_run cannot be written from this node; check its file system and permissions" >&2
+        echo "llmb error: $llmb_run cannot be written from this node; check its file system and \
+permissions" >&2
     fi
     exit 1
 fi
 """
 _ID = """\
 if (( llmb_node == 0 )); then
-    printf '%s\\n' "$llmb_job" "host $(hostname)" "started $(date +%s)" > "$llmb_run/.scheduler_id" &&
+    printf '%s\\n' "$llmb_job" "host $(hostname)" "started $(date +%s)" \
+> "$llmb_run/.scheduler_id" &&
         mv "$llmb_run/.scheduler_id" "$llmb_run/scheduler_id" || exit 1
 fi
 """
@@ -63,7 +65,8 @@ tail --pid=$$ -qn +1 -F "$llmb_batch" "$llmb_log" 2> /dev/null &
 _COUNT = """\
 llmb_count={word}
 if [[ $llmb_count != {nodes} ]]; then
-    echo "llmb error: the scheduler has started $llmb_count nodes, and this run has {nodes}; see its events"
+    echo "llmb error: the scheduler has started $llmb_count nodes, and this run has {nodes}; \
+see its events"
     echo 1 > "$llmb_run/.failed.$llmb_node"
     (( llmb_node == 0 )) || exit 1
     llmb_code=1
@@ -103,7 +106,8 @@ llmb_waits() {
     for (( llmb_other = 1; llmb_other < llmb_nodes; llmb_other++ )); do
         [[ ! -e $llmb_run/.done.$llmb_other ]] || continue
         [[ $llmb_stopped ]] || return 0
-        [[ ! -e $llmb_run/.started.$llmb_other ]] || (( SECONDS - llmb_stopped >= llmb_grace + 5 )) || return 0
+        [[ ! -e $llmb_run/.started.$llmb_other ]] \
+|| (( SECONDS - llmb_stopped >= llmb_grace + 5 )) || return 0
     done
     return 1
 }
@@ -118,7 +122,8 @@ while (( ${#llmb_pids[@]} )) || llmb_waits; do
         wait "${llmb_pids[llmb_index]}"
         llmb_exit=$?
         unset "llmb_pids[llmb_index]"
-        (( llmb_exit == 0 )) || llmb_end "$llmb_exit" "rank $llmb_index of node $llmb_node ended with $llmb_exit"
+        (( llmb_exit == 0 )) || llmb_end "$llmb_exit" "rank $llmb_index of node $llmb_node \
+ended with $llmb_exit"
     done
     (( SECONDS < llmb_limit )) || llmb_end 124 "ran longer than its limit of $llmb_limit seconds"
     llmb_check_nodes

@@ -80,18 +80,21 @@ llmb_until_done() {
 }
 [[ $LLMB_RANK == 0 || $llmb_everywhere == yes ]] || llmb_until_done
 
-llmb_accepts() { (exec 3<> "/dev/tcp/127.0.0.1/$1" || exec 3<> "/dev/tcp/localhost/$1") 2> /dev/null; }
+llmb_accepts() { (exec 3<> "/dev/tcp/127.0.0.1/$1" \
+|| exec 3<> "/dev/tcp/localhost/$1") 2> /dev/null; }
 LLMB_SERVER_PORT=$((10000 + ${MASTER_PORT:-0} % 10000 + LLMB_RANK))
 while llmb_accepts "$LLMB_SERVER_PORT"; do ((LLMB_SERVER_PORT += 64)); done
 export LLMB_SERVER_PORT
 llmb_out=server-$LLMB_RANK.out llmb_address=server-$LLMB_RANK.address
-read -r llmb_host < /proc/sys/kernel/hostname  # Slurm sets HOSTNAME to a node's name, which no one may resolve
+read -r llmb_host < /proc/sys/kernel/hostname  # Slurm sets HOSTNAME to a node's name, \
+which no one may resolve
 [[ ${MASTER_ADDR:-127.0.0.1} != 127.0.0.1 ]] || llmb_host=127.0.0.1
 : > "$llmb_out"  # exists before it is read
 { set -m; "${llmb_first[@]}" > "$llmb_out" 2>&1 & set +m; }
 llmb_server=$!
 llmb_ready() {
-    if [[ $llmb_text ]]; then grep -qF -e "$llmb_text" "$llmb_out"; else llmb_accepts "$LLMB_SERVER_PORT"; fi
+    if [[ $llmb_text ]]; then grep -qF -e "$llmb_text" "$llmb_out"; \
+else llmb_accepts "$LLMB_SERVER_PORT"; fi
 }
 SECONDS=0
 until llmb_ready; do
@@ -99,7 +102,8 @@ until llmb_ready; do
     ((SECONDS < llmb_seconds)) || llmb_fail "was not ready after $llmb_seconds s" 1
     sleep 0.2
 done
-echo "$llmb_host:$LLMB_SERVER_PORT" > "$llmb_address.part" && mv "$llmb_address.part" "$llmb_address"
+echo "$llmb_host:$LLMB_SERVER_PORT" > "$llmb_address.part" \
+&& mv "$llmb_address.part" "$llmb_address"
 [[ $LLMB_RANK == 0 ]] || llmb_until_done
 
 for ((llmb_rank = 1; llmb_rank < WORLD_SIZE; llmb_rank++)); do
@@ -124,16 +128,19 @@ _MPIRUN = """\
 export OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT:-1}
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:-1}
 export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe:-true}
-export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}
+export \
+PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}
 exec mpirun "$@"
 """
 # mpirun's processes get the names of torchrun and of wrappers; Open MPI and MPICH name a rank
 # differently.
 _MPI_RANK = """\
-export RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?mpirun sets neither OMPI_COMM_WORLD_RANK nor PMI_RANK}}
+export RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:?mpirun sets neither OMPI_COMM_WORLD_RANK nor \
+PMI_RANK}}
 export LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$RANK}}
 export WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}
-export LOCAL_WORLD_SIZE=$WORLD_SIZE MASTER_ADDR=${MASTER_ADDR:-127.0.0.1} MASTER_PORT=${MASTER_PORT:-29500}
+export LOCAL_WORLD_SIZE=$WORLD_SIZE MASTER_ADDR=${MASTER_ADDR:-127.0.0.1} \
+MASTER_PORT=${MASTER_PORT:-29500}
 export LLMB_RANK=$RANK LLMB_NODE_RANK=0 LLMB_LOCAL_RANK=$LOCAL_RANK
 exec "$@"
 """

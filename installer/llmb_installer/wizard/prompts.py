@@ -227,7 +227,8 @@ def _choices(options: Sequence[AnswerOption], selected: Sequence[Any]) -> list[q
         questionary.Choice(
             _title(f"{option.title} ({option.refused})" if option.refused else option.title),
             value=option.value,
-            disabled=True if option.refused else None,  # type: ignore[arg-type]  # without a text of its own
+            # without a text of its own
+            disabled=True if option.refused else None,  # type: ignore[arg-type]
             checked=option.value in selected and not option.refused,
         )
         for option in options

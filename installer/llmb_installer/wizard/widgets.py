@@ -183,7 +183,8 @@ class Boxes:
         return keys
 
     def _tokens(self) -> StyleAndTextTuples:
-        tokens: list[tuple[str, str]] = self.control._get_choice_tokens()  # type: ignore[no-untyped-call]
+        tokens: list[tuple[str, str]]
+        tokens = self.control._get_choice_tokens()  # type: ignore[no-untyped-call]
         is_before = [*(text in (BACK_TITLE, FIND_OUT_TITLE) for _, text in tokens[1:]), False]
         shown: StyleAndTextTuples = [
             (style, "  " if before else text)

@@ -44,7 +44,8 @@ for llmb_local in "${{TMPDIR:-/tmp}}" /tmp ''; do
     mkdir -p -m 700 "$llmb_local" 2> /dev/null && [[ -O $llmb_local && -w $llmb_local ]] && break
 done
 (( LLMB_LOCAL_RANK )) || [[ $llmb_local != "$PWD"/.local/* ]] ||
-    echo "llmb: this node has no temporary folder that can be written: caches are in $llmb_local" >&2
+    echo "llmb: this node has no temporary folder that can be written: caches are in $llmb_local" \
+>&2
 for llmb_pair in {pairs}; do
     llmb_name=${{llmb_pair%%=*}}
     [[ -n ${{!llmb_name-}} && -d ${{!llmb_name}} && -w ${{!llmb_name}} ]] && continue
@@ -126,17 +127,20 @@ llmb_gone() {
     else
         [[ $llmb_answer == *'Invalid job id'* ]] || return 1
     fi
-    printf '%s\\0' "$llmb_runs"/*/experiments/*/*/{,attempt-*/}scheduler_id | xargs -0 -r grep -lsx -- "$1" | grep -q .
+    printf '%s\\0' "$llmb_runs"/*/experiments/*/*/{,attempt-*/}scheduler_id \
+| xargs -0 -r grep -lsx -- "$1" | grep -q .
 }
 shopt -s nullglob
 llmb_runs=$1
 while read -r llmb_name; do
     [[ $llmb_name =~ ^pyxis_([0-9]+)(_[0-9]+)?\\.[0-9]+$ ]] && llmb_gone "${BASH_REMATCH[1]}" &&
         enroot remove -f "$llmb_name" > /dev/null 2>&1 < /dev/null &&
-        echo "llmb: removed the container $llmb_name, which a killed job had left on $SLURMD_NODENAME"
+        echo "llmb: removed the container $llmb_name, which a killed job had left \
+on $SLURMD_NODENAME"
 done < <(command -v enroot > /dev/null && enroot list 2> /dev/null)
 for llmb_name in "${TMPDIR:-/tmp}"/llmb-* /tmp/llmb-*; do
-    [[ ${llmb_name##*/} =~ ^llmb-([0-9]+)\\.[0-9]+$ && -O $llmb_name ]] && llmb_gone "${BASH_REMATCH[1]}" &&
+    [[ ${llmb_name##*/} =~ ^llmb-([0-9]+)\\.[0-9]+$ && -O $llmb_name ]] \
+&& llmb_gone "${BASH_REMATCH[1]}" &&
         rm -rf -- "$llmb_name"
 done
 exit 0"""
@@ -147,7 +151,8 @@ _STEP_LINE = (
 # Where /tmp of the container is the node's own, the caches of this run are still there.
 _REMOVE_OWN = """\
 for llmb_tmp in "${{TMPDIR:-/tmp}}" /tmp; do
-    [[ ! -d $llmb_tmp/{first} ]] || {step}bash -c 'rm -rf -- "$1"/llmb-"$SLURM_JOB_ID".*' _ "$llmb_tmp" < /dev/null
+    [[ ! -d $llmb_tmp/{first} ]] || {step}bash -c 'rm -rf -- "$1"/llmb-"$SLURM_JOB_ID".*' \
+_ "$llmb_tmp" < /dev/null
 done
 """
 

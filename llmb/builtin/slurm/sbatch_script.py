@@ -25,7 +25,8 @@ llmb_output=$(sudo -n nvidia-smi boost-slider --vboost 1 2>&1) && echo "llmb: se
 # The step shares its resources with the training (--overlap), which starts even if this step fails.
 # The log gets the first reason that a node printed, else the last line of srun.
 _BOOST_LINES = """\
-llmb_boost=$(timeout -k 5 {seconds} srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 \\
+llmb_boost=$(timeout -k 5 {seconds} srun --overlap --nodes={nodes} --ntasks={nodes} \
+--ntasks-per-node=1 \\
     bash -c {on_node} 2>&1 < /dev/null)
 llmb_code=$?
 llmb_set=$(grep -c '^llmb: set$' <<< "$llmb_boost")
@@ -47,7 +48,8 @@ echo "{begin}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
 # was submitted twice runs once.
 _FIRST_ACT = """\
 llmb_part=$llmb_run/.scheduler_id.$SLURM_JOB_ID
-printf '%s\\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" "host $(hostname)" \\
+printf '%s\\n' "$SLURM_JOB_ID" "cluster ${SLURM_CLUSTER_NAME-}" "nodes ${SLURM_JOB_NODELIST-}" \
+"host $(hostname)" \\
     "started $(date +%s)" > "$llmb_part" || exit 1
 [[ -e $llmb_run/scheduler_id ]] || ln "$llmb_part" "$llmb_run/scheduler_id" 2> /dev/null ||
     mv -n "$llmb_part" "$llmb_run/scheduler_id"

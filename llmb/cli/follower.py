@@ -45,14 +45,14 @@ def held_states(states: Iterable[JobState]) -> list[JobState]:
     ]
 
 
-def _why(state: JobState) -> str:
+def _reason_of(state: JobState) -> str:
     return f"{state.state}, {state.reason}"
 
 
 def counted(held: Iterable[JobState]) -> str:
     """Return ``3 PENDING, Priority; 1 PENDING, Resources``."""
-    counts = Counter(map(_why, held))
-    return "; ".join(f"{number} {why}" for why, number in counts.most_common())
+    counts = Counter(map(_reason_of, held))
+    return "; ".join(f"{number} {reason}" for reason, number in counts.most_common())
 
 
 class Follower:
@@ -109,11 +109,11 @@ class Follower:
     def waiting(self, states: Sequence[JobState]) -> None:
         """Print why runs wait: one line for all of them, when a reason is new."""
         held = held_states(states)
-        new = {_why(state) for state in held} - self.reasons
+        new = {_reason_of(state) for state in held} - self.reasons
         if not new:
             return
         self.line(f"{time_of_day()} waiting: {counted(held)}")
-        self.print_fixes(state for state in held if _why(state) in new)
+        self.print_fixes(state for state in held if _reason_of(state) in new)
         self.reasons |= new
 
     def print_fixes(self, held: Iterable[JobState]) -> None:

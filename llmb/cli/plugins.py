@@ -205,7 +205,9 @@ def _sources_named(plugins: Plugins, name: str) -> list[str]:
 
     A plugin has the names of its distribution, entry point and module. Raises UsageError.
     """
-    sources = list(dict.fromkeys([*plugins.sources, *(own.source for own in plugins.problems)]))
+    sources = list(
+        dict.fromkeys([*plugins.sources, *(problem.source for problem in plugins.problems)])
+    )
     if name in sources:
         return [name]
     try:
@@ -415,18 +417,18 @@ def _next_commands(
     if kind in scaffold.WITH_WORKLOAD:
         size = " -s tiny" if kind == scaffold.WORKLOAD else ""
         gpus = 8 if kind == scaffold.BRIDGE else 1
-        here = "--set cluster_type=local --set gpu_type=cpu "
+        answers = "--set cluster_type=local --set gpu_type=cpu "
         if kind == scaffold.BRIDGE:  # which needs GPUs, so llmb-install asks for the cluster
-            here = ""
-        make = f"llmb-install {here}--set workloads={plain}{option}{' --yes' if here else ''}"
+            answers = ""
+        make = f"llmb-install {answers}--set workloads={plain}{option}{' --yes' if answers else ''}"
         steps = [
             ("preview a job", f"llmb-run submit -w {plain}{size} --scale {gpus}{option} -d"),
             ("install what jobs need", make if option else f"llmb-install add {plain} --yes"),
         ]
         yield from reversed(steps) if option else steps
     elif kind == scaffold.CLUSTER:
-        settings = f"--set cluster_type={names.key} --set gpu_type=cpu"
-        yield "install for it", f"llmb-install {settings} --install {names.key}-{_NEW_INSTALL}"
+        answers = f"--set cluster_type={names.key} --set gpu_type=cpu"
+        yield "install for it", f"llmb-install {answers} --install {names.key}-{_NEW_INSTALL}"
     elif kind == scaffold.COMMAND:
         yield "run it", f"llmb-run {plain}{' --help' if option else ''}"
 

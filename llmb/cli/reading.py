@@ -274,10 +274,10 @@ def kept_results(runs: Sequence[RunRecord], results: Sequence[Result]) -> list[R
     newest = sorted((run for run in runs if run.id not in ids), key=lambda run: -run.created)
     if len(newest) == len(runs):
         return []
-    return _kept(newest[:MOST])
+    return _kept_results(newest[:MOST])
 
 
-def _kept(runs: Iterable[RunRecord]) -> list[Result]:
+def _kept_results(runs: Iterable[RunRecord]) -> list[Result]:
     summaries = ((run, summary.load(run)) for run in runs)
     return [stored.result_of(run) for run, stored in summaries if stored is not None]
 
@@ -288,7 +288,7 @@ MOST_ROWS = 1000  # the latest ones: a month of nights
 def kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
     """As ``kept_results`` of all ``runs``, as objects for plugins, newest first."""
     newest = sorted(runs, key=lambda run: -run.created)
-    return rows_of(_kept(newest[:MOST_ROWS]))
+    return rows_of(_kept_results(newest[:MOST_ROWS]))
 
 
 def rows_of(results: Sequence[Result]) -> list[ResultRow]:

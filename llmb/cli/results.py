@@ -241,7 +241,7 @@ def announce_sessions(selection: sessions.SelectedSessions) -> None:
     """Print the sessions that are shown if there are others."""
     if not selection.others:
         return
-    names = [sessions.in_words(each.session) for each in selection.shown]
+    names = [sessions.in_words(group.session) for group in selection.shown]
     if not names:
         say("note: no session matches the options; --session all shows every session")
         return
@@ -257,7 +257,7 @@ _NAMED_SESSIONS = 4  # in a line
 
 def sessions_of(runs: Iterable[RunRecord]) -> list[Session]:
     """Return the sessions of ``runs``, oldest first."""
-    return [each.session for each in sessions.group(runs)]
+    return [group.session for group in sessions.group(runs)]
 
 
 def gather(
@@ -344,7 +344,7 @@ def by_metric(results: Sequence[Result], metric: str | None) -> list[Result]:
     """Return ``results`` about ``metric`` alone. Raises UsageError if none measured it."""
     if metric is None:
         return list(results)
-    names = list(dict.fromkeys(name for one in results for name in one.metrics.measured))
+    names = list(dict.fromkeys(name for result in results for name in result.metrics.measured))
     if names and metric not in names:
         raise UsageError(
             f"--metric: no run measured '{metric}'",

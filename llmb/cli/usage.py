@@ -257,10 +257,10 @@ def _other_option(error: click.NoSuchOption) -> str | None:
         return (
             "--force lifts checks; it has no short form:"
             if "--force" in options
-            else _meant(error.possibilities)
+            else _suggestion(error.possibilities)
         )
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
-        return _meant(error.possibilities)
+        return _suggestion(error.possibilities)
     return "write the options of a command after its name:"
 
 
@@ -277,9 +277,9 @@ def _other_command(error: click.NoSuchCommand) -> str | None:
     ):
         return f"{error.ctx.command_path} --install {shlex.quote(error.command_name)}"
     if error.possibilities or error.ctx is None or not isinstance(error.ctx.command, click.Group):
-        return _meant(error.possibilities)
+        return _suggestion(error.possibilities)
     close = nearest(error.command_name, error.ctx.command.list_commands(error.ctx))
-    return _meant([close] if close else None)
+    return _suggestion([close] if close else None)
 
 
 def _skipped_command(error: click.NoSuchCommand, skipped: Skipped) -> Sequence[str]:
@@ -298,7 +298,7 @@ def _skipped_command(error: click.NoSuchCommand, skipped: Skipped) -> Sequence[s
     if reasons or not possible:
         return reasons
     close = nearest(error.command_name, context.command.list_commands(context), likeness=_SAME)
-    return [*filter(None, [_meant([close] if close else None)]), *possible]
+    return [*filter(None, [_suggestion([close] if close else None)]), *possible]
 
 
 def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:
@@ -313,7 +313,7 @@ def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:
     elif isinstance(kind, click.Choice):
         message = f"{value} is not one of {', '.join(kind.choices)}"
         close = nearest(value.strip("'"), kind.choices)
-        hint = _meant([close] if close else None)
+        hint = _suggestion([close] if close else None)
     name = _name(parameter)
     return UsageError(
         f"{name}: {_sentence(message)}",
@@ -324,7 +324,7 @@ def _wrong_value(message: str, parameter: click.Parameter) -> UsageError:
     )
 
 
-def _meant(possibilities: list[str] | None) -> str | None:
+def _suggestion(possibilities: list[str] | None) -> str | None:
     return f"did you mean {' or '.join(map(repr, possibilities))}?" if possibilities else None
 
 

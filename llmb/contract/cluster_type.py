@@ -68,7 +68,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _BATCH = ClusterTraits()
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -99,7 +99,7 @@ class ClusterQuestion:
     #: An empty answer is refused.
     required: bool = False
     #: The value for a typed text, by default the text. Raises ValueError for a wrong one.
-    parse: Callable[[str], Any] = _same
+    parse: Callable[[str], Any] = _unchanged
     #: The inverse of ``parse``.
     show: Callable[[Any], str] = _shown
     #: What is wrong with a value, from a question or a file; None if nothing is.

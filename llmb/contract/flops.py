@@ -92,9 +92,9 @@ def flops_of(shape: ModelShape) -> Flops:
     multi-token prediction in hybrids.
     """
     parts = _transformer(shape) if shape.pattern is None else _hybrid(shape)
-    present = {part: value for part, value in parts.items() if value[0]}
-    terms = {part: term for part, (term, _) in present.items()}
-    formulas = {part: formula for part, (_, formula) in present.items()}
+    nonzero = {part: value for part, value in parts.items() if value[0]}
+    terms = {part: term for part, (term, _) in nonzero.items()}
+    formulas = {part: formula for part, (_, formula) in nonzero.items()}
     return Flops(convention=flops_convention(shape), terms=terms, formulas=formulas)
 
 

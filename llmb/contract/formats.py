@@ -296,21 +296,21 @@ def _known_formats() -> tuple[Format, ...]:
         _titan_format(TITAN),
         _titan_format(OLD_TITAN),
     )
-    return tuple(replace(known, units={}) for known in formats)  # known to be right
+    return tuple(replace(format_, units={}) for format_ in formats)  # known to be right
 
 
 def _titan_format(spec: ParseSpec) -> Format:
     found_by = needle(spec.needle, b"%")
-    made = compile_spec(spec, TITAN_NAME)
-    return replace(made, needle=found_by, window_from=1, thousands=True)
+    format_ = compile_spec(spec, TITAN_NAME)
+    return replace(format_, needle=found_by, window_from=1, thousands=True)
 
 
 def formats_of(spec: ParseSpec) -> tuple[Format, ...]:
     """The formats of a log that ``spec`` reads: all that llmb knows, or only that of a plugin."""
     if not spec.is_default:
         return (replace(compile_spec(spec), either_side=True, own=True),)
-    known = _known_formats()
-    return (*known, _metric_lines(spec.metrics, spec.metric_units)) if spec.metrics else known
+    formats = _known_formats()
+    return (*formats, _metric_lines(spec.metrics, spec.metric_units)) if spec.metrics else formats
 
 
 def _metric_lines(metrics: Sequence[str], units: Mapping[str, str]) -> Format:

@@ -75,22 +75,22 @@ def trained_with(
     """
     layers = None if model is None else model.layers
     trained = Trained(model=model, layers=layers, gbs=gbs, seq_length=seq_length)
-    known = _frameworks().get(framework or "")
-    if not dotted or known is None or (model is None and gbs is None):
+    known_settings = _frameworks().get(framework or "")
+    if not dotted or known_settings is None or (model is None and gbs is None):
         return trained
     values: dict[str, Any] = {}
     changes, other_dtype = dict[str, SettingValue](), False
     for name, value in dotted.items():
-        target = known.computed.get(name)
+        target = known_settings.computed.get(name)
         if target is not None:
             number = _number(value, target)
             if number is None or number != _current(trained, target):
                 values[target] = number
             if number is None or (target in values and target not in _COMPARED):
                 changes[name] = value if number is None else number
-        elif _matches(name, known.dtype):
+        elif _matches(name, known_settings.dtype):
             changes[name], other_dtype = value, True
-        elif (part := _uncomputed(name, known)) is not None:
+        elif (part := _uncomputed(name, known_settings)) is not None:
             changes[name], values[part] = value, None
     return Trained(
         model=None if model is None else _shape(model, values),
@@ -106,25 +106,27 @@ def setting_of(
     dotted: Mapping[str, SettingValue], framework: str | None, name: str
 ) -> tuple[str, SettingValue] | None:
     """Return the last of ``dotted`` that sets the field ``name`` of a configuration, or None."""
-    known = _frameworks().get(framework or "")
-    if not dotted or known is None:
+    known_settings = _frameworks().get(framework or "")
+    if not dotted or known_settings is None:
         return None
     pairs = [
         (path, value)
         for path, value in dotted.items()
-        if _COMPARED.get(known.computed.get(path, "")) == name
+        if _COMPARED.get(known_settings.computed.get(path, "")) == name
     ]
     return pairs[-1] if pairs else None
 
 
-def _uncomputed(name: str, known: _Framework) -> str | None:
+def _uncomputed(name: str, known_settings: _Framework) -> str | None:
     """Return what llmb cannot compute with the setting ``name``, None if it changes none of it."""
-    for pattern, part in known.uncomputed.items():
+    for pattern, part in known_settings.uncomputed.items():
         if fnmatchcase(name, pattern):
             return part
-    is_below = any(name == section or name.startswith(f"{section}.") for section in known.sections)
-    own = name.replace("model.config.", "model.", 1)
-    return _MODEL if is_below and not _matches(own, known.unchanged) else None
+    is_below = any(
+        name == section or name.startswith(f"{section}.") for section in known_settings.sections
+    )
+    setting = name.replace("model.config.", "model.", 1)
+    return _MODEL if is_below and not _matches(setting, known_settings.unchanged) else None
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -157,21 +159,21 @@ def _current(trained: Trained, target: str) -> Any:
 
 def _shape(model: ModelShape, values: Mapping[str, Any]) -> ModelShape | None:
     """Return the shape with the new values, or None if llmb cannot compute with it."""
-    own: dict[str, Any] = {name: value for name, value in values.items() if name != _GBS}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if name != _GBS}
     # With other layers, the letters of a pattern are not known.
-    if None in own.values() or (model.pattern is not None and _LAYERS in own):
+    if None in changes.values() or (model.pattern is not None and _LAYERS in changes):
         return None
     try:
         for part in ("moe", "mla"):
             below = {
-                name.partition(".")[2]: own.pop(name)
-                for name in tuple(own)
+                name.partition(".")[2]: changes.pop(name)
+                for name in tuple(changes)
                 if name.startswith(f"{part}.")
             }
             if below and getattr(model, part) is None:
                 return None
             if below:
-                own[part] = replace(getattr(model, part), **below)
-        return replace(model, **own)
+                changes[part] = replace(getattr(model, part), **below)
+        return replace(model, **changes)
     except KeyFaultError:
         return None

@@ -135,12 +135,12 @@ def in_name(text: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, s
     before = _BEFORE.match(text)
     at = before.end() if before is not None else 0
     begin, text = text[:at], text[at:]
-    whole = _found("".join(_word(name, parameter) for name, parameter in parameters.items()), text)
+    whole = _match("".join(_word(name, parameter) for name, parameter in parameters.items()), text)
     if whole is not None:
         return _values(whole, parameters), begin + text[: whole.start()] + text[whole.end() :]
     values: dict[str, str] = {}
     for name in sorted(parameters, key=lambda name: (-len(name), name)):
-        if (match := _found(_word(name, parameters[name]), text)) is not None:
+        if (match := _match(_word(name, parameters[name]), text)) is not None:
             values |= _values(match, {name: parameters[name]})
             text = text[: match.start()] + text[match.end() :]
     return {name: values[name] for name in parameters if name in values}, begin + text
@@ -152,7 +152,7 @@ def _word(name: str, parameter: Parameter) -> str:
     return rf"_{re.escape(name)}(?P<{name}>{value})(?=_|$)"
 
 
-def _found(pattern: str, text: str) -> re.Match[str] | None:
+def _match(pattern: str, text: str) -> re.Match[str] | None:
     return re.search(pattern, text, re.IGNORECASE) if pattern else None
 
 

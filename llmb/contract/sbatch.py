@@ -66,9 +66,9 @@ def _table() -> dict[str, Any]:
 def hint_for_key(key: str, keys: Collection[str]) -> str:
     """The hint for ``key``, which is not one of ``keys``: where it belongs, or the nearest key."""
     name, table = long_name(key), _table()
-    own = name.replace("-", "_")
-    if own in keys:
-        return f"write {own}"
+    key_name = name.replace("-", "_")
+    if key_name in keys:
+        return f"write {key_name}"
     if name in _TOP_LEVEL:
         return f"set it for all jobs: slurm: {{{name}: ...}}"
     if name in table["further"]:
@@ -141,13 +141,13 @@ def seconds(limit: str) -> int | None:
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", limit, re.ASCII)
     if match is None:
         return None
-    days, *rest = match.groups()
-    given = [int(part) for part in rest if part is not None]
-    if days is not None or len(given) == 3:  # hours come first
-        hours, minutes, left = [*given, 0, 0][:3]
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is not None or len(numbers) == 3:  # hours come first
+        hours, minutes, last = [*numbers, 0, 0][:3]
     else:
-        hours, minutes, left = 0, *[*given, 0][:2]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + left
+        hours, minutes, last = 0, *[*numbers, 0][:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,16 +213,22 @@ class SlurmConfig:
 
     def option(self, name: str, kind: Literal["gpu", "cpu"] = "gpu") -> str | int | None:
         """The value of one of SLURM_OPTIONS for GPU or CPU jobs."""
-        given = (self.gpu if kind == "gpu" else self.cpu).given
-        value: str | int | None = given[name] if name in given else getattr(self, name)
+        options = (self.gpu if kind == "gpu" else self.cpu).given
+        value: str | int | None = options[name] if name in options else getattr(self, name)
         return value
 
-    def gpus(self, own: str | int | None = None) -> str | int | None:
+    def gpus(self, of_type: str | int | None = None) -> str | int | None:
         """The configured GPUs of a node of a GPU job: ``own`` (of its GPU type), else
         gpus_per_node, else gres.
         """
         per_node = self.option("gpus_per_node")
-        return own if own is not None else per_node if per_node is not None else self.option("gres")
+        return (
+            of_type
+            if of_type is not None
+            else per_node
+            if per_node is not None
+            else self.option("gres")
+        )
 
     @property
     def leaves_gpus_open(self) -> bool:

@@ -286,11 +286,11 @@ def _open_regular(path: Path) -> int:
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read_start(path: Path, most: int) -> bytes:
+def read_start(path: Path, size: int) -> bytes:
     """Return at most ``most`` bytes from the start of a regular file. Raises OSError."""
     with open_regular(path) as stream:
         data = b""
-        while len(data) < most and (chunk := stream.read(most - len(data))):
+        while len(data) < size and (chunk := stream.read(size - len(data))):
             data += chunk
         return data
 

@@ -102,11 +102,13 @@ def with_checks(verdict: Verdict, checks: Checks) -> Verdict:
     """Return the ``verdict`` on the speed with those on loss and memory; the worst decides."""
     metrics = {**verdict.metrics, **checks.verdicts}
     verdict = replace(verdict, metrics=metrics, loss_not_compared=checks.loss_not_compared)
-    bad = [judged for judged in checks.verdicts.values() if judged.word != PASS]
-    words = [word for word in (verdict.word, *(judged.word for judged in bad)) if word is not None]
-    if not bad:
+    failed = [judged for judged in checks.verdicts.values() if judged.word != PASS]
+    words = [
+        word for word in (verdict.word, *(judged.word for judged in failed)) if word is not None
+    ]
+    if not failed:
         return verdict
-    reasons = [*(judged.reason for judged in bad), f"speed {verdict.reason}"]
+    reasons = [*(judged.reason for judged in failed), f"speed {verdict.reason}"]
     return replace(verdict, word=min(words, key=WORST.index), reason="; ".join(reasons))
 
 
@@ -124,15 +126,15 @@ def _other_layout(configuration: Settings, reference: Settings) -> str | None:
     """Return the first setting of seed and layout in which the ``reference`` differs, or None."""
     for name in _LAYOUT:
         if getattr(configuration, name) != (value := getattr(reference, name)):
-            return _other(name, value, getattr(configuration, name))
+            return _other_value(name, value, getattr(configuration, name))
     seeds = {*configuration.dotted, *reference.dotted}
     for name in sorted(name for name in seeds if name.rpartition(".")[2].endswith(_SEED)):
         if configuration.dotted.get(name) != (value := reference.dotted.get(name)):
-            return _other(name, value, configuration.dotted.get(name))
+            return _other_value(name, value, configuration.dotted.get(name))
     return None
 
 
-def _other(name: str, *values: object) -> str:
+def _other_value(name: str, *values: object) -> str:
     reference, value = ("unset" if value is None else value for value in values)
     return f"{name} {reference}, not {value}"
 

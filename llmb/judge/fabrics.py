@@ -55,12 +55,12 @@ class FabricRow:
 
     def unfit(self, fabric: Fabric) -> str | None:
         """Return the first fact in which ``fabric`` differs, None if it may be this fabric."""
-        most = self.most_nodes or self.nodes
+        most_nodes = self.most_nodes or self.nodes
         known = {
             "operation": fabric.operation in (None, *self.operations),
             "gpu_type": fabric.gpu_type in (None, self.gpu_type),
             "gpus_per_node": fabric.gpus_per_node in (None, self.gpus_per_node),
-            "nodes": fabric.nodes is None or self.nodes <= fabric.nodes <= most,
+            "nodes": fabric.nodes is None or self.nodes <= fabric.nodes <= most_nodes,
             "algorithm": fabric.algorithm == self.algorithm,
             "transport": fabric.transport in (None, *self.transport),
             "nics": None in (self.nics, fabric.nics) or self.nics == fabric.nics,

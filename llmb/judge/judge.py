@@ -43,12 +43,13 @@ def judge(
     pools: dict[Hashable, list[Result]] = {}
     targets: dict[Hashable, dict[str, Target]] = {}
     keys = [
-        None if found is None else (pool_key(result), tuple(found)) for result, found in compared
+        None if own_targets is None else (pool_key(result), tuple(own_targets))
+        for result, own_targets in compared
     ]
-    for (result, found), key in zip(compared, keys, strict=True):
-        if found is not None:
+    for (result, own_targets), key in zip(compared, keys, strict=True):
+        if own_targets is not None:
             pools.setdefault(key, []).append(result)
-            targets.setdefault(key, found)
+            targets.setdefault(key, own_targets)
     deviations = deviations_of(pools.values(), earlier)
     verdicts = {
         key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()

@@ -121,19 +121,23 @@ def with_metrics(
     result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]
 ) -> Verdict:
     """Return ``verdict`` of one of the repeats with the worst of these verdicts."""
-    own = {
-        name: replace(found, ratio=ratio_of_run(result, found.reference, found.pooled_ratio))
-        for name, found in verdicts.items()
+    judged_by_name = {
+        name: replace(judged, ratio=ratio_of_run(result, judged.reference, judged.pooled_ratio))
+        for name, judged in verdicts.items()
     }
-    name = min(own, key=lambda name: WORST.index(own[name].word))
-    worst = own[name]
+    name = min(judged_by_name, key=lambda name: WORST.index(judged_by_name[name].word))
+    worst = judged_by_name[name]
     reason = worst.reason
     if name != result.metrics.headline and name not in reason:
         reason += f"; compared by {name}"
-    further = [other for other in own if other != name and own[other].word == worst.word]
+    further = [
+        other
+        for other in judged_by_name
+        if other != name and judged_by_name[other].word == worst.word
+    ]
     if worst.word != PASS and further:
-        more = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
-        reason += f"; also {worst.word} by {more}"
+        names = ", ".join(further[:_MOST_NAMED]) + (" ..." if len(further) > _MOST_NAMED else "")
+        reason += f"; also {worst.word} by {names}"
     return replace(
         verdict,
         word=worst.word,
@@ -143,7 +147,7 @@ def with_metrics(
         repeats=worst.repeats,
         pooled_ratio=worst.pooled_ratio,
         ratio_interval=worst.interval,
-        metrics=own,
+        metrics=judged_by_name,
     )
 
 

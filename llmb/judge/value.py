@@ -60,7 +60,7 @@ def judge_values(
     interval = None if estimate is None else _interval(ratio, estimate.variance, counts)
     verdict = ratio_verdict(ratio, interval, metric)
     enough = None
-    reason = _why(verdict, metric)
+    reason = _reason(verdict, metric)
     if estimate is not None and interval is not None:
         if verdict == INCONCLUSIVE:
             enough = _enough_repeats(ratio, estimate.variance, counts, metric)
@@ -108,7 +108,7 @@ def ratio_verdict(ratio: float, interval: tuple[float, float] | None, bounds: Bo
     return SUSPICIOUS if ratio > bounds.suspicious_above else PASS
 
 
-def _why(verdict: str, bounds: Bounds) -> str:
+def _reason(verdict: str, bounds: Bounds) -> str:
     fail, warn, most = bounds.fail_below, bounds.warn_below, bounds.suspicious_above
     return {
         PASS: f" is {warn:g} or more",

@@ -220,7 +220,7 @@ def _stragglers(pool: Sequence[Result]) -> Iterator[VerdictCause]:
                 runs_by_rank.setdefault(key, []).append((run, straggler))
     for members in list(runs_by_rank.values())[:_MOST_NODES]:
         runs = [run for run, _ in members]
-        scores = [one.score for _, one in members if one.score is not None]
+        scores = [straggler.score for _, straggler in members if straggler.score is not None]
         straggler = replace(members[0][1], score=min(scores, default=None))
         yield VerdictCause(
             condition=facts.STRAGGLER,

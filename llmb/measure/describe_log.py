@@ -18,7 +18,7 @@ from llmb.contract.samples import Samples
 from llmb.contract.settings import COMPARED, MAPPINGS, NOTHING, SPLIT, Settings
 from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core.names import find_named_sizes, find_size, find_workload
-from llmb.core.secret_texts import without_secrets
+from llmb.core.secret_patterns import without_secrets
 from llmb.errors import LlmbError
 from llmb.measure.result import Override
 from llmb.plan.bridge_rows import (
@@ -353,8 +353,8 @@ def complete(settings: Settings, workload: Workload | None) -> Settings | None:
     if workload is None or set(missing(settings, workload)) - {"gpu_type"}:
         return None
     if not workload.is_training:
-        known = {name: getattr(settings, name) for name in _OF_ALL}
-        return Settings(**known, framework=workload.framework, nccl_trace=False)
+        values = {name: getattr(settings, name) for name in _OF_ALL}
+        return Settings(**values, framework=workload.framework, nccl_trace=False)
     name = settings.framework or workload.framework
     return replace(settings, framework=name, nccl_trace=bool(settings.nccl_trace))
 
@@ -378,13 +378,13 @@ def _size_of(settings: Settings, workload: Workload) -> Size | None:
 
 def _split_of(settings: Settings, rows: Sequence[Row], *, has_experts: bool) -> dict[str, Any]:
     """Return the unknown settings of parallelism in which all matching rows agree."""
-    known = {name: value for name in SPLIT if (value := getattr(settings, name)) is not None}
-    is_named = bool(known)
-    if "ep" in known and "tp" in known:
+    degrees = {name: value for name in SPLIT if (value := getattr(settings, name)) is not None}
+    is_named = bool(degrees)
+    if "ep" in degrees and "tp" in degrees:
         # a name has it only where it is not tp
-        known.setdefault("etp", known["tp"] if has_experts else 1)
+        degrees.setdefault("etp", degrees["tp"] if has_experts else 1)
     if not has_experts:
-        known |= {"ep": 1, "etp": 1}
+        degrees |= {"ep": 1, "etp": 1}
     splits = [
         {name: getattr(row, name) for name in SPLIT}
         for row in rows
@@ -394,12 +394,12 @@ def _split_of(settings: Settings, rows: Sequence[Row], *, has_experts: bool) -> 
         split | {"etp": split["etp"] or (split["tp"] if has_experts else 1)} for split in splits
     ]
     splits = [
-        split for split in splits if all(split[name] == value for name, value in known.items())
+        split for split in splits if all(split[name] == value for name, value in degrees.items())
     ]
     # A name with any setting of parallelism has all of them: a missing `vp` is none.
-    unknown = [name for name in SPLIT if name not in known and not (name == "vp" and is_named)]
+    unknown = [name for name in SPLIT if name not in degrees and not (name == "vp" and is_named)]
     values = {name: {split[name] for split in splits} for name in unknown}
-    return known | {name: choices.pop() for name, choices in values.items() if len(choices) == 1}
+    return degrees | {name: choices.pop() for name, choices in values.items() if len(choices) == 1}
 
 
 def _with_layers(model: ModelShape, layers: int | None) -> ModelShape:

@@ -137,8 +137,8 @@ def facts_of(samples: Samples, nodes: Sequence[Node] = ()) -> LogFacts:
             for event in samples.checkpoints
         ),
         hosts=tuple(sorted(environment.hosts)),
-        drivers=_each(node.driver for node in nodes),
-        gpu_models=_each(node.gpu for node in nodes),
+        drivers=_distinct(node.driver for node in nodes),
+        gpu_models=_distinct(node.gpu for node in nodes),
         max_sm_clock_mhz=min(filter(None, (node.max_sm_clock_mhz for node in nodes)), default=None),
         sm_clock_mhz=min(clocks, default=None),
         slowed_by=tuple(slowing) if throttles else None,
@@ -153,7 +153,7 @@ def facts_of(samples: Samples, nodes: Sequence[Node] = ()) -> LogFacts:
     )
 
 
-def _each(words: Iterable[str | None]) -> tuple[str, ...]:
+def _distinct(words: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted({word for word in words if word}))
 
 

@@ -195,9 +195,9 @@ def _fault(text: bytes) -> str:
 
     It omits a loss that is not a number, and a skipped step has none.
     """
-    bad = _BAD.findall(text)
-    if bad:
-        return "nan" if b"nan" in bad else "skipped"
+    markers = _BAD.findall(text)
+    if markers:
+        return "nan" if b"nan" in markers else "skipped"
     return "" if b" loss:" in text or b"loss scale:" not in text else "nan"
 
 

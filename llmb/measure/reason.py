@@ -248,8 +248,8 @@ def _partial(samples: Samples, metrics: Metrics) -> str:
             break
         lines.append(step)
     window = () if metrics.window is None else steps_in(samples, metrics.window)
-    asked = {step.iteration for step in window}
-    lines = [step for step in lines if step.iteration in asked] or lines
+    iterations = {step.iteration for step in window}
+    lines = [step for step in lines if step.iteration in iterations] or lines
     if not lines:
         return ""
     first, last = lines[-1].iteration - lines[-1].span + 1, lines[0].iteration

@@ -279,15 +279,15 @@ def keep_reader(run: RunRecord, reader: LogReader) -> None:
 
 def kept_reader(run: RunRecord) -> LogReader | None:
     """Return the reader that was kept when the run was made, or None."""
-    return _kept(run, _READER)
+    return _kept_reader(run, _READER)
 
 
 def submitted_metrics(run: RunRecord) -> LogReader | None:
     """Return a reader with the metrics that the run's plugin declared when it was submitted."""
-    return _kept(run, _READER) or _kept(run, _METRICS_ALONE)
+    return _kept_reader(run, _READER) or _kept_reader(run, _METRICS_ALONE)
 
 
-def _kept(run: RunRecord, key: str) -> LogReader | None:
+def _kept_reader(run: RunRecord, key: str) -> LogReader | None:
     path = run.directory / READER
     with contextlib.suppress(LlmbError):
         data = files.read_json(path)

@@ -216,8 +216,8 @@ def summarize(node: NodeSamples, times: tuple[float, float] | None) -> Telemetry
     clock_columns = _columns(samples, "sm_clock_mhz", node.gpus)
     busy = map(_busy_clocks, clock_columns, reasons)
     clocks = [sorted(column) for column in busy if column]
-    watts = _known(_columns(samples, "power_w", node.gpus))
-    degrees = _known(_columns(samples, "temperature_c", node.gpus))
+    watts = _numbers_in(_columns(samples, "power_w", node.gpus))
+    degrees = _numbers_in(_columns(samples, "temperature_c", node.gpus))
     errors = _total(map(_gain, _columns(node.samples, "ecc_uncorrected", node.gpus)))
     rows = _columns(node.samples, "remapped_rows", node.gpus)
     remapped = _total(
@@ -261,7 +261,7 @@ def _busy_clocks(clocks: Values, reasons: Values) -> list[float]:
     ]
 
 
-def _known(columns: Iterable[Values]) -> list[float]:
+def _numbers_in(columns: Iterable[Values]) -> list[float]:
     return [value for column in columns for value in column if value is not None]
 
 

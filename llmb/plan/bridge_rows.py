@@ -72,7 +72,8 @@ def release_of_library(version: str | None) -> str | None:
     if version is None:
         return None
     return next(
-        (name for name, known in releases().items() if is_same_minor(known.bridge, version)), None
+        (name for name, release in releases().items() if is_same_minor(release.bridge, version)),
+        None,
     )
 
 

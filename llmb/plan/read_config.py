@@ -110,7 +110,7 @@ def with_section_hints(
 ) -> list[Fault]:
     """Return ``faults`` with a hint for each unknown key that resembles a type's section."""
     keys = {kind.key for kind in types.values() if kind.key is not None}
-    choices = [*(one.name for one in fields(schema)), *sorted(keys)]
+    choices = [*(key.name for key in fields(schema)), *sorted(keys)]
     return [
         replace(fault, hint=f"did you mean '{near}'?")
         if fault.code == "key-unknown" and (near := names.nearest(fault.key, choices)) in keys
@@ -207,7 +207,7 @@ def _read_section(
             ]
         value, faults = typed.read_in_part(schema, document, (key,))
         if asks:
-            faults = [one for one in faults if one.code != "key-missing" or one.key != key]
+            faults = [fault for fault in faults if fault.code != "key-missing" or fault.key != key]
         return value, faults or _refused(document, kind, document.data[key])
     except UsageError:
         raise

@@ -24,8 +24,8 @@ def once_for_repeats(function: Callable[[Job], T], jobs: Iterable[Job]) -> list[
     newest: dict[str, tuple[Job, T]] = {}
     results: list[T] = []
     for job in jobs:
-        known = newest.get(job.experiment_name)
-        if known is None or not is_repeat(job, known[0]):
-            newest[job.experiment_name] = known = job, function(job)
-        results.append(known[1])
+        result = newest.get(job.experiment_name)
+        if result is None or not is_repeat(job, result[0]):
+            newest[job.experiment_name] = result = job, function(job)
+        results.append(result[1])
     return results

@@ -112,23 +112,33 @@ def group(runs: Iterable[RunRecord]) -> list[SessionRuns]:
     by_id: dict[str, list[RunRecord]] = {}
     for run in sorted(runs, key=lambda run: (run.created, run.name)):
         by_id.setdefault(session_of(run).id, []).append(run)
-    groups = [SessionRuns(session=session_of(own[0]), runs=tuple(own)) for own in by_id.values()]
+    groups = [
+        SessionRuns(session=session_of(members[0]), runs=tuple(members))
+        for members in by_id.values()
+    ]
     return sorted(
-        groups, key=lambda each: (each.session.created, len(each.session.id), each.session.id)
+        groups,
+        key=lambda found_session: (
+            found_session.session.created,
+            len(found_session.session.id),
+            found_session.session.id,
+        ),
     )
 
 
 def newest(groups: Sequence[SessionRuns]) -> SessionRuns | None:
     """Return the newest session of this user, or of anybody if this user has none."""
-    return next((each for each in reversed(groups) if each.is_own), groups[-1] if groups else None)
+    return next(
+        (group for group in reversed(groups) if group.is_own), groups[-1] if groups else None
+    )
 
 
 def find(name: str, groups: Sequence[SessionRuns]) -> SessionRuns | None:
     """Return the session with this id, ``last``, or the newest with this name, the user's first."""
     if name == LAST:
         return newest(groups)
-    exact = next((each for each in groups if each.session.id == name), None)
-    return exact or newest([each for each in groups if each.session.name == name])
+    exact = next((group for group in groups if group.session.id == name), None)
+    return exact or newest([group for group in groups if group.session.name == name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +151,7 @@ class SelectedSessions:
     @property
     def runs(self) -> list[RunRecord]:
         """The runs of the sessions, oldest first."""
-        runs = [run for each in self.shown for run in each.runs]
+        runs = [run for group in self.shown for run in group.runs]
         return sorted(runs, key=lambda run: (run.created, run.name))
 
 
@@ -168,7 +178,9 @@ def select(
 def _named(name: str, groups: Sequence[SessionRuns]) -> list[SessionRuns]:
     match = find(name, groups)
     if match is None and name != LAST:
-        names = [text for each in groups for text in (each.session.id, each.session.name) if text]
+        names = [
+            text for group in groups for text in (group.session.id, group.session.name) if text
+        ]
         raise UsageError(
             f"there is no session '{name}'",
             hint=suggest(name, names) if names else "llmb-run jobs lists the runs",
@@ -202,19 +214,19 @@ def resumable(
     It has the same list, by its path or its content. Without a list, or if the session was made
     before sessions were recorded, it has a run that ``is_wanted``.
     """
-    for each in reversed(groups):
-        other = each.session
-        if session.list_path is not None and other.list_path is not None:
-            is_same = session.list_path == other.list_path or (
-                session.list_sha256 == other.list_sha256
+    for candidate in reversed(groups):
+        earlier = candidate.session
+        if session.list_path is not None and earlier.list_path is not None:
+            is_same = session.list_path == earlier.list_path or (
+                session.list_sha256 == earlier.list_sha256
             )
-        elif other.list_path is None:
-            is_same = session.list_path is None or other.command is None
-            is_same = is_same and any(map(is_wanted, each.runs))
+        elif earlier.list_path is None:
+            is_same = session.list_path is None or earlier.command is None
+            is_same = is_same and any(map(is_wanted, candidate.runs))
         else:
             is_same = False
-        if is_same and each.is_own:
-            return each
+        if is_same and candidate.is_own:
+            return candidate
     return None
 
 
@@ -225,10 +237,11 @@ def before(
 
     If none has all of them, the newest that has one.
     """
-    position = [each.session.id for each in groups].index(later.session.id)
-    wanted = set(map(key_of, later.runs))
+    position = [candidate.session.id for candidate in groups].index(later.session.id)
+    configurations = set(map(key_of, later.runs))
     candidates = [
-        (each, wanted & set(map(key_of, each.runs))) for each in reversed(groups[:position])
+        (candidate, configurations & set(map(key_of, candidate.runs)))
+        for candidate in reversed(groups[:position])
     ]
-    whole = (each for each, shared in candidates if shared == wanted)
-    return next(whole, next((each for each, shared in candidates if shared), None))
+    whole = (candidate for candidate, shared in candidates if shared == configurations)
+    return next(whole, next((candidate for candidate, shared in candidates if shared), None))

@@ -93,7 +93,7 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
         for result in results
         if (column := result.metrics.value) is not None
     }
-    other_metrics = _others(results)
+    other_metrics = _other_metrics(results)
     rows = [
         _row(result, other_metrics, compared=compared, mixed=len(metrics) > 1) for result in results
     ]
@@ -110,13 +110,13 @@ def table_of(results: Sequence[Result]) -> tuple[list[Column], list[dict[str, An
     ]
     place = [column.key for column in columns].index("ratio")
     columns[place:place] = [
-        Column(key=_other(spec), heading=heading([spec], ""), right=True, optional=True)
+        Column(key=_other_key(spec), heading=heading([spec], ""), right=True, optional=True)
         for spec in other_metrics
     ]
     return [column for column in columns if any(row[column.key] is not None for row in rows)], rows
 
 
-def _others(results: Iterable[Result]) -> list[MetricSpec]:
+def _other_metrics(results: Iterable[Result]) -> list[MetricSpec]:
     """Return at most _MOST_OTHERS of the workloads' own metrics that are no headline."""
     specs: dict[MetricSpec, None] = {}
     for result in results:
@@ -127,7 +127,7 @@ def _others(results: Iterable[Result]) -> list[MetricSpec]:
     return list(specs)[:_MOST_OTHERS]
 
 
-def _other(spec: MetricSpec) -> str:
+def _other_key(spec: MetricSpec) -> str:
     return f"metric {spec.name} {spec.unit}"
 
 
@@ -136,13 +136,13 @@ def figure(name: str, value: float, unit: str = "") -> str:
     return f"{value:.3f} {unit}".strip() if name == STEP_TIME else shown(value, unit)
 
 
-def _values(result: Result, others: Iterable[MetricSpec], *, mixed: bool) -> dict[str, Any]:
+def _values(result: Result, other_metrics: Iterable[MetricSpec], *, mixed: bool) -> dict[str, Any]:
     """Return the measured cells. In ``mixed`` tables, headlines differ, so values have units."""
     metrics, headline = result.metrics, result.metrics.value
     unit = headline.unit if headline is not None and mixed else ""
     measured = {
-        _other(spec): metrics.measured.get(spec.name)
-        for spec in others
+        _other_key(spec): metrics.measured.get(spec.name)
+        for spec in other_metrics
         if spec.name != metrics.headline
     }
     return {
@@ -150,13 +150,13 @@ def _values(result: Result, others: Iterable[MetricSpec], *, mixed: bool) -> dic
         "value": headline and figure(metrics.headline, headline.mean, unit),
         "deviation": headline
         and (None if headline.std is None else figure(metrics.headline, headline.std, unit)),
-        **{_other(spec): None for spec in others},
+        **{_other_key(spec): None for spec in other_metrics},
         **{key: shown(spread.mean) for key, spread in measured.items() if spread is not None},
     }
 
 
 def _row(
-    result: Result, others: Sequence[MetricSpec], *, compared: bool, mixed: bool
+    result: Result, other_metrics: Sequence[MetricSpec], *, compared: bool, mixed: bool
 ) -> dict[str, Any]:
     verdict = result.verdict
     star = "" if verdict.same_window else "*"  # the published figure was taken over another window
@@ -169,7 +169,7 @@ def _row(
         explanation = "; ".join(cause.text for cause in verdict.causes)
     return {
         **{name: json_value(result, name) for name in _COPIED},
-        **_values(result, others, mixed=mixed),
+        **_values(result, other_metrics, mixed=mixed),
         "tflops": _tflops(result.metrics),
         "mfu_reference": None if same_formula else verdict.mfu_reference_convention,
         "ratio": None if verdict.ratio is None else f"{verdict.ratio:.3f}{star}",

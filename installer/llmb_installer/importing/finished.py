@@ -25,7 +25,7 @@ from llmb.contract.spec import NEMO, Workload
 from llmb.contract.state import ACTIVE, COMPLETED, ENDS, FAILED, WAITING, JobState
 from llmb.contract.switches import Switches
 from llmb.core.process import ProcessId
-from llmb.core.secret_texts import without_secrets
+from llmb.core.secret_patterns import without_secrets
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
 from llmb.measure.describe_log import describe_log, missing, model_of, settings_beside

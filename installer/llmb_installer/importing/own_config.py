@@ -9,7 +9,7 @@ from llmb.contract.foreign_install import ForeignInstall
 from llmb.contract.gpus import GpuTypes
 from llmb.contract.variables import check_name
 from llmb.core.names import as_keys, suggest
-from llmb.core.secret_texts import holds_secret
+from llmb.core.secret_patterns import holds_secret
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
 from llmb.errors import KeyFaultError, UsageError
 from llmb.plan.bridge_rows import framework_of_release, nvidia_release, releases

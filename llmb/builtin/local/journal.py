@@ -119,10 +119,10 @@ def _read_or_begin(directory: Path, run_id: str) -> Journal | None:
         return Journal(id=run_id)
 
 
-def ask_to_cancel(directory: Path, who: str) -> None:
+def ask_to_cancel(directory: Path, user: str) -> None:
     """Request the cancellation of a run. The first request stays. Raises LlmbError."""
     _check_there(directory)
-    files.create_text(directory / CANCEL, files.to_json({"by": who, "at": time.time()}))
+    files.create_text(directory / CANCEL, files.to_json({"by": user, "at": time.time()}))
 
 
 def cancelled_by(directory: Path) -> str | None:
@@ -131,8 +131,8 @@ def cancelled_by(directory: Path) -> str | None:
         data = files.read_json(directory / CANCEL)
     except LlmbError:  # damaged, but it is a request
         data = {}
-    who = data.get("by") if isinstance(data, dict) else None
-    return None if data is None else f"by {who if isinstance(who, str) else 'an unknown user'}"
+    user = data.get("by") if isinstance(data, dict) else None
+    return None if data is None else f"by {user if isinstance(user, str) else 'an unknown user'}"
 
 
 def state_of_end(journal: Journal, end: RunEnd) -> JobState:
@@ -179,24 +179,28 @@ def state_of(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
     NEVER_QUEUED is true only if the queue was read after the run's submitter had ended.
     """
     try:
-        seen = read(run.place)
+        journal = read(run.place)
         return (
-            _state_before_start(run, ahead) if seen is None else _state_of_started(run.place, seen)
+            _state_before_start(run, ahead)
+            if journal is None
+            else _state_of_started(run.place, journal)
         )
     except LlmbError as error:
         return JobState(state=UNKNOWN, reason=error.message)
 
 
-def _state_of_started(directory: Path, seen: Journal) -> JobState:
-    if seen.end is not None:
-        return state_of_end(seen, seen.end)
-    if seen.runner is not None and not seen.runner.is_here:
+def _state_of_started(directory: Path, journal: Journal) -> JobState:
+    if journal.end is not None:
+        return state_of_end(journal, journal.end)
+    if journal.runner is not None and not journal.runner.is_here:
         return JobState(
-            state=UNKNOWN, reason=f"it runs on {seen.runner.host}; ask there", started=seen.started
+            state=UNKNOWN,
+            reason=f"it runs on {journal.runner.host}; ask there",
+            started=journal.started,
         )
-    if is_abandoned(seen):
-        return state_of_end(seen, settle(directory, seen))
-    return JobState(state=RUNNING, started=seen.started, nodes=_node(seen))
+    if is_abandoned(journal):
+        return state_of_end(journal, settle(directory, journal))
+    return JobState(state=RUNNING, started=journal.started, nodes=_node(journal))
 
 
 def _state_before_start(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
@@ -217,12 +221,12 @@ def _state_before_start(run: RunRecord, ahead: Mapping[str, int]) -> JobState:
     return NEVER_QUEUED
 
 
-def is_abandoned(seen: Journal) -> bool:
+def is_abandoned(journal: Journal) -> bool:
     """Return True if the run has no end and no process can write one. Ask only on its host."""
-    return seen.end is None and not (seen.runner is not None and seen.runner.is_alive())
+    return journal.end is None and not (journal.runner is not None and journal.runner.is_alive())
 
 
-def settle(directory: Path, seen: Journal) -> RunEnd:
+def settle(directory: Path, journal: Journal) -> RunEnd:
     """Kill what an abandoned run left running. Write and return its end.
 
     Where the end cannot be written (another user's run, a full disk), it is only returned.
@@ -230,17 +234,17 @@ def settle(directory: Path, seen: Journal) -> RunEnd:
     again = read(directory)  # the runner may have written the end just before it exited
     if again is not None and again.end is not None:
         return again.end
-    end = _end_of_abandoned(directory, seen)
+    end = _end_of_abandoned(directory, journal)
     try:
-        return conclude(directory, seen.id, end)
+        return conclude(directory, journal.id, end)
     except LlmbError:
         return end
 
 
-def _end_of_abandoned(directory: Path, seen: Journal) -> RunEnd:
-    if seen.runner is not None and not seen.runner.is_of_this_boot:
+def _end_of_abandoned(directory: Path, journal: Journal) -> RunEnd:
+    if journal.runner is not None and not journal.runner.is_of_this_boot:
         return end_now(LOST, "this machine was restarted while it ran")
-    sweep(seen.id)
+    sweep(journal.id)
     if cancelled := cancelled_by(directory):
         return end_now(CANCELLED, cancelled)
     return end_now(FAILED, "its runner was killed")

@@ -102,8 +102,8 @@ class LocalCluster:
         Raises LlmbError where all are of other hosts, and the record of one does not name its
         cluster.
         """
-        here = [run for run in runs if run.submitter.is_here]
-        if not here and (unclear := next((run for run in runs if run.cluster is None), None)):
+        runs_here = [run for run in runs if run.submitter.is_here]
+        if not runs_here and (unclear := next((run for run in runs if run.cluster is None), None)):
             host = unclear.submitter.host
             raise LlmbError(
                 f"{unclear.id} was submitted on {host}, whose queue this machine cannot read",
@@ -112,7 +112,9 @@ class LocalCluster:
                 value=host,
             )
         waiting = queue.ahead(self.folder)
-        return {run.id: run.stamp.id for run in here if run.stamp.id in waiting or _has_begun(run)}
+        return {
+            run.id: run.stamp.id for run in runs_here if run.stamp.id in waiting or _has_begun(run)
+        }
 
     def poll(self, runs: Sequence[RunRecord]) -> Mapping[str, JobState]:
         """The state of each run by its id. Starts a supervisor again that was killed while runs
@@ -146,17 +148,17 @@ class LocalCluster:
 
     def _stage(self, run: RunRecord) -> None:
         staged = programs.stage(self.config.llmb_install)
-        wanted = Path(ranks.read_script(run.script).programs)
-        if wanted != staged and not wanted.is_dir():
-            message = f"{run.script} needs the programs in {wanted}, which no longer exist"
+        folder = Path(ranks.read_script(run.script).programs)
+        if folder != staged and not folder.is_dir():
+            message = f"{run.script} needs the programs in {folder}, which no longer exist"
             raise LlmbError(
-                message, hint="submit the job again", code="programs-missing", value=str(wanted)
+                message, hint="submit the job again", code="programs-missing", value=str(folder)
             )
-        if wanted != staged:
-            programs.check(wanted)
+        if folder != staged:
+            programs.check(folder)
 
     def _entry(self, run: RunRecord) -> queue.WaitingRun:
-        kept = secrets.find(run.launch.secrets, self.environ)
+        secret_values = secrets.find(run.launch.secrets, self.environ)
         passed = queue.base_environment(self.environ, self.config.pass_environment)
         return queue.WaitingRun(
             id=run.stamp.id,
@@ -168,7 +170,7 @@ class LocalCluster:
                 "llmb.builtin.local.runner",
                 str(run.directory.absolute()),
             ),
-            environment={**passed, **kept},
+            environment={**passed, **secret_values},
             umask=permissions.umask_in(run.place, permissions.own_umask()),
         )
 

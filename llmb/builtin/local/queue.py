@@ -110,10 +110,10 @@ def read(path: Path) -> WaitingRun | None:
         raise LlmbError(message, code="entry-invalid", value=str(path)) from None
 
 
-def remove(folder: Path, wanted: str) -> None:
+def remove(folder: Path, wanted_id: str) -> None:
     """Remove the run of this id from the queue, if it is there."""
     for path in entries(folder):
-        if run_id(path) == wanted:
+        if run_id(path) == wanted_id:
             path.unlink(missing_ok=True)
 
 
@@ -163,7 +163,7 @@ def ahead(folder: Path) -> dict[str, int]:
     active = running(folder)
     waiting = [run_id(path) for path in entries(folder)]
     first = 1 if active is not None and active.id not in waiting else 0
-    return {wanted: number for number, wanted in enumerate(waiting, first)}
+    return {id_: number for number, id_ in enumerate(waiting, first)}
 
 
 def _position(path: Path) -> int:

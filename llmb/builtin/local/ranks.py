@@ -209,8 +209,8 @@ class Ranks:
     def wait(self, seconds: float) -> None:
         """Wait for all ranks, up to ``seconds``."""
         deadline = time.monotonic() + seconds
-        while self.are_running and (left := deadline - time.monotonic()) > 0:
-            self.next_exit(left)
+        while self.are_running and (seconds_left := deadline - time.monotonic()) > 0:
+            self.next_exit(seconds_left)
 
     def end(self, grace: float) -> None:
         """End what still runs by SIGTERM, after ``grace`` seconds by SIGKILL, then every process

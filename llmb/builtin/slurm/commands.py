@@ -81,20 +81,21 @@ class Client:
 
     def ask(self, argv: Sequence[str]) -> str:
         """The output of a command that only asks. Raises SilentError, LlmbError where it fails."""
-        done = self.run(argv, timeout=self.ask_seconds)
-        if done.code == 0:
-            return done.out if self.cluster is None else _CLUSTER_LINE.sub("", done.out)
-        if is_silence(done.err):
-            raise silent(f"Slurm does not answer: {last_line(done.err)}")
-        answer = last_line(done.err) or f"exit code {done.code}"
+        completed = self.run(argv, timeout=self.ask_seconds)
+        if completed.code == 0:
+            return completed.out if self.cluster is None else _CLUSTER_LINE.sub("", completed.out)
+        if is_silence(completed.err):
+            raise silent(f"Slurm does not answer: {last_line(completed.err)}")
+        answer = last_line(completed.err) or f"exit code {completed.code}"
         code = next(
-            (code for text, code in _ANSWERS.items() if text in done.err.lower()), "slurm-failed"
+            (code for text, code in _ANSWERS.items() if text in completed.err.lower()),
+            "slurm-failed",
         )
         raise LlmbError(
-            f"{done.argv[0]}: {answer}",
+            f"{completed.argv[0]}: {answer}",
             hint=_HINTS.get(code),
             code=code,
-            key=done.argv[0],
+            key=completed.argv[0],
             value=answer,
         )
 
@@ -274,12 +275,12 @@ def accounted(
 
     Raises LlmbError, SilentError where the accounting does not answer.
     """
-    how = ["sacct", "--noheader", "--parsable2", "--allocations", f"--format={_ACCT}"]
+    command = ["sacct", "--noheader", "--parsable2", "--allocations", f"--format={_ACCT}"]
     after = [f"--starttime=now-{int(within) + 1}seconds"] if names else []
     return [
         row
-        for option in _asked(ids, names)
-        for row in read_accounting(client.ask([*how, *after, option]))
+        for option in _job_options(ids, names)
+        for row in read_accounting(client.ask([*command, *after, option]))
     ]
 
 
@@ -287,20 +288,22 @@ def queued(client: Client, *, ids: Sequence[str] = (), names: Sequence[str] = ()
     """The jobs of ``ids`` or of ``names`` that the controller knows, also ended ones. Raises like
     ``accounted``.
     """
-    how = ["squeue", "--noheader", "--states=all", f"--format={_QUEUE}"]
+    command = ["squeue", "--noheader", "--states=all", f"--format={_QUEUE}"]
     return [
-        row for option in _asked(ids, names) for row in read_queue(_known(client, [*how, option]))
+        row
+        for option in _job_options(ids, names)
+        for row in read_queue(_ask_of_jobs(client, [*command, option]))
     ]
 
 
-def _asked(ids: Sequence[str], names: Sequence[str]) -> list[str]:
+def _job_options(ids: Sequence[str], names: Sequence[str]) -> list[str]:
     return [
         *(f"--jobs={part}" for part in portions(ids)),
         *(f"--name={part}" for part in portions(names)),
     ]
 
 
-def _known(client: Client, argv: Sequence[str]) -> str:
+def _ask_of_jobs(client: Client, argv: Sequence[str]) -> str:
     try:
         return client.ask(argv)
     except LlmbError as error:
@@ -312,7 +315,7 @@ def _known(client: Client, argv: Sequence[str]) -> str:
 
 def exit_code(client: Client, job_id: str) -> int | None:
     """The exit code of a job that the controller still knows. Raises SilentError."""
-    shown = _known(client, ["scontrol", "--oneliner", "show", "job", job_id])
+    shown = _ask_of_jobs(client, ["scontrol", "--oneliner", "show", "job", job_id])
     match = re.search(r"\bExitCode=(\d+:\d+)", shown)
     return read_exit_code(match[1]) if match else None
 
@@ -321,7 +324,7 @@ def script_of(client: Client, job_id: str) -> str | None:
     """The batch script of a job that the controller still knows: nobody can change it. Raises
     SilentError.
     """
-    shown = _known(client, ["scontrol", "--oneliner", "show", "job", job_id])
+    shown = _ask_of_jobs(client, ["scontrol", "--oneliner", "show", "job", job_id])
     match = re.search(r"(?:^| )Command=(.*?)(?= [A-Z]\w+=|\s*$)", shown)
     return match[1] if match else None
 
@@ -339,8 +342,8 @@ def scripts(client: Client) -> Iterator[tuple[str, str]]:
 
 def failed_nodes(client: Client, nodes: str) -> list[str]:
     """The nodes of a list that do not work now. Raises LlmbError, SilentError."""
-    how = ["sinfo", "--noheader", "--Node", "--format=%N|%T", f"--nodes={nodes}"]
-    rows = (line.strip().partition("|") for line in client.ask(how).splitlines())
+    command = ["sinfo", "--noheader", "--Node", "--format=%N|%T", f"--nodes={nodes}"]
+    rows = (line.strip().partition("|") for line in client.ask(command).splitlines())
     return list(dict.fromkeys(node for node, _, state in rows if _BROKEN.search(state.lower())))
 
 
@@ -381,16 +384,16 @@ def read_queue(text: str) -> Iterator[JobRow]:
 
 
 def _state(shown: str, reason: str, start: str, end: str, code: str, nodes: str) -> JobState:
-    word, why = state_word(shown), reason_of(shown, reason)
+    word, cause = state_word(shown), reason_of(shown, reason)
     is_end = word in ENDS
     return JobState(
         state=word,
-        reason=why,
+        reason=cause,
         exit_code=read_exit_code(code) if is_end else None,
         # of a waiting job it is a forecast
         started=epoch_seconds(start) if word not in WAITING else None,
         ended=epoch_seconds(end) if is_end else None,
-        fix=advice("slurm_waiting", why) if word in WAITING else "",
+        fix=advice("slurm_waiting", cause) if word in WAITING else "",
         nodes="" if nodes in _NO_NODES else nodes,
     )
 
@@ -403,8 +406,8 @@ def state_word(shown: str) -> str:
     if not first.endswith("+"):
         return first
     cut = first[:-1]
-    meant = [cut] if cut in KNOWN else [state for state in KNOWN if state.startswith(cut)]
-    return meant[0] if len(meant) == 1 else first
+    states = [cut] if cut in KNOWN else [state for state in KNOWN if state.startswith(cut)]
+    return states[0] if len(states) == 1 else first
 
 
 def reason_of(shown: str, reason: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from llmb.builtin.slurm import request
+from llmb.builtin.slurm import sbatch_options
 from llmb.builtin.slurm.commands import Client
 from llmb.contract.launch import Launch
 from llmb.contract.sbatch import SlurmConfig, seconds
@@ -175,24 +175,24 @@ class NodeWait:
     announce: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
 
     def wait(
-        self, client: Client, found: Mapping[str, Partition], names: Collection[str]
+        self, client: Client, by_name: Mapping[str, Partition], names: Collection[str]
     ) -> Mapping[str, Partition]:
         """The partitions once Slurm knows all nodes of ``names``, or when no time is left. Raises
         LlmbError.
         """
-        unknown = unknown_nodes(found, names)
-        if unknown and self.left > 0:
+        missing = unknown_nodes(by_name, names)
+        if missing and self.left > 0:
             self.announce(
                 f"note: waiting up to {self.left:.0f} s until Slurm knows the state of nodes"
-                f" {unknown}"
+                f" {missing}"
             )
-        while unknown and self.left > 0:
+        while missing and self.left > 0:
             start = time.monotonic()
             time.sleep(min(self.pause, self.left))
-            found = partitions(client)
-            unknown = unknown_nodes(found, names)
+            by_name = partitions(client)
+            missing = unknown_nodes(by_name, names)
             self.left -= time.monotonic() - start
-        return found
+        return by_name
 
 
 def unknown_nodes(by_name: Mapping[str, Partition], names: Collection[str]) -> str:
@@ -209,16 +209,16 @@ def unknown_nodes(by_name: Mapping[str, Partition], names: Collection[str]) -> s
     return ",".join(dict.fromkeys(shown))
 
 
-def unknown_fault(unknown: str) -> Fault:
+def unknown_fault(nodes: str) -> Fault:
     """Return what to report when the nodes did not register in time."""
     return Fault(
-        message=f"Slurm does not know the state of nodes {unknown} yet",
+        message=f"Slurm does not know the state of nodes {nodes} yet",
         hint=(
             "its controller may have just started: try again later; --force submits without"
             " this check"
         ),
         code="nodes-unknown",
-        value=unknown,
+        value=nodes,
     )
 
 
@@ -249,10 +249,14 @@ def faults_of(
 
     ``limits`` are the ``memory_limits`` of the partitions.
     """
-    options = {"mem": 0, "time": clock(launch.time_limit), **request.resources(launch, config)}
-    requested = request.with_args(options, launch, config)
-    gpu_type, gpus = request.gpus_asked(requested)
-    is_gpu_job = request.kind_of(launch, config) == "gpu"
+    options = {
+        "mem": 0,
+        "time": clock(launch.time_limit),
+        **sbatch_options.resources(launch, config),
+    }
+    requested = sbatch_options.with_args(options, launch, config)
+    gpu_type, gpus = sbatch_options.gpus_asked(requested)
+    is_gpu_job = sbatch_options.kind_of(launch, config) == "gpu"
     if is_gpu_job and gpus is not None and launch.ranks_per_node > gpus:
         yield Fault(
             message=(
@@ -272,7 +276,7 @@ def faults_of(
         message = "no partition is named, and this Slurm has no default"
         yield Fault(message=message, hint=f"set 'partition' {_WHERE}", code="partition-missing")
     counted = any("gres" in name or "gpus" in name for name in {**requested, **launch.slurm_args})
-    wanted = _Asked(
+    node_request = _Asked(
         gpu_type=gpu_type,
         gpus=gpus,
         time=seconds(requested.get("time") or ""),
@@ -282,7 +286,7 @@ def faults_of(
     has_limits = limits if requested.get("mem") == "0" else {}
     tried = [
         [
-            *_partition_faults(name, launch, wanted, by_name),
+            *_partition_faults(name, launch, node_request, by_name),
             *_memory_faults(name, launch, has_limits),
         ]
         for name in names
@@ -352,14 +356,14 @@ def _memory_faults(name: str, launch: Launch, limits: Mapping[str, int]) -> Iter
 
 
 def _node_faults(launch: Launch, partition: Partition, requested: _Asked) -> Iterator[Fault]:
-    most = max((nodes.gpus_of(None) for nodes in partition.nodes), default=0)
-    if most and requested.is_open:
+    most_gpus = max((nodes.gpus_of(None) for nodes in partition.nodes), default=0)
+    if most_gpus and requested.is_open:
         yield Fault(
             message=(
                 f"{launch.name} asks for no GPUs, and each node of partition {partition.name} has"
-                f" {most}"
+                f" {most_gpus}"
             ),
-            hint=f"set 'gres: {most}' {_WHERE}, under gpu; null if you mean none",
+            hint=f"set 'gres: {most_gpus}' {_WHERE}, under gpu; null if you mean none",
             code="no-gpus-asked",
         )
     kind = f"{requested.gpu_type} " if requested.gpu_type else ""
@@ -392,17 +396,17 @@ def _node_faults(launch: Launch, partition: Partition, requested: _Asked) -> Ite
         )
         return
     out = [nodes for nodes in fitting if not nodes.in_service]
-    left = total - sum(nodes.count for nodes in out)
-    if left < launch.nodes:
-        why = "; ".join(f"{nodes.names} {_why(nodes)}" for nodes in out)
+    in_service = total - sum(nodes.count for nodes in out)
+    if in_service < launch.nodes:
+        reasons = "; ".join(f"{nodes.names} {_state_in_words(nodes)}" for nodes in out)
         fix = (
-            f"choose a smaller scale, of at most {_nodes(left)}"
-            if left
+            f"choose a smaller scale, of at most {_nodes(in_service)}"
+            if in_service
             else "choose another partition"
         )
-        message = f"{needs} {total}, of which out of service: {why}"
+        message = f"{needs} {total}, of which out of service: {reasons}"
         yield Fault(
-            message=message, hint=f"{fix}; {_ANYWAY}", code="nodes-out-of-service", value=left
+            message=message, hint=f"{fix}; {_ANYWAY}", code="nodes-out-of-service", value=in_service
         )
 
 
@@ -410,7 +414,7 @@ def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _why(nodes: Nodes) -> str:
+def _state_in_words(nodes: Nodes) -> str:
     state = nodes.state.removesuffix("*") + (
         " and not answering" if nodes.state.endswith("*") else ""
     )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmb.builtin.slurm import commands, request
+from llmb.builtin.slurm import commands, sbatch_options
 from llmb.contract.record import RunRecord
 from llmb.contract.sbatch import seconds
 from llmb.contract.state import (
@@ -181,21 +181,21 @@ class Poller:
             return ids
         for row in commands.queued(self.asker, names=list(by_name)):
             _keep_first(ids, by_name, row)
-        left = {name: run for name, run in by_name.items() if run.id not in ids}
-        if left and self.memory.has_accounting:
+        unanswered = {name: run for name, run in by_name.items() if run.id not in ids}
+        if unanswered and self.memory.has_accounting:
             # No run is of later than now, though the clock may have been set back meanwhile.
-            age = max(0.0, time.time() - min(run.submitted_at for run in left.values()))
+            age = max(0.0, time.time() - min(run.submitted_at for run in unanswered.values()))
             try:
-                listed = commands.accounted(self.asker, names=list(left), within=age + YOUNG)
+                listed = commands.accounted(self.asker, names=list(unanswered), within=age + YOUNG)
             except LlmbError as error:
                 self._note_failure(error)
                 if self.memory.has_accounting:
                     raise
                 listed = []
             for row in listed:
-                _keep_first(ids, left, row)
-        if any(run.id not in ids for run in left.values()):
-            self._find_renamed(ids, [run for run in left.values() if run.id not in ids])
+                _keep_first(ids, unanswered, row)
+        if any(run.id not in ids for run in unanswered.values()):
+            self._find_renamed(ids, [run for run in unanswered.values() if run.id not in ids])
         return ids
 
     def _find_renamed(self, ids: dict[str, str], runs: Sequence[RunRecord]) -> None:
@@ -336,24 +336,24 @@ class Poller:
     def _gone(self, view: View) -> JobState:
         """The state of a run that Slurm was asked for and did not know."""
         run = view.run
-        what = (
+        answer = (
             f"Slurm no longer knows job {view.job_id}" if view.job_id else "Slurm does not know it"
         )
         if (end := _end_of(run, view.files)) is not None:
-            return replace(end, reason=f"from its own files; {what}")
+            return replace(end, reason=f"from its own files; {answer}")
         before = view.accounted or last_seen(run)
         if files.owner(run.directory) not in (None, os.getuid()):
-            return replace(before, reason=f"{what}, or hides it: it is another user's")
+            return replace(before, reason=f"{answer}, or hides it: it is another user's")
         if time.monotonic() < self.memory.rest_until:
-            return replace(before, reason=f"{what}, and its accounting does not answer")
+            return replace(before, reason=f"{answer}, and its accounting does not answer")
         return JobState(
-            state=LOST, reason=f"{what}, and it recorded no end; last seen {before.state}"
+            state=LOST, reason=f"{answer}, and it recorded no end; last seen {before.state}"
         )
 
 
 def name_of(run: RunRecord) -> str:
     """The run's name in Slurm's queue."""
-    return request.job_name(run.launch, run.stamp)
+    return sbatch_options.job_name(run.launch, run.stamp)
 
 
 def last_seen(run: RunRecord) -> JobState:
@@ -414,9 +414,9 @@ def _lost_node(run: RunRecord) -> str | None:
     """srun's message about a node that it lost. Such a job may end FAILED, as its script runs on
     for a moment.
     """
-    found = [
+    lost = [
         match
         for path in (run.log, run.batch_log)
         for match in _LOST_NODE.finditer(bashscript.read_tail(path))
     ]
-    return found[-1][1] if found else None
+    return lost[-1][1] if lost else None

@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmb.builtin.slurm.commands import Client, SilentError, full_queue, refusal
-from llmb.builtin.slurm.request import GPU_OPTIONS
+from llmb.builtin.slurm.sbatch_options import GPU_OPTIONS
 from llmb.core.values import dataclass
 from llmb.errors import Fault
 from llmb.kit.advice import advice

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from llmb.builtin.slurm import container, request
+from llmb.builtin.slurm import container, sbatch_options
 from llmb.contract.launch import Launch, Stamp
 from llmb.contract.sbatch import PMIX, SlurmConfig
 from llmb.contract.schema import ClusterConfig
@@ -134,11 +134,11 @@ def render(launch: Launch, stamp: Stamp, setting: Setting) -> str:
     """The script of ``launch``. Raises UsageError for a name or value that bash or Slurm cannot
     take.
     """
-    options = request.sbatch_options(
+    options = sbatch_options.options_of(
         launch, stamp, setting.config, knows_segment=setting.knows_segment
     )
     given = (
-        name if value is None else f"{name}={request.directive(value)}"
+        name if value is None else f"{name}={sbatch_options.directive(value)}"
         for name, value in options.items()
     )
     variables = environment(launch, stamp, setting)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmb.builtin.slurm import container, partitions, request, sbatch_script
+from llmb.builtin.slurm import container, partitions, sbatch_options, sbatch_script
 from llmb.builtin.slurm.commands import DENIED, Client, cluster_name
 from llmb.builtin.slurm.partitions import NodeWait, Partition
 from llmb.builtin.slurm.refusals import Refusal, refusals
@@ -189,7 +189,7 @@ def _judge(
 def _options(launch: Launch, setting: sbatch_script.Setting) -> dict[str, str | None]:
     """Return the options of sbatch for a launch that has no run yet."""
     stamp, knows = checks.preview_stamp(launch, setting.config), setting.knows_segment
-    return request.sbatch_options(launch, stamp, setting.config, knows_segment=knows)
+    return sbatch_options.options_of(launch, stamp, setting.config, knows_segment=knows)
 
 
 def _partitions_of(refusal: Refusal, by_partition: Mapping[str, Partition]) -> list[str]:
@@ -239,7 +239,7 @@ def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
         return
     path = image_path(launch.image, config)
     is_file = str(path) == launch.image
-    where = f"--install {shlex.quote(str(config.llmb_install))}"
+    option = f"--install {shlex.quote(str(config.llmb_install))}"
     if not path.exists():
         if is_file:
             hint = "name an existing file: llmb-install image REFERENCE -o FILE builds one"
@@ -254,7 +254,7 @@ def faults_of_image(launch: Launch, config: ClusterConfig) -> Iterator[Fault]:
             value=str(path),
         )
     elif (damage := _damage_of(path)) is not None:
-        again = f"llmb-install image {shlex.quote(launch.image)} {where}"
+        again = f"llmb-install image {shlex.quote(launch.image)} {option}"
         hint = (
             "copy it again, or name another" if is_file else f"rm {shlex.quote(str(path))}; {again}"
         )
@@ -364,13 +364,13 @@ def mpi_fault(client: Client, kind: str, *, asks: bool = True) -> str | None:
     if not asks:
         return None
     try:
-        done = client.run(
+        completed = client.run(
             ["srun", f"--mpi={kind}", "--ntasks=1", "--test-only", "true"],
             timeout=client.ask_seconds,
         )
     except LlmbError:
         return None
-    refused = done.code != 0 and "Invalid MPI type" in done.err
+    refused = completed.code != 0 and "Invalid MPI type" in completed.err
     return f"cannot load its MPI plugin '{kind}'" if refused else None
 
 
@@ -383,7 +383,7 @@ def mpi_kinds(client: Client) -> list[str] | None:
 def _plain(client: Client, argv: Sequence[str]) -> str | None:
     """The output of a command that asks no controller."""
     try:
-        done = client.run(argv, timeout=_HELP_SECONDS)
+        completed = client.run(argv, timeout=_HELP_SECONDS)
     except LlmbError:
         return None
-    return done.out + done.err if done.code == 0 else None
+    return completed.out + completed.err if completed.code == 0 else None

@@ -97,11 +97,11 @@ class SlurmCluster:
         argv = ["sbatch", "--parsable", str(run.script)]
         try:
             variables = {**values, "SLURM_UMASK": umask}
-            done = self.client.submit(argv, variables)
+            completed = self.client.submit(argv, variables)
         except commands.SilentError as error:
             raise UnclearError(error.message, hint=error.hint, code=error.code) from error
-        job_id = job_id_of(done)
-        for line in notices(done):
+        job_id = job_id_of(completed)
+        for line in notices(completed):
             console.warn_once(f"Slurm says: {line}", kind="note")
         return job_id
 
@@ -122,9 +122,9 @@ class SlurmCluster:
         scheduler_ids = (
             job_id for run in recorded for job_id in (run.scheduler_id, poll.read_files(run).job_id)
         )
-        found = self._poller.find([run for run in runs if run.scheduler_id is None])
+        started = self._poller.find([run for run in runs if run.scheduler_id is None])
         if ids := dict.fromkeys(
-            job_id for job_id in (*scheduler_ids, *found.values()) if job_id is not None
+            job_id for job_id in (*scheduler_ids, *started.values()) if job_id is not None
         ):
             self.client.ask(["scancel", *ids])
 
@@ -145,7 +145,7 @@ def create(config: ClusterConfig) -> SlurmCluster:
     )
 
 
-def job_id_of(done: shell.Completed) -> str:
+def job_id_of(completed: shell.Completed) -> str:
     """The id of the job that sbatch has submitted. A site's wrapper around sbatch may print notices
     of its own.
 
@@ -153,30 +153,30 @@ def job_id_of(done: shell.Completed) -> str:
     every answer that leaves open whether Slurm has the job: the caller then looks for the job by
     its name.
     """
-    ids = {match[1] for line in done.out.splitlines() if (match := _ID.match(line.strip()))}
-    if done.code == 0:
+    ids = {match[1] for line in completed.out.splitlines() if (match := _ID.match(line.strip()))}
+    if completed.code == 0:
         if len(ids) == 1:
             return ids.pop()
         missing = "several job ids" if ids else "no job id"
-        raise _unclear(f"sbatch ended with {missing}{_quoted(done.out or done.err)}")
-    if (limit := commands.full_queue(done.err)) is not None:
+        raise _unclear(f"sbatch ended with {missing}{_quoted(completed.out or completed.err)}")
+    if (limit := commands.full_queue(completed.err)) is not None:
         raise QueueFullError(
             f"Slurm takes no more jobs now: its queue is full ({limit})",
             hint=f"{_RECONCILE}, once jobs have ended",
             code="queue-full",
             value=limit,
         )
-    reason = commands.refusal(done.err)
-    if commands.is_silence(done.err):
+    reason = commands.refusal(completed.err)
+    if commands.is_silence(completed.err):
         raise _unclear(f"Slurm does not answer: {reason}", ", once it does", code="slurm-silent")
-    if ids or done.code < 0 or not (reason or done.out.strip()):
-        how = (
-            f"was killed by signal {-done.code}"
-            if done.code < 0
-            else f"ended with exit code {done.code}"
+    if ids or completed.code < 0 or not (reason or completed.out.strip()):
+        end = (
+            f"was killed by signal {-completed.code}"
+            if completed.code < 0
+            else f"ended with exit code {completed.code}"
         )
-        raise _unclear(f"sbatch {how}{_quoted(done.out or done.err)}")
-    reason = reason or commands.refusal(done.out)
+        raise _unclear(f"sbatch {end}{_quoted(completed.out or completed.err)}")
+    reason = reason or commands.refusal(completed.out)
     raise LlmbError(
         f"Slurm refused it: {reason}",
         hint=advice("slurm_refused", reason) or None,
@@ -185,14 +185,14 @@ def job_id_of(done: shell.Completed) -> str:
     )
 
 
-def notices(done: shell.Completed) -> list[str]:
+def notices(completed: shell.Completed) -> list[str]:
     """Return what a site's plugins and wrappers say of a job that Slurm took."""
-    lines = [line for line in done.out.splitlines() if _ID.match(line.strip()) is None]
-    return commands.lines_of("\n".join([*lines, done.err]))
+    lines = [line for line in completed.out.splitlines() if _ID.match(line.strip()) is None]
+    return commands.lines_of("\n".join([*lines, completed.err]))
 
 
-def _unclear(message: str, when: str = "", *, code: str = "sbatch-unclear") -> UnclearError:
-    return UnclearError(message, hint=f"{_RECONCILE}{when}", code=code)
+def _unclear(message: str, condition: str = "", *, code: str = "sbatch-unclear") -> UnclearError:
+    return UnclearError(message, hint=f"{_RECONCILE}{condition}", code=code)
 
 
 def _quoted(text: str) -> str:

@@ -205,9 +205,9 @@ def _size(path: Path) -> int:
     """Return the bytes of a regular file, or of all files below a folder that can be read."""
     below = [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
     size = 0
-    for one in below or [path]:
+    for part in below or [path]:
         with contextlib.suppress(OSError):
-            status = one.lstat()
+            status = part.lstat()
             size += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return size
 

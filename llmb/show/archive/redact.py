@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import PurePath
 
 from llmb.core.node_lists import expand, fold
-from llmb.core.secret_texts import SECRET, hide
+from llmb.core.secret_patterns import SECRET, hide
 from llmb.core.values import dataclass
 
 # a network of 131,072 addresses for benchmarks (RFC 2544)

@@ -103,11 +103,11 @@ def check_seal(path: Path) -> bool:
     """
     try:
         with files.open_regular(path) as stream:
-            left = max(os.fstat(stream.fileno()).st_size - _SEAL_SIZE, 0)
+            remaining = max(os.fstat(stream.fileno()).st_size - _SEAL_SIZE, 0)
             digest = hashlib.sha256()
-            while left and (piece := stream.read(min(left, _PIECE))):
+            while remaining and (piece := stream.read(min(remaining, _PIECE))):
                 digest.update(piece)
-                left -= len(piece)
+                remaining -= len(piece)
             seal = stream.read()
     except FileNotFoundError as error:
         raise _missing(path) from error

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from llmb.contract.job import Training
 from llmb.core.node_lists import fold
-from llmb.core.secret_texts import hide
+from llmb.core.secret_patterns import hide
 from llmb.core.secrets import is_secret_name
 from llmb.core.values import dataclass
 from llmb.judge.differences import differences, printed_by

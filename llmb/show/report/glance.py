@@ -187,7 +187,7 @@ def _item(
     first = group[0]
     lines = tuple(
         GlanceLine(
-            what=_what(entry),
+            what=_name_of(entry),
             value=_value(entry, figures),
             anchor=_anchor(report, entry, explained),
             cost=_cost(entry),
@@ -196,11 +196,11 @@ def _item(
     )
     fix = next((run.cause.fix for run in first.runs if run.cause is not None), "")
     return GlanceItem(
-        word=first.word, lines=lines, total=len(group), why=_why(first), fix=sentence(fix)
+        word=first.word, lines=lines, total=len(group), why=_reason_of(first), fix=sentence(fix)
     )
 
 
-def _what(entry: ReportEntry) -> str:
+def _name_of(entry: ReportEntry) -> str:
     runs = (
         f", {count(len(entry.runs), 'run')}" if len(entry.runs) > 1 and entry.ratio is None else ""
     )
@@ -244,7 +244,7 @@ def _anchor(report: Report, entry: ReportEntry, explained: Sequence[ReportEntry]
     return next((f"failure-{number}" for number in groups), "results")
 
 
-def _why(entry: ReportEntry) -> str:
+def _reason_of(entry: ReportEntry) -> str:
     """Return the causes, or else the reason and the remarks on its runs."""
     if entry.word in NEEDS_ATTENTION:
         if entry.causes:

@@ -42,7 +42,7 @@ def digest(results: Sequence[Result]) -> list[str]:
     if len(results) < LEAST:
         return []
     words = [word_of(result) for result in results]
-    statuses = Counter(one.status for one in results)
+    statuses = Counter(result.status for result in results)
     verdicts = Counter(word for word in words if word not in STATUS)
     lines = [f"{len(results)} runs: {_counted(statuses, STATUS)}"]
     # else the table's legend says why
@@ -50,8 +50,8 @@ def digest(results: Sequence[Result]) -> list[str]:
         lines.append(f"verdicts: {_counted(verdicts, {word: word for word in ORDER})}")
     lines += remarkable(results)
     if any(
-        word in (FAIL, INVALID, FAILED) and one.identity.run
-        for word, one in zip(words, results, strict=True)
+        word in (FAIL, INVALID, FAILED) and result.identity.run
+        for word, result in zip(words, results, strict=True)
     ):
         lines.append(
             "reasons and fixes: llmb-run explain RUN; everything on one page: llmb-run report -o"
@@ -136,7 +136,7 @@ def to_markdown(report: Report) -> str:
     results = report.results
     parts = [
         f"# {as_markdown(report.title)}",
-        as_markdown(_made(report)),
+        as_markdown(_date_of(report)),
         *(_section(section) for section in report.sections if section.first),
         as_markdown(compared_with(report)),
     ]
@@ -163,7 +163,7 @@ def to_markdown(report: Report) -> str:
 
 def sections_markdown(report: Report) -> str:
     """A page of plugins alone."""
-    parts = [f"# {as_markdown(report.title)}", as_markdown(_made(report))]
+    parts = [f"# {as_markdown(report.title)}", as_markdown(_date_of(report))]
     parts += [_section(section) for section in report.sections]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -210,7 +210,7 @@ def missing(report: Report) -> str:
     return f"llmb cannot read the {noun} status is Unknown."
 
 
-def _made(report: Report) -> str:
+def _date_of(report: Report) -> str:
     day = report.made.strftime("%Y-%m-%d %H:%M")
     place = f"cluster type {report.cluster_type}, GPU type {report.gpu_type}"
     return f"Made by llmb {report.llmb_version} on {day}; {place}."
@@ -247,11 +247,11 @@ def _table(results: Sequence[Result], report: Report) -> str:
 
 def _nodes(runs: Iterable[Run]) -> str:
     """Return each set of nodes with the runs that had it, the most frequent first."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for run in runs:
         if run.hosts:
-            found.setdefault(fold(run.hosts), []).append(run.id)
-    rows = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+            names.setdefault(fold(run.hosts), []).append(run.id)
+    rows = sorted(names.items(), key=lambda item: (-len(item[1]), item[0]))
     lines = [
         f"- {as_markdown(nodes)}: {as_markdown(listed(ids, _OF_NODES))}"
         for nodes, ids in rows[:_MOST_NODES]

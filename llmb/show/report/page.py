@@ -179,9 +179,9 @@ def values(report: Report) -> dict[str, Any]:
         "explanations": explanations(cards.items, report.digests),
         "cards": cards,
         "families": with_pictures(
-            families, FAMILIES, lambda i, one: scaling.scaling_picture(f"scaling-{i}", one)
+            families, FAMILIES, lambda i, family: scaling.scaling_picture(f"scaling-{i}", family)
         ),
-        "scaling_note": scaling_note([point for one in families for point in one.points]),
+        "scaling_note": scaling_note([point for family in families for point in family.points]),
         "repeats": repeat_pictures(repeated),
         "charts": step_pictures(runs),
         "failures": first(report.failures, FAILURES),

@@ -108,9 +108,9 @@ class Axis:
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
 
-    def ticks(self, most: int) -> list[float]:
+    def ticks(self, limit: int) -> list[float]:
         """Round values on the axis, at most about ``most``."""
-        step = round_step((self.high - self.low) / max(most, 1))
+        step = round_step((self.high - self.low) / max(limit, 1))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)]
 
@@ -151,11 +151,11 @@ def spaced(places: Iterable[tuple[float, str]], space: float) -> list[tuple[floa
     return labels
 
 
-def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+def thinned(points: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
     """Return at most about ``most`` points: lowest and highest of each section, to keep peaks."""
-    if len(points) <= most:
+    if len(points) <= limit:
         return list(points)
-    size = math.ceil(2 * len(points) / most)
+    size = math.ceil(2 * len(points) / limit)
     extremes = set()
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
@@ -166,9 +166,9 @@ def thinned(points: Sequence[tuple[int, float]], most: int) -> list[tuple[int, f
     return sorted(extremes)
 
 
-def few(values: Iterable[float], most: int) -> list[float]:
+def few(values: Iterable[float], limit: int) -> list[float]:
     """Return at most ``most`` (2 or more) values, ascending, with the smallest and the largest."""
     ordered = sorted(values)
-    if len(ordered) <= most:
+    if len(ordered) <= limit:
         return ordered
-    return [ordered[round(number * (len(ordered) - 1) / (most - 1))] for number in range(most)]
+    return [ordered[round(number * (len(ordered) - 1) / (limit - 1))] for number in range(limit)]

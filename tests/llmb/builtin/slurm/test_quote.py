@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llmb.builtin.slurm.request import directive, path_pattern
+from llmb.builtin.slurm.sbatch_options import directive, path_pattern
 from llmb.errors import UsageError
 from llmb.kit.bashscript import bash
 

@@ -27,7 +27,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.cli.context import CliContext
 from llmb.contract.state import JobState
 from llmb.core.node_lists import expand
-from llmb.core.secret_texts import SECRET
+from llmb.core.secret_patterns import SECRET
 from llmb.errors import LlmbError
 from llmb.plugins.loader import load_plugins
 from llmb.show.archive.names import sites_of

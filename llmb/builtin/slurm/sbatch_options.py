@@ -24,7 +24,7 @@ GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 Value = str | int | bool | None  # True: an option without a value; False, None: omitted
 
 
-def sbatch_options(
+def options_of(
     launch: Launch, stamp: Stamp, config: ClusterConfig, *, knows_segment: bool
 ) -> dict[str, str | None]:
     """Each option's long name with its value, None for an option without one, in the order of the
@@ -58,19 +58,24 @@ def with_args(
     The time limit of ``slurm.args`` is in the launch already, unless a list or the command line set
     another. Where GPUs are requested by another option than ``gres``, the gres requests none.
     """
-    ours = {long_name(key): value for key, value in (config.slurm or SlurmConfig()).args.items()}
-    ours.pop("time", None)
-    arguments = {**ours, **{long_name(key): value for key, value in launch.slurm_args.items()}}
+    configured = {
+        long_name(key): value for key, value in (config.slurm or SlurmConfig()).args.items()
+    }
+    configured.pop("time", None)
+    arguments = {
+        **configured,
+        **{long_name(key): value for key, value in launch.slurm_args.items()},
+    }
     merged = {**options, **arguments}
     counted = [name for name in GPU_OPTIONS if merged.get(name)]
     if "gres" in arguments and not any(name in arguments for name in counted):
         merged |= dict.fromkeys(counted)
     elif counted and "gres" not in arguments:
         merged["gres"] = _without_gpus(merged.get("gres"))
-    kept = {
+    options_set = {
         name: value for name, value in merged.items() if value is not None and value is not False
     }
-    return {name: None if value is True else str(value) for name, value in kept.items()}
+    return {name: None if value is True else str(value) for name, value in options_set.items()}
 
 
 def job_name(launch: Launch, stamp: Stamp) -> str:
@@ -149,8 +154,8 @@ def _segment(launch: Launch, config: ClusterConfig) -> str | int | None:
     all its nodes in one rack if its launch asks for that.
     """
     slurm = config.slurm or SlurmConfig()
-    given = (slurm.gpu if kind_of(launch, config) == "gpu" else slurm.cpu).given
-    if "segment" in given or slurm.segment is not None:
+    options = (slurm.gpu if kind_of(launch, config) == "gpu" else slurm.cpu).given
+    if "segment" in options or slurm.segment is not None:
         return option("segment", launch, config)
     if launch.ranks_per_node != _RACK_GPUS:
         return None

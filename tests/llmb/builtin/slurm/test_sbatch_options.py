@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmb.builtin.slurm.container import PYXIS_OPTIONS
-from llmb.builtin.slurm.request import gpu_request, gpus_asked, sbatch_options
+from llmb.builtin.slurm.sbatch_options import gpu_request, gpus_asked, options_of
 from llmb.builtin.slurm.sbatch_script import Setting, render
 from llmb.contract.launch import Launch, Program, Stamp
 from llmb.contract.schema import ClusterConfig, GpuTypeConfig
@@ -53,7 +53,7 @@ def config(**slurm: Any) -> ClusterConfig:
 def options(
     place: ClusterConfig, launch: Launch = LAUNCH, *, knows_segment: bool = True
 ) -> dict[str, str | None]:
-    return sbatch_options(launch, STAMP, place, knows_segment=knows_segment)
+    return options_of(launch, STAMP, place, knows_segment=knows_segment)
 
 
 def test_all_of_them_in_order() -> None:
@@ -77,7 +77,7 @@ def test_all_of_them_in_order() -> None:
 
 def test_a_later_attempt_has_a_folder_of_its_own() -> None:
     second = replace(STAMP, id="abc-2", attempt=2)
-    got = sbatch_options(LAUNCH, second, config(), knows_segment=True)
+    got = options_of(LAUNCH, second, config(), knows_segment=True)
     assert (got["job-name"], got["chdir"]) == ("x.abc-2", "/i/100%/x_17/attempt-2")
 
 

@@ -5,7 +5,7 @@ as they are.
 
 import pytest
 
-from llmb.core.secret_texts import SECRET, hide, looks_secret
+from llmb.core.secret_patterns import SECRET, hide, looks_secret
 
 HEX = "5555aaaa0123456789abcdef5555aaaa01234567"
 SLACK = "xox" + "b-123456789012-1234567890123-AbCdEfGhIjKlMnOp"

@@ -3,7 +3,6 @@
 
 import contextlib
 import fcntl
-import functools
 import itertools
 import json
 import os
@@ -25,7 +24,6 @@ from hypothesis import settings
 
 from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app
-from llmb.contract import spec
 from llmb.contract.spec import Workload
 from llmb.plugins.loader import load_plugins
 from llmb_testing.fork_server import ForkServer
@@ -37,7 +35,6 @@ settings.load_profile("llmb")
 _TESTS = Path(__file__).resolve().parent
 _ROOT = _TESTS.parent
 _CACHE = Path(os.environ.get("LLMB_TEST_CACHE") or _ROOT / ".cache" / "tests")
-_PROJECT = f"{_ROOT}{os.sep}"
 _ENVIRONMENT = dict(os.environ)  # before any test: pip's configuration may be in the user's home
 
 # In the background a shell ignores Ctrl-C, and so would the tests and the commands they run.
@@ -49,29 +46,6 @@ _IMPORTED = [
     *("llmb.*", "llmb_installer.*", "llmb_llama31", "llmb_nemotron4", "llmb_nemotronh"),
     *("llmb_microbench.program.settings", "email.parser", "jinja2", "psutil"),
 ]
-
-_read_workload = spec.read_workload
-
-
-@functools.lru_cache(maxsize=64)
-def _workload(path: Path, changed: int) -> Workload:
-    return _read_workload(path)
-
-
-@functools.wraps(_read_workload)
-def _read_once(path: str | Path) -> Workload:
-    """The workload, a frozen value, of a file of this project."""
-    path = Path(path)
-    return (
-        _workload(path, path.stat().st_mtime_ns)
-        if str(path).startswith(_PROJECT)
-        else _read_workload(path)
-    )
-
-
-# Hundreds of tests run a command within this process, and each command reads the tables of every
-# workload.
-spec.read_workload = _read_once
 
 _OWN = ("LLMB_", "SBATCH_", "SLURM_", "XDG_")
 _KEPT = ("LLMB_TEST_",)

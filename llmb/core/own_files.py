@@ -139,19 +139,6 @@ def _refuse(_value: Any) -> Any:
     raise Unusual
 
 
-def _text_or_none(value: Any) -> Any:
-    if value is None or (type(value) is str and "\0" not in value):
-        return value
-    raise Unusual
-
-
-def _whole_or_none(value: Any) -> Any:
-    if value is None or (type(value) is int and -_LARGEST <= value <= _LARGEST):
-        return value
-    raise Unusual
-
-
-_OR_NONE: dict[Convert, Convert] = {_text: _text_or_none, _whole: _whole_or_none}
 _SCALARS: dict[Any, Convert] = {str: _text, int: _whole, float: _number, bool: _truth, Path: _path}
 
 
@@ -161,8 +148,6 @@ def _union(arguments: tuple[Any, ...]) -> Convert:
     if len(members) != 1:
         return _scalar_of(arguments)
     convert = _convert(members[0])
-    if convert in _OR_NONE:
-        return _OR_NONE[convert]
     return lambda value: None if value is None else convert(value)
 
 
@@ -201,8 +186,6 @@ def _sequence(convert_item: Convert) -> Convert:
 
 def _table(key_hint: Any, convert_item: Convert) -> Convert:
     key = _convert(key_hint)
-    if (key, convert_item) == (_text, _text):
-        return _texts
 
     def convert(value: Any) -> Any:
         if type(value) is dict:
@@ -210,15 +193,6 @@ def _table(key_hint: Any, convert_item: Convert) -> Convert:
         raise Unusual
 
     return convert
-
-
-def _texts(value: Any) -> Any:
-    if type(value) is not dict:
-        raise Unusual
-    for name, item in value.items():
-        if type(name) is not str or type(item) is not str or "\0" in item or "\0" in name:
-            raise Unusual
-    return value
 
 
 def _checked(hint: Any, checks: tuple[Any, ...]) -> Convert:

@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -130,30 +130,11 @@ def choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of Choice, which ``command`` takes as one ``choice``."""
 
     @wraps(command)
-    def chosen(
-        *args: Any,
-        workloads: tuple[str, ...],
-        nodes: tuple[str, ...],
-        exclude_cancelled: bool,
-        window: str | None,
-        sessions: tuple[str, ...],
-        earliest: float | None,
-        metric: str | None,
-        price: float | None,
-        **remaining: Any,
-    ) -> Any:
-        counted = parse_window(window) if window is not None else None
-        choice = Choice(
-            workloads=workloads,
-            nodes=nodes,
-            exclude_cancelled=exclude_cancelled,
-            window=counted,
-            sessions=sessions,
-            earliest=earliest,
-            metric=metric,
-            price=price,
-        )
-        return command(*args, choice=choice, **remaining)
+    def chosen(*args: Any, **values: Any) -> Any:
+        choice = {key.name: values.pop(key.name) for key in fields(Choice)}
+        if choice["window"] is not None:
+            choice["window"] = parse_window(choice["window"])
+        return command(*args, choice=Choice(**choice), **values)
 
     text = "Only these workloads, as key or key_size."
     for option in (

@@ -2,6 +2,7 @@
 """The options of `llmb-run parse`. What reads logs is imported when it is called."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,16 +47,9 @@ def command(
     paths: tuple[Path, ...],
     window: str | None,
     reference: str | None,
-    gpu_type: str | None,
-    workload: str | None,
-    dtype: str | None,
-    scale: int | None,
-    gbs: int | None,
-    settings: tuple[str, ...],
-    framework: str | None,
-    release: str | None,
     full_names: bool,
     fmt: str,
+    **description: Any,
 ) -> int:
     """Read logs and show what they measured.
 
@@ -67,21 +61,10 @@ def command(
     """
     from llmb.cli.parse import read_logs
 
-    description = read_logs.described(
-        context,
-        gpu_type=gpu_type,
-        workload=workload,
-        dtype=dtype,
-        scale=scale,
-        gbs=gbs,
-        settings=settings,
-        framework=framework,
-        release=release,
-    )
     return read_logs.print_logs(
         context,
         paths or (Path("experiments"),),
-        description,
+        read_logs.described(context, **description),
         window,
         reference,
         fmt,

@@ -96,36 +96,6 @@ def described(
     framework: str | None,
     release: str | None,
 ) -> Settings:
-    """Describe logs without a record by all options of the command. Raises UsageError."""
-    description = describe(
-        context, gpu_type=gpu_type, workload=workload, dtype=dtype, scale=scale, gbs=gbs
-    )
-    _check("--framework", framework, context.frameworks)
-    if release is not None and framework not in (None, bridge_rows.BRIDGE):
-        raise UsageError(
-            "--release is of Megatron-Bridge's image",
-            hint="omit it, or --framework bridge",
-            code="release-without-bridge",
-            key="--release",
-            value=release,
-        )
-    description = replace(
-        description,
-        framework=bridge_rows.BRIDGE if release is not None else framework or "",
-        release=release,
-    )
-    return with_settings(context, description, settings)
-
-
-def describe(
-    context: CliContext,
-    *,
-    gpu_type: str | None,
-    workload: str | None,
-    dtype: str | None,
-    scale: int | None,
-    gbs: int | None,
-) -> Settings:
     """Describe logs without a record by the options. Raises UsageError with the nearest word."""
     key, size = (None, None) if workload is None else select.split_name(workload, context.workloads)
     _check("--gpu-type", gpu_type, list(context.plugins.gpu_types))
@@ -140,23 +110,38 @@ def describe(
                 key="--workload",
                 value=workload,
             )
-    specs = (
-        spec
-        for workload_spec in context.workloads.values()
-        for spec in workload_spec.sizes.values()
-    )
-    dtypes = {*describe_log.ALL_DTYPES}
-    dtypes.update(name for spec in specs for row in spec.rows for name in row.dtype)
-    dtypes.update(name for kind in context.plugins.gpu_types.values() for name in kind.peak_tflops)
-    _check("--dtype", dtype, sorted(dtypes))
-    return Settings(
+    _check("--dtype", dtype, sorted(_dtypes(context)))
+    _check("--framework", framework, context.frameworks)
+    if release is not None and framework not in (None, bridge_rows.BRIDGE):
+        raise UsageError(
+            "--release is of Megatron-Bridge's image",
+            hint="omit it, or --framework bridge",
+            code="release-without-bridge",
+            key="--release",
+            value=release,
+        )
+    description = Settings(
         workload=key or "",
         model_size=size or "",
         dtype=dtype or "",
         gpu_type=gpu_type,
         scale=scale or 0,
         gbs=gbs,
+        framework=bridge_rows.BRIDGE if release is not None else framework or "",
+        release=release,
     )
+    return with_settings(context, description, settings)
+
+
+def _dtypes(context: CliContext) -> set[str]:
+    """Return every dtype that a log may name."""
+    sizes = (size for workload in context.workloads.values() for size in workload.sizes.values())
+    gpu_types = context.plugins.gpu_types.values()
+    return {
+        *describe_log.ALL_DTYPES,
+        *(name for size in sizes for row in size.rows for name in row.dtype),
+        *(name for gpu_type in gpu_types for name in gpu_type.peak_tflops),
+    }
 
 
 def _check(option: str, value: str | None, allowed: list[str]) -> None:

@@ -33,11 +33,15 @@ _LIGHTNING_WORLD = needle("distributed processes registered", b".w")
 _MEGATRON_WORLD = needle("using world size")
 _NODE = needle("llmb node ", b"{}")
 _TELEMETRY = needle("llmb telemetry ", b"{}")
-_VBOOST = needle("llmb vboost: set on ")
+_VBOOST = needle("llmb vboost {set on ", b"}")
 _WARNING = needle("llmb warning: ")
 _TITAN_JOB = needle("Trainer is initialized with local batch size", b",")
 _TITAN_WORLD = needle("Building device mesh with parallelism", b"=,")
 _CPU = needle("CPU with ")
+#: The line of earlier scripts, one of the first of a log. The lines of a trace have all its bytes,
+#: so a search for it in each block would take longer than that for all other texts.
+_EARLIER_VBOOST = needle("llmb vboost: set on ")
+AT_THE_START = (_EARLIER_VBOOST,)
 PLACES = (
     NETWORK,
     _NICS,
@@ -60,7 +64,9 @@ _NODE_PATTERN = re.compile(rb"llmb node (?P<host>[\w.-]{1,253}): (?P<facts>\{[^{
 _TELEMETRY_PATTERN = re.compile(
     rb"llmb telemetry (?P<host>[\w.-]{1,253}): (?P<values>\{[^\r\n]{1,2000}\})"
 )
-_VBOOST_PATTERN = re.compile(rb"llmb vboost: (set on \d{1,6} of \d{1,6} nodes?[^\r\n]{0,300})")
+_VBOOST_PATTERN = re.compile(
+    rb"llmb vboost(?: \{|: )(?P<count>set on \d{1,6} of \d{1,6} nodes?)\}?(?P<why>[^\r\n]{0,300})"
+)
 _WARNING_PATTERN = re.compile(rb"llmb warning: ([^\r\n]{1,300})")
 _CPU_PATTERN = re.compile(rb"CPU with \d{1,6} threads a rank")
 _TITAN_JOB_PATTERN = re.compile(
@@ -98,9 +104,9 @@ def environment_of(text: bytes, line: Line) -> Environment:
         return Environment(steps=steps, gbs=gbs, seq_length=seq_length)
     if text == _NCCL_VERSION.text and (match := _NCCL_VERSION_PATTERN.match(after)):
         return Environment(nccl_version=match[1].decode())
-    if text == _VBOOST.text and (match := _VBOOST_PATTERN.match(after)):
+    if text in (_VBOOST.text, _EARLIER_VBOOST.text) and (match := _VBOOST_PATTERN.match(after)):
         # `set on 15 of 16 nodes: sudo: a password is required`
-        return Environment(vboost=plain(match[1]))
+        return Environment(vboost=plain(match["count"] + match["why"]))
     if text == _WARNING.text and (match := _WARNING_PATTERN.match(after)):
         return Environment(warnings=(plain(match[1], 300),))
     if text == _CPU.text and _CPU_PATTERN.match(after):

@@ -11,6 +11,7 @@ from llmb.contract.samples import Samples
 from llmb.core.scan import REACH, Block, apart, hits_in, is_packed, open_log, read_blocks
 from llmb.errors import LlmbError
 from llmb.measure import superbench, whole_log
+from llmb.measure.log_conditions import AT_THE_START
 from llmb.measure.nccl_tests import samples_of_report
 from llmb.measure.step_collector import Collector, ReadState
 
@@ -113,7 +114,8 @@ def _read(stream: BinaryIO, spec: ParseSpec, state: ReadState) -> Reading:
     lines = max(form.lines for form in collector.formats)
     for block in read_blocks(stream, state.offset):
         complete = _complete(block, lines) if block.at_end else block.high
-        hits = apart(hits_in(block, collector.needles))
+        needles = collector.needles if block.base else [*collector.needles, *AT_THE_START]
+        hits = apart(hits_in(block, needles))
         for hit in hits:
             if hit.at < complete:
                 collector.add(hit)

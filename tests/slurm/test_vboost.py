@@ -54,7 +54,7 @@ def trained(site: Site, path: str, nodes: int) -> list[str]:
 
 def set_on(line: str) -> tuple[int, int, str]:
     """On how many nodes of how many it was set, and why not on the others."""
-    found = re.search(r"(\d+) of (\d+) nodes?(?:: (.*))?$", line)
+    found = re.search(r"(\d+) of (\d+) nodes?\}?(?:: (.*))?$", line)
     assert found is not None, line
     return int(found[1]), int(found[2]), found[3] or ""
 

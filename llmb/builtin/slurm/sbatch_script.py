@@ -13,7 +13,7 @@ from llmb.kit.bashscript import bash
 from llmb.plan.images import image_path
 
 VBOOST_SECONDS = 60  # the longest that a node may take
-VBOOST_LINE = "llmb vboost: "  # begins the line in the log that llmb.measure.log_conditions reads
+VBOOST_LINE = "llmb vboost {"  # begins the line in the log that llmb.measure.log_conditions reads
 
 # One task on each node runs this. sudo -n never asks: without a rule for nvidia-smi it prints an
 # error and ends. Source: PerfEnvPlugin of NeMo 2.3 does it by one srun before the training, with
@@ -40,7 +40,7 @@ if (( llmb_set < {nodes} )); then
 else
     llmb_why=
 fi
-echo "{begin}set on $llmb_set of {nodes} {word}$llmb_why" >> "$llmb_log"
+echo "{begin}set on $llmb_set of {nodes} {word}}}$llmb_why" >> "$llmb_log"
 """
 
 

@@ -384,6 +384,25 @@ def test_what_nodes_say_of_themselves(tmp_path: Path) -> None:
     assert [node.gpus for node in samples.environment.described] == [8, 8]
 
 
+TRACE = "n:1:2 [0] NCCL INFO AllReduce: opCount 2 sendbuff 0x7f recvbuff 0x7f stream 0x56\n"
+WHY = "gpu-016: sudo: a password is required"
+
+
+@pytest.mark.parametrize("requeued", ["", TRACE * 20_000])
+def test_on_how_many_nodes_vboost_was_set(tmp_path: Path, requeued: str) -> None:
+    said = f"llmb vboost {{set on 15 of 16 nodes}}: {WHY}\n"
+    samples = read(tmp_path, f"{requeued}{said}{TRACE}{line(0)}\n")
+    assert samples.environment.vboost == f"set on 15 of 16 nodes: {WHY}"
+    samples = read(tmp_path, f"{requeued}llmb vboost {{set on 1 of 1 node}}\n{line(0)}\n")
+    assert samples.environment.vboost == "set on 1 of 1 node"
+
+
+def test_the_line_of_earlier_scripts_is_read_at_the_start_of_a_log(tmp_path: Path) -> None:
+    said = f"llmb vboost: set on 15 of 16 nodes: {WHY}\n"
+    samples = read(tmp_path, f"{said}{TRACE * 20_000}{line(0)}\n")
+    assert samples.environment.vboost == f"set on 15 of 16 nodes: {WHY}"
+
+
 @pytest.mark.parametrize(
     "text",
     [

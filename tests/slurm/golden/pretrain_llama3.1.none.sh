@@ -84,7 +84,7 @@ if (( llmb_set < 64 )); then
 else
     llmb_why=
 fi
-echo "llmb vboost: set on $llmb_set of 64 nodes$llmb_why" >> "$llmb_log"
+echo "llmb vboost {set on $llmb_set of 64 nodes}$llmb_why" >> "$llmb_log"
 
 srun --ntasks=512 --ntasks-per-node=8 --kill-on-bad-exit=1 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID

@@ -83,7 +83,7 @@ if (( llmb_set < 64 )); then
 else
     llmb_why=
 fi
-echo "llmb vboost: set on $llmb_set of 64 nodes$llmb_why" >> "$llmb_log"
+echo "llmb vboost {set on $llmb_set of 64 nodes}$llmb_why" >> "$llmb_log"
 
 timeout -k 5 300 srun --overlap --nodes=64 --ntasks=64 --ntasks-per-node=1 \
     bash -c 'llmb_gone() {

@@ -80,7 +80,7 @@ if (( llmb_set < 8 )); then
 else
     llmb_why=
 fi
-echo "llmb vboost: set on $llmb_set of 8 nodes$llmb_why" >> "$llmb_log"
+echo "llmb vboost {set on $llmb_set of 8 nodes}$llmb_why" >> "$llmb_log"
 
 timeout -k 5 300 srun --overlap --nodes=8 --ntasks=8 --ntasks-per-node=1 \
     bash -c 'llmb_gone() {

@@ -50,6 +50,10 @@ _COMMANDS = {
 
 _ALIASES = ("single", "bulk")  # earlier words for submit, which work and are not listed
 
+#: Commands with the option ``--install DIR`` that llmb names at the end of a submission: their
+#: modules need not be imported to know that.
+TAKE_INSTALL = frozenset({("results",), ("jobs", "wait"), ("jobs", "reconcile")})
+
 
 class Deferred(click.Command):
     """A command of which only name and summary are known until it is called."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmb.cli.commands import TAKE_INSTALL, Deferred
 from llmb.core import console, files
 from llmb.errors import INTERRUPTED, InputFaults, LlmbError, UsageError, describe
 from llmb.plan import locate
@@ -54,21 +55,38 @@ def with_install(text: str, group: click.Command, install: Path | None) -> str:
     if install is None or "llmb-run " not in text:
         return text
 
+    is_in_archive = is_archive(str(install))
+
+    def inserted(words: Sequence[str], depth: int) -> str:
+        option = ["--install", shlex.quote(str(install))]
+        return " ".join(["llmb-run", *words[:depth], *option, *words[depth:]])
+
     def with_option(match: re.Match[str]) -> str:
         command, words = group, match[1].split()
+        if not is_in_archive and (depth := _depth_that_takes_install(group, words)):
+            return inserted(words, depth)
         depth = 0
         while depth < len(words) and isinstance(command, click.Group):
             if (subcommand := command.get_command(click.Context(command), words[depth])) is None:
                 break
             command, depth = subcommand, depth + 1
         metavars = [option.metavar or "" for option in command.params if "--install" in option.opts]
-        if not depth or not metavars or (is_archive(str(install)) and "ARCHIVE" not in metavars[0]):
+        if not depth or not metavars or (is_in_archive and "ARCHIVE" not in metavars[0]):
             return match[0]
-        return " ".join(
-            ["llmb-run", *words[:depth], "--install", shlex.quote(str(install)), *words[depth:]]
-        )
+        return inserted(words, depth)
 
     return _COMMAND.sub(with_option, text)
+
+
+def _depth_that_takes_install(group: click.Command, words: Sequence[str]) -> int:
+    """Return the number of words of a command that takes ``--install`` and is not imported yet.
+
+    0 for others, of which only the command itself says that.
+    """
+    commands = group.commands if isinstance(group, click.Group) else {}
+    if not words or not isinstance(commands.get(words[0]), Deferred):
+        return 0
+    return next((depth for depth in (1, 2) if tuple(words[:depth]) in TAKE_INSTALL), 0)
 
 
 class CliContext:

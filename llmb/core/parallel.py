@@ -8,11 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from typing import Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,49 +37,101 @@ def run_bounded(
     exception is raised when all running tasks have finished. Only KeyboardInterrupt is raised at
     once: the threads then end with the process.
     """
-    from concurrent.futures import FIRST_COMPLETED, wait
-
     source, has_more = iter(tasks), True
-    running: list[Future[R]] = []
+    pool = _Pool(work)
     failed: BaseException | None = None
-    while has_more or running:
-        has_more = has_more and not stop()
-        try:
-            while has_more and len(running) < workers and (task := next(source)) is not None:
-                running.append(_start(work, task))
-                has_more = not stop()
-        except StopIteration:
-            has_more = False
-        except Exception as error:
-            has_more, failed = False, failed or error
-        if not running:
-            continue
-        wait(running, _LISTEN, return_when=FIRST_COMPLETED)
-        finished = [future for future in running if future.done()]
-        running = [future for future in running if future not in finished]
-        for future in finished:
+    try:
+        while has_more or pool.running:
+            has_more = has_more and not stop()
             try:
-                has_more = on_done(future.result()) and has_more
+                while has_more and pool.running < workers and (task := next(source)) is not None:
+                    pool.start(task)
+                    has_more = not stop()
+            except StopIteration:
+                has_more = False
             except Exception as error:
                 has_more, failed = False, failed or error
+            for outcome in pool.finished():
+                try:
+                    has_more = on_done(outcome()) and has_more
+                except Exception as error:
+                    has_more, failed = False, failed or error
+    finally:
+        pool.close()
+    pool.join()
     if failed is not None:
         raise failed
 
 
-def _start(work: Callable[[T], R], task: T) -> "Future[R]":
-    """Start ``work`` in a daemon thread: an executor's would keep the process alive."""
-    from concurrent.futures import Future
+class _Pool(Generic[T, R]):
+    """Threads that call ``work``, each for one task after another: starting a thread takes longer
+    than most of what such a task does in Python.
 
-    future: Future[R] = Future()
+    They are daemons, since an executor's threads would keep the process alive.
+    """
 
-    def run() -> None:
+    def __init__(self, work: Callable[[T], R]) -> None:
+        import queue
+
+        self.work = work
+        self.running = 0  #: tasks that were started and whose outcome was not taken
+        self.threads: list[threading.Thread] = []
+        self.tasks: queue.SimpleQueue[tuple[T] | None] = queue.SimpleQueue()
+        self.outcomes: queue.SimpleQueue[Callable[[], R]] = queue.SimpleQueue()
+
+    def start(self, task: T) -> None:
+        """Let a thread work on the task, a new one if all others are busy."""
+        if self.running == len(self.threads):
+            thread = threading.Thread(target=self._run, daemon=True)
+            thread.start()
+            self.threads.append(thread)
+        self.tasks.put((task,))
+        self.running += 1
+
+    def finished(self) -> Iterator[Callable[[], R]]:
+        """Wait for a task to finish, or for _LISTEN seconds. Yield all outcomes that are there.
+
+        Calling one returns the result, or raises the exception.
+        """
+        from queue import Empty
+
+        with contextlib.suppress(Empty):
+            if self.running:
+                yield self._taken(self.outcomes.get(timeout=_LISTEN))
+            while self.running:
+                yield self._taken(self.outcomes.get_nowait())
+
+    def _taken(self, outcome: Callable[[], R]) -> Callable[[], R]:
+        self.running -= 1
+        return outcome
+
+    def close(self) -> None:
+        """Let each thread end when it has finished its task."""
+        for _ in self.threads:
+            self.tasks.put(None)
+
+    def join(self) -> None:
+        """Wait for the threads to end. A fork would copy the locks that one of them holds."""
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (task := self.tasks.get()) is not None:
+            self.outcomes.put(self._outcome(*task))
+
+    def _outcome(self, task: T) -> Callable[[], R]:
         try:
-            future.set_result(work(task))
+            return partial(_itself, self.work(task))
         except BaseException as error:  # for the thread that waits
-            future.set_exception(error)
+            return partial(_raise, error)
 
-    threading.Thread(target=run, daemon=True).start()
-    return future
+
+def _itself(result: R) -> R:
+    return result
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def processors() -> int:

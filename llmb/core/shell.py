@@ -105,6 +105,7 @@ def _run_watched(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,
             process_group=0,
         )
     except OSError as error:

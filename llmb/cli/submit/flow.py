@@ -12,11 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from llmb import __version__
-from llmb.cli import progress, reading
+from llmb.cli import reading
 from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
-from llmb.cli.results import judged, print_report, results_of, sessions_of, states_of
-from llmb.cli.submit import ab, announce, cost, preview
+from llmb.cli.submit import ab, announce, cost
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.cli.submit.overrides import overrides_of
 from llmb.contract.cluster import Cluster
@@ -41,7 +40,6 @@ from llmb.errors import (
     as_fault,
     describe,
 )
-from llmb.judge.export import newest_baseline
 from llmb.measure.result import SUCCESS, UNKNOWN
 from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
@@ -109,6 +107,8 @@ def run(
     if options.resume:
         items = list(rest_of(context, items, earlier).items)
     affordable, budget = cost.within(context, items, options.budget)
+    from llmb.cli.submit import preview
+
     preview.show(context, affordable, budget, options.fmt, session)
     return 1 if faults else 0
 
@@ -292,19 +292,11 @@ def _submit(
             say("follow them: llmb-run jobs wait    results: llmb-run results")
         failed = failed or bool(backlog.refused) or backlog.full is not None
         return LlmbError.exit_code if failed else 0
-    runs = [*remainder.live, *submitted]
-    followed, _ = progress.follow(context, runs, options.retries, backlog)
-    if backlog.count:
-        say(f"{backlog.count} were not submitted: {backlog.command}")
-    ended = [*remainder.done, *followed]
-    results_shown = results_of(context, ended, states_of(context, ended))
-    # Earlier runs show what is unusual about these.
-    results_shown = judged(context, results_shown, runs=context.runs())
-    code = print_report(results_shown, options.fmt, full_names=False, sessions=sessions_of(ended))
-    if options.ab is not None:
-        say("Compare B with A: llmb-run compare")
-    if name := newest_baseline(context.config.llmb_install):
-        say(f"Compare with the accepted baseline: llmb-run compare --baseline {name}")
+    from llmb.cli.submit.waiting import follow_and_report
+
+    code = follow_and_report(
+        context, [*remainder.live, *submitted], remainder.done, options, backlog
+    )
     failed = failed or bool(backlog.refused or backlog.count)
     return code or (LlmbError.exit_code if failed else 0)
 
@@ -539,6 +531,8 @@ def _succeeded(
     context: CliContext, runs: Sequence[RunRecord], states: dict[str, JobState]
 ) -> list[RunRecord]:
     """The runs that succeeded, and completed ones whose logs cannot be read any more."""
+    from llmb.cli.results import results_of, states_of
+
     ended = [run for run in runs if states[run.id].is_end]
     results = results_of(context, ended, states_of(context, ended))
     return [

@@ -17,6 +17,7 @@ import pytest
 
 from llmb import __version__
 from llmb.cli import app
+from llmb.cli.commands import TAKE_INSTALL
 from llmb.cli.context import CliContext, pass_context, with_install
 from llmb.cli.usage import as_error
 from llmb.errors import LlmbError, describe
@@ -770,6 +771,17 @@ def test_commands_in_messages_repeat_the_install_directory() -> None:
     ):
         assert with_install(text, group, install) == expected.replace("{}", "--install '/my llmb'")
         assert with_install(text, group, None) == text
+
+
+def test_commands_known_to_take_an_install_directory_take_it() -> None:
+    for words in TAKE_INSTALL:
+        command: click.Command = app.build(app.load())
+        for word in words:
+            assert isinstance(command, click.Group)
+            found = command.get_command(click.Context(command), word)
+            assert found is not None
+            command = found
+        assert [option for option in command.params if "--install" in option.opts], words
 
 
 @pytest.mark.parametrize("words", [["jobs", "list"], ["list"], ["list", "--published"]])

@@ -390,16 +390,16 @@ WHY = "gpu-016: sudo: a password is required"
 
 @pytest.mark.parametrize("requeued", ["", TRACE * 20_000])
 def test_on_how_many_nodes_vboost_was_set(tmp_path: Path, requeued: str) -> None:
-    said = f"llmb vboost {{set on 15 of 16 nodes}}: {WHY}\n"
-    samples = read(tmp_path, f"{requeued}{said}{TRACE}{line(0)}\n")
+    printed = f"llmb vboost {{set on 15 of 16 nodes}}: {WHY}\n"
+    samples = read(tmp_path, f"{requeued}{printed}{TRACE}{line(0)}\n")
     assert samples.environment.vboost == f"set on 15 of 16 nodes: {WHY}"
     samples = read(tmp_path, f"{requeued}llmb vboost {{set on 1 of 1 node}}\n{line(0)}\n")
     assert samples.environment.vboost == "set on 1 of 1 node"
 
 
 def test_the_line_of_earlier_scripts_is_read_at_the_start_of_a_log(tmp_path: Path) -> None:
-    said = f"llmb vboost: set on 15 of 16 nodes: {WHY}\n"
-    samples = read(tmp_path, f"{said}{TRACE * 20_000}{line(0)}\n")
+    printed = f"llmb vboost: set on 15 of 16 nodes: {WHY}\n"
+    samples = read(tmp_path, f"{printed}{TRACE * 20_000}{line(0)}\n")
     assert samples.environment.vboost == f"set on 15 of 16 nodes: {WHY}"
 
 

@@ -81,6 +81,7 @@ MODELS = {
     "GPT OSS 120B": Model(plugin="gpt_oss", size="120b", layers=36),
     "Kimi_K2": Model(plugin="kimi", size="k2", layers=61),
     "Nemotron_3_Nano": Model(plugin="nemotron3", size="nano", layers=52),
+    "Nemotron_3_5_Lightning": Model(plugin="nemotron3", size="lightning", layers=52),
     "Nemotron_3_Super": Model(plugin="nemotron3", size="super", layers=88),
 }
 

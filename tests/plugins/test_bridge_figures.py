@@ -198,12 +198,13 @@ def test_frameworks_do_not_judge_each_other(workloads: dict[str, Workload]) -> N
 
 
 # Workload, size, lines of NVIDIA's tables, and the share of NVIDIA's FLOPs that llmb's formula has.
-# The tables count Mamba-2 layers of Nemotron 3 Nano twice as wide as the hidden size (5376); they
-# are 64 heads of 64.
+# The tables count Mamba-2 layers of Nemotron 3 Nano and 3.5 Lightning twice as wide as the hidden
+# size (5376); they are 64 heads of 64.
 EXPERTS = [
     ("pretrain_qwen3", "30b-a3b", 32, 1),
     ("pretrain_qwen3", "235b-a22b", 28, 1),
     ("pretrain_nemotron3", "nano", 20, 0.932),
+    ("pretrain_nemotron3", "lightning", 1, 0.947),
     ("pretrain_nemotron3", "super", 30, 1),
     ("pretrain_deepseek", "v3", 26, 1),
     ("pretrain_gpt_oss", "120b", 31, 1),

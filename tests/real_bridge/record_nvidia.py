@@ -31,6 +31,7 @@ MODELS = {
     "qwen3_30b_a3b": "qwen",
     "qwen3_235b_a22b": "qwen",
     "nemotron_3_nano": "nemotronh",
+    "nemotron_3_5_lightning": "nemotronh",
     "nemotron_3_super": "nemotronh",
     "deepseek_v3": "deepseek",
     "gpt_oss_120b": "gpt_oss",

@@ -60,10 +60,11 @@ def test_the_open_files_and_the_tokenizer(workloads: dict[str, Workload], site: 
 
 
 def test_a_tokenizer_of_another_repository(workloads: dict[str, Workload], site: MakeSite) -> None:
-    """Nemotron 3 Super has Nano's: two repositories, each installed once."""
+    """Nemotron 3 Super has Nano's, which is installed once. Lightning has its own."""
     found = of(needs(workloads["pretrain_nemotron3"], site("gb300", settings=BRIDGE)), HubAsset)
-    nano, large = found
+    nano, lightning, large = found
     assert "tokenizer.json" in nano.files
+    assert "Lightning" in lightning.repository
     assert (large.repository.partition("Super")[1], large.files) == ("Super", ("config.json",))
 
 

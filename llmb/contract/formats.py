@@ -225,6 +225,8 @@ class Format:
     patterns: Mapping[str, tuple[re.Pattern[bytes], float]] = field(default_factory=dict)
     #: The unit that the log should have, for each value whose unit is checked.
     units: Mapping[str, str] = field(default_factory=dict)
+    #: Those of them that a plugin states.
+    stated_units: Mapping[str, str] = field(default_factory=dict)
     #: The names of the iteration and, if there is one, of the last one in lines of JSON.
     json_names: tuple[str, ...] | None = None
     #: How many lines a step has.
@@ -266,6 +268,7 @@ def compile_spec(spec: ParseSpec, name: str | None = None) -> Format:
             for name, text in spec.patterns.items()
         },
         units={name: unit for name in spec.names if (unit := _unit_in_log(spec, name))},
+        stated_units={name: unit for name, unit in spec.units.items() if isinstance(unit, str)},
     )
 
 

@@ -95,6 +95,19 @@ def factor_after(text: bytes, at: int) -> float:
     return _PREFIXES.get(prefix) or _BINARY[prefix]
 
 
+def prefix_factor(text: bytes, at: int, unit: str) -> float | None:
+    """Return the factor of a number that ends at ``at`` of ``text`` for its ``unit``, or None.
+
+    A prefix may stand for the whole unit, as in ``123.4k`` of kB/s, or come before a unit without
+    one, as in ``123.4k`` of B/s. None if the prefix is another one.
+    """
+    factor = factor_after(text, at)
+    kind, of_unit = KNOWN.get(unit, ("", 1.0))
+    if not kind or factor == 1.0 or (of_unit == 1.0 and kind != _TIME):
+        return factor
+    return 1.0 if factor == of_unit and kind != _TIME else None
+
+
 def bytes_in_words(number: int) -> str:
     """``number`` of bytes in units of 1000: 1.6 GB."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

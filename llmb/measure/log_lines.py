@@ -19,7 +19,7 @@ from llmb.contract.samples import Step
 from llmb.contract.spec_checks import PATTERN_HINT, TRAINING_KEYS
 from llmb.core.scan import REACH, Hit, Line, needle, plain, strip_escapes
 from llmb.core.time_limit import OverdueError, time_limit
-from llmb.core.units import KNOWN, factor_after, factor_between, unit_after
+from llmb.core.units import KNOWN, factor_after, factor_between, prefix_factor, unit_after
 from llmb.errors import LlmbError, PluginError
 
 PATTERN_SECONDS = 5.0
@@ -284,6 +284,16 @@ def _complete_number(text: bytes, number: bytes, end: int, cut: bool) -> float |
     return None if half or _GROUP.match(following) else float(number) * factor_after(text, end)
 
 
+def _matched_number(
+    text: bytes, number: bytes, match: re.Match[bytes], stated_unit: str, cut: bool
+) -> float | None:
+    """Return the ``number`` that a pattern matched, in its ``stated_unit``, or None as above."""
+    end = match.end("value")
+    value = _complete_number(text, number, end, cut)
+    factor = prefix_factor(text, end, stated_unit)
+    return value if value is None or factor is None else value / factor_after(text, end) * factor
+
+
 def _check_units(text: bytes, form: Format, cut: bool) -> None:
     """Raise UnitMismatchError for a value in another unit than the expected one."""
     for name, unit in form.units.items():
@@ -306,6 +316,11 @@ def _unit_of(text: bytes, name: str, form: Format, cut: bool, expected: str) -> 
     if name in form.patterns:
         match = form.patterns[name][0].search(text)
         unit = match.groupdict().get("unit") if match is not None else None
+        stated_unit = form.stated_units.get(name)
+        if match is not None and stated_unit is not None:
+            end = match.end("value")
+            if factor_after(text, end) != 1.0 and prefix_factor(text, end, stated_unit) is not None:
+                return None
         if match is not None and unit is not None:
             word = unit.decode("utf-8", "replace").strip(" ,;:.|()[]")  # \S+ takes them too
             return None if cut and match.end("unit") == len(text) else word or None
@@ -361,7 +376,7 @@ def _value_of(text: bytes, name: str, form: Format, cut: bool) -> float | None:
         )
         if match is None or number is None:
             return None
-        value = _complete_number(text, number[0], match.end("value"), cut)
+        value = _matched_number(text, number[0], match, form.stated_units.get(name, ""), cut)
         return None if value is None else value * factor
     for key in form.keys.get(name, NO_KEYS)[0]:
         if (value := read_value(text, key, cut)) is not None:
@@ -385,7 +400,9 @@ def values_in(text: bytes, form: Format, name: str) -> list[float]:
         digits = match["value"].strip()
         number = re.fullmatch(_NUMBER, _COMMA.sub(b"", digits) if form.thousands else digits)
         value = (
-            None if number is None else _complete_number(text, number[0], match.end("value"), cut)
+            _matched_number(text, number[0], match, form.stated_units.get(name, ""), cut)
+            if number is not None
+            else None
         )
         values.append(math.nan if value is None else value * factor)
     return values

@@ -76,3 +76,45 @@ def test_a_pattern_reads_a_factor(tmp_path: Path) -> None:
         source="p",
     )
     assert read_log(path, spec).steps[0].values == {"rate": 12_500}
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "in_megabytes"),
+    [
+        ("123.4k", "kB/s", 0.1234),
+        ("123.4K", "kB/s", 0.1234),
+        ("123.4k", "B/s", 0.1234),
+        ("123.4kB/s", "kB/s", 0.1234),
+        ("123.4", "kB/s", 0.1234),
+        ("2 Mi", "MiB/s", 2.097152),
+        ("2G", "B/s", 2000),
+    ],
+)
+@pytest.mark.parametrize(
+    "pattern", [r"bw=(?P<value>[\d.]+)", r"bw=(?P<value>[\d.]+) ?(?P<unit>\S*)"]
+)
+def test_a_factor_is_the_prefix_of_a_stated_unit(
+    pattern: str, text: str, unit: str, in_megabytes: float, tmp_path: Path
+) -> None:
+    """fio and others print only the prefix."""
+    assert written(tmp_path, text, unit, pattern) == pytest.approx([in_megabytes])
+
+
+@pytest.mark.parametrize(("text", "unit"), [("123.4k", "MB/s"), ("1M", "kB/s"), ("1k", "KiB/s")])
+def test_a_factor_that_is_another_prefix_is_refused(text: str, unit: str, tmp_path: Path) -> None:
+    with pytest.raises(UnitMismatchError, match=f"is logged in [kM], but its unit is {unit}"):
+        written(tmp_path, text, unit, r"bw=(?P<value>[\d.]+)")
+
+
+def written(folder: Path, text: str, unit: str, pattern: str) -> list[float]:
+    """Return what a benchmark without steps reads of ``bw=TEXT``, in MB/s."""
+    path = folder / "log"
+    path.write_text(f"write: bw={text}\n")
+    spec = ParseSpec(
+        patterns={"write": pattern},
+        units={"write": unit},
+        metrics=("write",),
+        metric_units={"write": "MB/s"},
+        source="p",
+    )
+    return [step.values["write"] for step in read_log(path, spec).steps]

@@ -13,6 +13,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmb import hookspecs
 from llmb.core import files
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
@@ -82,6 +83,8 @@ class YamlBenchmarks:
 # of published figures, which are beside the YAML of their workload
 _IS_COMPANION = re.compile(r"^tables\s*:", re.MULTILINE)
 _IS_WORKLOAD = re.compile(r"^key\s*:", re.MULTILINE)
+_IMPORTED = re.compile(r"^from\s+\S+\s+import\s+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("llmb_"))
 _QUOTED = re.compile(r"""["']([^"'\s/]+\.(?:py|yaml))["']""")
 
 
@@ -141,7 +144,13 @@ def plugin_files(folder: Path) -> list[Path]:
 
 
 def _has_hooks(text: str) -> bool:
-    return "hookimpl" in text or "def llmb_" in text
+    """Return True if a module's text defines hooks, or imports them from another module."""
+    return "hookimpl" in text or "def llmb_" in text or _imports_hooks(text)
+
+
+def _imports_hooks(text: str) -> bool:
+    words = (word for names in _IMPORTED.findall(text) for word in re.findall(r"\w+", names))
+    return any(word in _HOOKS for word in words)
 
 
 def as_plugin(loaded: object) -> object:

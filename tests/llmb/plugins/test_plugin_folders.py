@@ -167,3 +167,35 @@ def test_the_version_of_a_package_is_the_digest_of_all_its_files(
         versions.append(software["plugin_version"])
     assert len(set(versions)) == 2
     assert all(version.startswith("sha256:") for version in versions)
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "from llmb_moon.hooks import llmb_clusters\n",
+        "from llmb_moon.hooks import llmb_clusters as llmb_clusters\n",
+        "from .hooks import (  # noqa\n    llmb_clusters,\n)\n",
+    ],
+)
+def test_a_package_whose_hooks_are_in_another_module(
+    init: str, rows: Callable[..., dict[str, dict[str, str]]], llmb_run: Command, tmp_path: Path
+) -> None:
+    hooks = SELF.replace("from acme_moon import words\n", "").replace("words.NAME", "'moon'")
+    package = tmp_path / "llmb_moon"
+    write_folder(package, {"__init__.py": init, "hooks.py": hooks})
+    for folder in (tmp_path, package):
+        assert {name: row["cluster_type"] for name, row in rows(folder).items()} == {
+            "file:llmb_moon": "moon"
+        }
+    module = "def create(config):\n    return None\n"
+    (package / "cluster.py").write_text(module)
+    checked = llmb_run("plugins", "check", package)
+    assert "llmb_moon" in checked.stderr  # its cluster type, which has no methods
+
+
+def test_a_package_that_imports_no_hook_is_no_plugin(
+    rows: Callable[..., dict[str, dict[str, str]]], tmp_path: Path
+) -> None:
+    init = "from acme import llmb_tools, llmb_clusters_of\nraise SystemExit('ran')\n"
+    write_folder(tmp_path / "acme_tools", {"__init__.py": init})
+    assert rows(tmp_path) == {}

@@ -61,6 +61,7 @@ def list_(context: CliContext, fmt: str) -> None:
     for key in plugins.workloads():
         by_source.setdefault(plugins.offers[key].source, []).append(key)
     types, commands = plugins.names("llmb_clusters"), plugins.names("llmb_commands")
+    plugins.variables()  # finds the wrong ones
     refused: dict[str, list[Problem]] = {}
     for problem in plugins.problems:
         refused.setdefault(problem.source, []).append(problem)
@@ -134,6 +135,7 @@ def check(context: CliContext, file: Path | None, log: Path | None, workload: st
     plugins = context.plugins
     workloads, sources = plugins.workloads(), plugins.sources
     kinds = list(plugins.cluster_types().values())
+    plugins.variables()  # finds the wrong ones
     problems = plugins.problems
     if workload is not None:
         sources = _sources_named(plugins, workload)

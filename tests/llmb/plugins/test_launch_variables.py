@@ -103,7 +103,12 @@ def test_without_its_plugin_a_variable_is_one_of_the_job(
     ],
 )
 def test_a_wrong_variable_is_named_and_costs_its_plugin_alone(
-    row: str, reason: str, install: Install, dry: Command, monkeypatch: pytest.MonkeyPatch
+    row: str,
+    reason: str,
+    install: Install,
+    dry: Command,
+    llmb_here: Command,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install("acme", f"{HEAD}    return [{row}]\n")
     monkeypatch.setenv("JOB_TOTAL_GPUS", "16")
@@ -111,3 +116,9 @@ def test_a_wrong_variable_is_named_and_costs_its_plugin_alone(
     assert job_of(done)["scale"] == 16
     assert "plugin acme:entry" in done.stderr
     assert reason in done.stderr
+    checked = llmb_here("plugins", "check", "-w", "acme")
+    assert (checked.returncode, reason in checked.stderr) == (1, True)
+    listed = llmb_here("plugins", "list", "--format", "json").stdout
+    (acme,) = (plugin for plugin in json.loads(listed) if plugin["plugin"] == "acme:entry")
+    assert (acme["status"], acme["kind"]) == ("in part", "variables of launchers")
+    assert reason in acme["reason"]

@@ -119,7 +119,7 @@ class ProfileWindow:
     start: int
     #: The run ends at it.
     stop: int
-    #: With ENABLE_PROFILE, its launch script also ran a measured job.
+    #: A launcher that profiled a job by its variable also ran a measured one.
     measured_too: bool = False
 
     def __post_init__(self) -> None:

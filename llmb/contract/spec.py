@@ -67,6 +67,7 @@ _SIZE_OF_TRAINING = (
     "pipeline_extra",
     "pipeline_layout",
     "proxy",
+    "proxy_source",
     "learning_rate",
     "nemo",
     "recipe",
@@ -104,6 +105,9 @@ class Size:
     discover: tuple[str, ...] | None = None
     #: The size that ``proxy: true`` in a job list selects.
     proxy: str | None = None
+    #: Who trains it at the scales that it alone has, as in ``as in release 2``. llmb does so too,
+    #: and says it.
+    proxy_source: str = ""
     learning_rate: float = 3e-4
     #: None if NeMo has no recipe.
     nemo: NemoRecipe | None = None

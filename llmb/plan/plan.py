@@ -203,7 +203,7 @@ def _runs_on(entry: JobEntry, workload: Workload, size: str, gpu: str) -> bool:
 def measures_too(
     entry: JobEntry, workloads: Mapping[str, Workload], config: ClusterConfig, gpu_type: str
 ) -> bool:
-    """Return True if ENABLE_PROFILE gave a measured job too in this configuration's release."""
+    """Return True if a launcher's profile gave a measured job too in the release of ``entry``."""
     if gpu_type not in (config.gpu_type, *config.gpu_types):
         return False
     rows = config.rows_for(gpu_type)

@@ -150,10 +150,7 @@ def with_proxies(
     config: ClusterConfig,
     gpu_type: str,
 ) -> tuple[tuple[JobEntry, ...], tuple[str, ...]]:
-    """Change entries at scales of a proxy alone to the proxy, with a note for each change.
-
-    Source: release 25.04, where MODEL_SIZE=405b at 32, 64 and 128 H100 trains fewer layers.
-    """
+    """Change entries at scales of a proxy alone to the proxy, with a note for each change."""
     changed: list[JobEntry] = []
     notes: dict[str, None] = {}
     for entry in entries:
@@ -167,9 +164,13 @@ def with_proxies(
                     changed[-1], workloads, gpu_type, config.rows_for(gpu_type)
                 )
                 at = listed([str(scale) for scale in chosen])
+                source = next(
+                    own.proxy_source for own in workload.sizes.values() if own.proxy == size
+                )
+                words = ", ".join(filter(None, ("with fewer layers", source)))
                 notes[
-                    f"{workload.key} at {at} GPUs is {size}, with fewer layers, as in NVIDIA's"
-                    " release 25.04; --force trains the whole model"
+                    f"{workload.key} at {at} GPUs is {size}, {words}; --force trains the whole"
+                    " model"
                 ] = None
         if not entry.scales:
             changed.append(entry)

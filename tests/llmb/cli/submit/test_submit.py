@@ -175,6 +175,8 @@ def test_405b_at_few_gpus_is_its_proxy(words: str, dry: Dry) -> None:
         ("405b-proxy", 128, 62),
     }
     assert "note: pretrain_llama3.1 at " in done.stderr
+    reason = "is 405b-proxy, with fewer layers, as in NVIDIA's release 25.04; --force trains"
+    assert reason in done.stderr
 
 
 def test_only_what_the_proxy_alone_was_tested_at_is_the_proxy(dry: Dry) -> None:

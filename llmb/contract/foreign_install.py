@@ -16,9 +16,9 @@ class ForeignInstall:
     None or empty for what it does not say.
     """
 
-    #: The tool's program, as in ``exemplar-performance``.
+    #: The tool's program, as in ``acme-bench``.
     program: str
-    #: As in ``NVIDIA``.
+    #: As in ``Acme``.
     vendor: str
     #: With all links resolved.
     folder: Path
@@ -64,5 +64,5 @@ class ForeignInstall:
 
     @property
     def tool(self) -> str:
-        """As in ``NVIDIA's exemplar-performance``."""
+        """As in ``Acme's acme-bench``."""
         return f"{self.vendor}'s {self.program}"

@@ -48,7 +48,7 @@ class Origin:
     window: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        """As in ``NVIDIA's exemplar-performance 25.08, /shared/.../<name>``."""
+        """As in ``Acme's acme-bench 7.2, /shared/.../<name>``."""
         return f"{self.tool}{f' {self.release}' if self.release else ''}, {self.folder}"
 
 

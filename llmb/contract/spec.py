@@ -81,7 +81,7 @@ class Size:
 
     #: May be missing if ``bridge`` of the workload has some for it.
     rows: tuple[Row, ...] = ()
-    #: Further names of it, such as NVIDIA's.
+    #: Further names of it, such as another tool's.
     aliases: tuple[str, ...] = ()
     model: ModelShape | None = None
     #: The workload's metrics that it has, its headline first (default: all).
@@ -243,7 +243,7 @@ class Workload:
     #: Its name.
     key: str
     title: str
-    #: Further names of it, such as NVIDIA's.
+    #: Further names of it, such as another tool's.
     aliases: tuple[str, ...] = ()
     #: By name. Without any, and without a model, it has one size ``default`` for one GPU.
     sizes: dict[str, Size] = field(default_factory=dict)

@@ -98,7 +98,7 @@ def factor_after(text: bytes, at: int) -> float:
 def prefix_factor(text: bytes, at: int, unit: str) -> float | None:
     """Return the factor of a number that ends at ``at`` of ``text`` for its ``unit``, or None.
 
-    A prefix may stand for the whole unit, as in ``123.4k`` of kB/s, or come before a unit without
+    The prefix may be short for the unit, as in ``123.4k`` of kB/s, or come before a unit without
     one, as in ``123.4k`` of B/s. None if the prefix is another one.
     """
     factor = factor_after(text, at)

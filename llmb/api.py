@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         BridgeModel as BridgeModel,
         Checkpoint as Checkpoint,
         Framework as Framework,
+        ImageRelease as ImageRelease,
         SampleLog as SampleLog,
         Size as Size,
         Workload as Workload,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins know of installations: their cluster types, and other tools."""
+"""What plugins know of installations: cluster types, frameworks, and other tools."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,11 @@ from llmb.plugins.sources import FOLDERS_VARIABLE
 def all_types() -> Mapping[str, ClusterType]:
     """Every cluster type by its name, llmb's own first. Loads the plugins at the first call."""
     return all_plugins().cluster_types()
+
+
+def all_frameworks() -> Sequence[str]:
+    """Return the names of the frameworks of llmb and of plugins."""
+    return tuple(all_plugins().frameworks)
 
 
 def all_plugins() -> Plugins:

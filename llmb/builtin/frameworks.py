@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llmb.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from llmb import api
 
@@ -32,39 +32,52 @@ def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
     """Return the image, or the environment without containers, of the selected frameworks."""
     from llmb.contract.needs import Needs
 
-    bridge, own = _frameworks(workload, site)
-    names = [*([workload.framework] if own else []), *(["bridge"] if bridge else [])]
-    answers = [_framework(name, workload).needs(workload, site) for name in names]
+    answers = [
+        _framework(name, workload).needs(workload, site) for name in _selected(workload, site)
+    ]
     needs = [answer for answer in answers if answer is not None]
     return Needs(needs=tuple(need for part in needs for need in part.needs)) if needs else None
 
 
 def _framework(name: str, workload: api.Workload) -> api.Framework:
     """Return the framework ``name``. A workload that no plugin offers knows llmb's alone."""
-    known = workload.frameworks or {own.name: own for own in llmb_frameworks()}
-    return known[name]
+    return _known(workload)[name]
 
 
-def _frameworks(workload: api.Workload, site: api.Site) -> tuple[bool, bool]:
-    """Return whether to install Megatron-Bridge, and whether the framework of workload.yaml.
+def _known(workload: api.Workload) -> Mapping[str, api.Framework]:
+    return workload.frameworks or {own.name: own for own in llmb_frameworks()}
 
-    By default Megatron-Bridge only if the other has no row for the GPU type. A workload that has
+
+def _selected(workload: api.Workload, site: api.Site) -> list[str]:
+    """Return the frameworks to install, that of workload.yaml first.
+
+    By default that, or one that brings rows for the GPU type if it has none. A workload that has
     only one of them is installed for that, whatever is selected.
     """
-    from llmb.plan.bridge_rows import bridge_sizes
+    from llmb.contract.spec import NEMO
+    from llmb.plan.framework import bringing, brought_sizes
 
+    if not workload.frameworks:
+        workload = workload.known_to(_known(workload))
+    own, brought = workload.framework, [framework.name for framework, _ in bringing(workload)]
     choice = site.settings.get("framework", "auto")
-    if workload.bridge is None or site.runs.trains == "torch" or site.gpu_type == "cpu":
-        return False, True
-    if not any(size.rows for size in workload.sizes.values()):
-        return True, False
+    if not brought or site.runs.trains == "torch" or site.gpu_type == "cpu":
+        return [own]
+    sizes = workload.sizes.values()
+    if not any(size.rows for size in sizes):
+        return brought if choice == "both" else [choice if choice in brought else brought[0]]
     if choice == "auto":
-        sizes = workload.sizes.values()
-        has_nemo = any(
-            site.gpu_type in row.gpu for size in sizes if size.nemo is not None for row in size.rows
+        has_rows = any(
+            site.gpu_type in row.gpu
+            for size in sizes
+            if size.nemo is not None or own != NEMO
+            for row in size.rows
         )
-        choice = "nemo" if has_nemo or not bridge_sizes(workload, site.gpu_type) else "bridge"
-    return choice in ("bridge", "both"), choice in ("nemo", "both")
+        others = [] if has_rows else list(brought_sizes(workload, site.gpu_type))
+        return others[:1] or [own]
+    if choice == "both":
+        return [own, *brought]
+    return [choice if choice in brought else own]
 
 
 @hookimpl(trylast=True)
@@ -83,10 +96,9 @@ def llmb_launch(
         return launch
     from llmb.builtin.install_hint import fixes_of
 
-    bridge, nemo = _frameworks(workload, site)
-    return replace(
-        launch, fixes={**fixes_of(job, launch, site, bridge=bridge, nemo=nemo), **launch.fixes}
-    )
+    selected = _selected(workload, site)
+    has = {"bridge": "bridge" in selected, "nemo": workload.framework in selected}
+    return replace(launch, fixes={**fixes_of(job, launch, site, **has), **launch.fixes})
 
 
 @hookimpl(trylast=True)

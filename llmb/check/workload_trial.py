@@ -20,7 +20,6 @@ from llmb.core import yamlfile
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError, PluginError, UsageError, author_fault
-from llmb.plan.bridge_rows import BRIDGE, table_of, with_bridge
 from llmb.plan.configure import configure
 from llmb.plan.limits import ClusterLimits
 from llmb.plugins.loaded import Plugins
@@ -84,6 +83,7 @@ def faults_of(
     def key(*path: Hashable) -> _Key:
         return _Key(place=source if document is None else document.place(path), path=path)
 
+    own = _Case(workload=workload, framework=workload.framework, release=None)
     names = installed or known_names(workload.image)
     jobs_and_faults: list[api.Job | Fault] = [*_wrong_default(workload, key("default_dtype"))]
     for name, size in workload.sizes.items():
@@ -96,7 +96,7 @@ def faults_of(
         jobs: list[api.Job] = []
         for number, row in enumerate(size.rows):
             at = key("sizes", name, "rows", number)
-            of_row = list(_jobs(workload, name, row, at, plugins.gpu_types))
+            of_row = list(_jobs(own, name, row, at, plugins.gpu_types))
             jobs += [item for item in of_row if isinstance(item, api.Job)]
             jobs_and_faults += [
                 *_unknown_types(row, key(*at.path, "gpu"), plugins.gpu_types),
@@ -109,36 +109,46 @@ def faults_of(
         tried = [(job, replace(_site(job), plugins=own_settings)) for job in jobs[:1]]
         jobs_and_faults += _hook_faults(workload, tried, plugins, source)
         jobs_and_faults += faults_of_wrappers(workload, tried, plugins, sections)
-    if workload.bridge is not None:
-        jobs_and_faults += _bridge_faults(workload, plugins, key)
+    jobs_and_faults += _brought_faults(workload, plugins, key)
     return list(dict.fromkeys(item for item in jobs_and_faults if isinstance(item, Fault)))
 
 
-def _bridge_faults(
+def _brought_faults(
     workload: api.Workload, plugins: Plugins, key: Callable[..., _Key]
 ) -> Iterator[Fault]:
-    """Yield the faults of the rows of Megatron-Bridge: numbers, GPU types, and the launch."""
-    try:
-        table = table_of(workload)
-    except LlmbError as error:
-        at = key("bridge")
-        yield at.fault(error.message, error.hint, code=error.code, value=error.value)
-        return
+    """Yield the faults of rows that frameworks bring: numbers, GPU types, and the launch."""
     is_inline = isinstance(workload.bridge, api.BridgeModel)
-    for name, bridge_size in table.sizes.items():
-        for release, rows in bridge_size.rows.items():
-            trained = with_bridge(workload, release)
-            for number, row in enumerate(rows):
-                at = key("sizes", name, "rows", number) if is_inline else key("bridge")
-                yield from _unknown_types(row, at, plugins.gpu_types)
-                yield from _faults_of_bridge_row(trained, name, row, release, plugins, at)
+    for framework in workload.frameworks.values():
+        place = key(framework.name)
+        try:
+            sizes = framework.rows_for(workload)
+        except LlmbError as error:
+            yield place.fault(error.message, error.hint, code=error.code, value=error.value)
+            continue
+        for name, by_release in sizes.items():
+            for release, rows in by_release.items():
+                trained = framework.of_release(workload, release)
+                case = _Case(workload=trained, framework=framework.name, release=release)
+                for number, row in enumerate(rows):
+                    at = key("sizes", name, "rows", number) if is_inline else place
+                    yield from _unknown_types(row, at, plugins.gpu_types)
+                    yield from _faults_of_brought_row(case, name, row, plugins, at)
 
 
-def _faults_of_bridge_row(
-    workload: api.Workload, size: str, row: api.Row, release: str, plugins: Plugins, key: _Key
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A workload as a release of a framework trains it."""
+
+    workload: api.Workload
+    framework: str
+    release: str | None
+
+
+def _faults_of_brought_row(
+    case: _Case, size: str, row: api.Row, plugins: Plugins, key: _Key
 ) -> Iterator[Fault]:
-    jobs = {}
-    for item in _jobs(workload, size, row, key, plugins.gpu_types, release):
+    jobs, workload = dict[tuple[str, str], api.Job](), case.workload
+    for item in _jobs(case, size, row, key, plugins.gpu_types):
         if isinstance(item, Fault):
             yield item
         else:
@@ -177,25 +187,17 @@ def _unknown_types(row: api.Row, key: _Key, types: GpuTypes) -> Iterator[Fault]:
 
 def jobs_of(workload: api.Workload, size: str, types: GpuTypes) -> Iterator[api.Job]:
     """Yield the valid jobs that the rows of ``size`` describe."""
+    own = _Case(workload=workload, framework=workload.framework, release=None)
     for row in workload.sizes[size].rows:
         key = _Key(place="", path=())
-        yield from (
-            job for job in _jobs(workload, size, row, key, types) if isinstance(job, api.Job)
-        )
+        yield from (job for job in _jobs(own, size, row, key, types) if isinstance(job, api.Job))
 
 
 def _jobs(
-    workload: api.Workload,
-    size: str,
-    row: api.Row,
-    key: _Key,
-    types: GpuTypes,
-    release: str | None = None,
+    case: _Case, size: str, row: api.Row, key: _Key, types: GpuTypes
 ) -> Iterator[api.Job | Fault]:
-    """The job of each GPU type, dtype and scale of a row, or its fault.
-
-    ``release``: of Megatron-Bridge, None for NeMo.
-    """
+    """The job of each GPU type, dtype and scale of a row, or its fault."""
+    workload = case.workload
     row_types = (CPU if gpu == ANY_GPU else gpu for gpu in row.gpu)
     for gpu, dtype, scale in itertools.product(row_types, row.dtype, row.scales.counts):
         if gpu not in types:
@@ -212,8 +214,8 @@ def _jobs(
             model_size=size,
             dtype=dtype,
             scale=scale,
-            framework=workload.framework if release is None else BRIDGE,
-            release=release,
+            framework=case.framework,
+            release=case.release,
             strong_scaling=row.strong_scaling,
         )
         try:

@@ -14,7 +14,7 @@ import click
 from llmb.cli import options
 from llmb.cli.context import CliContext, pass_context, say
 from llmb.core.names import find_workload_and_size, listed, squash_workload, suggest
-from llmb.errors import KeyFaultError, LlmbError, UsageError, describe
+from llmb.errors import LlmbError, UsageError, describe
 
 if TYPE_CHECKING:
     from llmb.contract.schema import ClusterConfig
@@ -52,7 +52,7 @@ def command(
     """Show the workloads, and which of them run here."""
     from llmb.cli.output import print_all
     from llmb.plan import listing
-    from llmb.plan.bridge_rows import check_release
+    from llmb.plan.framework import check_release
 
     if framework is not None:
         from llmb.plan.framework import check_framework
@@ -60,10 +60,10 @@ def command(
         check_framework(framework, context.frameworks)
     if release is not None:
         try:
-            check_release(release)
-        except KeyFaultError as error:
+            check_release(release, context.workloads.values())
+        except UsageError as error:
             raise UsageError(
-                str(error), hint=error.hint, code=error.code, key="--release", value=release
+                error.message, hint=error.hint, code=error.code, key="--release", value=release
             ) from error
     if gpu_type is not None:
         specs = context.workloads.values()

@@ -17,6 +17,7 @@ from llmb.contract.gpus import (
     nearest_type,
 )
 from llmb.contract.model import require_positive
+from llmb.contract.rows import check_word
 from llmb.contract.sbatch import SECTION, SlurmConfig, gpu_count
 from llmb.contract.variables import Environment, check_passed
 from llmb.core import typed
@@ -36,8 +37,9 @@ class InstallConfig:
     method: Literal["local", "slurm"] = "local"
     node_architecture: str = "x86_64"
     image_folder: Path | None = None
-    #: Whose images or environments it has, None if that was not recorded.
-    framework: Literal["nemo", "bridge", "both"] | None = None
+    #: Whose images or environments it has: a framework's name or ``both``. None if that was not
+    #: recorded.
+    framework: Annotated[str, check_word] | None = None
     #: The image release of Megatron-Bridge.
     bridge_release: str | None = None
 

@@ -3,7 +3,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import field, is_dataclass, replace
@@ -209,6 +209,20 @@ NEMO = "nemo"  # the framework of a workload that names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRelease:
+    """A release of a framework."""
+
+    #: The reference of its container image.
+    image: Annotated[str, parse_image]
+    #: The versions of libraries in the image, by package.
+    libraries: Mapping[str, str] = field(default_factory=dict)
+
+
+#: The rows of a framework by size and by its release, the newest first.
+RowsBySize = Mapping[str, Mapping[str, tuple[Row, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """What trains the models of workloads. Its functions are pure."""
 
@@ -216,6 +230,8 @@ class Framework:
     name: str
     #: For people, such as ``Megatron-Bridge``.
     title: str
+    #: More about it, for the question of ``llmb-install``. By default the title.
+    description: str = ""
     #: Returns how a job starts, None if it cannot train the job at the site.
     launch: Callable[["Workload", Job, Site], Launch | Command | None]
     #: Returns what a workload needs installed at the site.
@@ -226,14 +242,87 @@ class Framework:
     recipe: type | None = None
     #: How its logs are read, None for NeMo 2's step lines.
     parse: ParseSpec | None = None
+    #: Its releases by name, the newest first. A job of a release has its image.
+    releases: Mapping[str, ImageRelease] = field(default_factory=dict)
+    #: Returns the rows that it brings for a workload beside those of workload.yaml. Each of their
+    #: releases is one of ``releases``.
+    rows: Callable[["Workload"], RowsBySize] | None = None
+    #: Returns a size of a workload as it trains it with its own rows. None if it only has no
+    #: settings of another framework and no tested checkpoint.
+    sized: Callable[["Workload", str], Size] | None = None
+    #: The dtypes that another word for one may mean, the usual one first.
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Returns the meaning of such a word for a workload, a size, the word, a GPU type and a scale.
+    #: None for the usual one.
+    meaning: Callable[["Workload", str, str, str, int], str] | None = None
+    #: Who published its rows, for sentences such as ``NVIDIA has configurations``.
+    publisher: str = ""
+    #: Its rows fit every scale: a job has the settings of the next lower one.
+    any_scale: bool = False
+    #: ``--set`` takes paths of its own configuration, such as ``optimizer.lr``.
+    dotted: bool = False
+    #: Nsight Systems profiles its jobs.
+    nsys: bool = False
 
     def __post_init__(self) -> None:
         check_word(self.name, "name")
-        for name in ("launch", "needs"):
-            if not callable(getattr(self, name)):
-                raise KeyFaultError("is no function", name, value=getattr(self, name))
+        for name in ("launch", "needs", "rows", "sized", "meaning"):
+            function = getattr(self, name)
+            if not callable(function) and (name in ("launch", "needs") or function is not None):
+                raise KeyFaultError("is no function", name, value=function)
         if self.recipe is not None and not is_dataclass(self.recipe):
             raise KeyFaultError("is no dataclass", "recipe", value=self.recipe)
+
+    def rows_for(self, workload: "Workload") -> RowsBySize:
+        """Return the rows that it brings for ``workload``, none by default."""
+        return {} if self.rows is None else self.rows(workload)
+
+    def of_release(self, workload: "Workload", release: str) -> "Workload":
+        """Return ``workload`` as ``release`` trains it: its image, sizes and rows."""
+        rows = {
+            name: by_release[release]
+            for name, by_release in self.rows_for(workload).items()
+            if by_release.get(release)
+        }
+        sizes = {name: self._size(workload, name, rows) for name in rows}
+        default, dtype = workload.default_size, workload.default_dtype
+        usual, *_ = self.spellings.get(dtype, (dtype,))
+        return replace(
+            workload,
+            sizes=sizes,
+            default_size=default if default in sizes else next(iter(sizes)),
+            default_dtype=dtype if dtype in self.dtypes else usual,
+            image=self.releases[release].image,
+            profiles={},
+        )
+
+    def _size(self, workload: "Workload", name: str, rows: Mapping[str, tuple[Row, ...]]) -> Size:
+        size = workload.sizes[name] if self.sized is None else self.sized(workload, name)
+        return replace(
+            size,
+            rows=rows[name],
+            proxy=size.proxy if size.proxy in rows else None,
+            nemo=None,
+            recipe=None,
+            checkpoint=None,
+        )
+
+    def spelled(
+        self,
+        dtype: str,
+        dtypes: Collection[str],
+        workload: "Workload",
+        size: str,
+        gpu: str,
+        scale: int,
+    ) -> str:
+        """Return what ``dtype`` means if ``dtypes`` has only that, else ``dtype``."""
+        if dtype in dtypes or dtype not in self.spellings:
+            return dtype
+        word = self.spellings[dtype][0]
+        if self.meaning is not None:
+            word = self.meaning(workload, size, dtype, gpu, scale)
+        return word if word in dtypes else dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

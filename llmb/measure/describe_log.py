@@ -26,8 +26,6 @@ from llmb.plan.bridge_rows import (
     DTYPES,
     fp8_dtype,
     spelled,
-    table_of,
-    with_bridge,
 )
 
 # Dtypes that name the scaling of fp8 are separate: fp8_cs (current scaling) is not the fp8 of older
@@ -368,12 +366,13 @@ _OF_ALL = (
 
 def _size_of(settings: Settings, workload: Workload) -> Size | None:
     """Return the size with the rows of its framework. An unknown release is the newest."""
-    name, table = settings.model_size, table_of(workload).sizes
-    if settings.framework != BRIDGE or name not in table or name not in workload.sizes:
+    name, framework = settings.model_size, workload.frameworks.get(settings.framework)
+    rows = None if framework is None else framework.rows_for(workload).get(name)
+    if framework is None or not rows or name not in workload.sizes:
         return workload.sizes.get(name)
-    rows = table[name].rows
-    release = settings.release if settings.release in rows else next(iter(rows))
-    return with_bridge(workload, release).sizes[name]
+    release = settings.release if settings.release in rows else None
+    release = release or next(iter(rows))
+    return framework.of_release(workload, release).sizes[name]
 
 
 def _split_of(settings: Settings, rows: Sequence[Row], *, has_experts: bool) -> dict[str, Any]:

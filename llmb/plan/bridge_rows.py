@@ -22,7 +22,7 @@ BRIDGE = "bridge"
 DTYPES = ("bf16", "fp8_cs", "fp8_mx", "fp8_sc", "nvfp4")  # in NVIDIA's words
 # of the word fp8, by size and GPU type
 FP8_MEANINGS = FP8_CS, FP8_MX, FP8_SC = "fp8_cs", "fp8_mx", "fp8_sc"
-_SPELLINGS = {"mxfp8": FP8_MX}
+SPELLINGS = {"fp8": FP8_MEANINGS, "mxfp8": (FP8_MX,)}
 # NVIDIA's later images have no NeMo: docs/releases/software-versions.md of Megatron-Bridge
 NEMO_UNTIL = "26.02"
 BRIDGE_FROM = "25.09"  # the first image with Megatron-Bridge, by docs/versions1.json of it
@@ -48,11 +48,6 @@ class Release:
 def releases() -> dict[str, Release]:
     """The releases that have rows, the newest first."""
     return typed.read(dict[str, Release], yamlfile.load_packaged(RELEASES))
-
-
-def usual_image(workload: Workload, release: str | None) -> str | None:
-    """Return the image of a job that selects none: of ``release``, or the workload's own."""
-    return releases()[release].image if release is not None else workload.image
 
 
 def nvidia_release(image: str) -> str | None:
@@ -313,45 +308,13 @@ def _bridge_row(row: Row) -> BridgeRow:
     return BridgeRow(**{key.name: getattr(row, key.name) for key in fields(Row)})
 
 
-def bridge_sizes(workload: Workload, gpu: str) -> list[str]:
-    """The sizes of ``workload`` that Megatron-Bridge has on ``gpu``, in any release."""
-    table = table_of(workload)
-    return [name for name in table.sizes if any(gpu in row.gpu for _, row in table.of(name))]
-
-
-def with_bridge(workload: Workload, release: str) -> Workload:
-    """Return ``workload`` as image ``release`` trains it: its image, sizes and rows.
-
-    Raises InputFaults for a faulty table.
-    """
-    bridge_sizes = {
-        name: bridge_size
-        for name, bridge_size in table_of(workload).sizes.items()
-        if bridge_size.rows.get(release)
-    }
-    sizes = {
-        name: _sized(workload.sizes[name], bridge_size, release, bridge_sizes)
-        for name, bridge_size in bridge_sizes.items()
-    }
-    return replace(
-        workload,
-        sizes=sizes,
-        default_size=workload.default_size if workload.default_size in sizes else next(iter(sizes)),
-        default_dtype=spelled(workload.default_dtype, DTYPES),
-        image=releases()[release].image,
-        profiles={},
-    )
-
-
-def _sized(size: Size, bridge_size: BridgeSize, release: str, trained: Collection[str]) -> Size:
+def sized(workload: Workload, name: str) -> Size:
+    """Return a size as Megatron-Bridge trains it: its tokens and its time limit."""
+    size, bridge_size = workload.sizes[name], table_of(workload).sizes[name]
     model = size.trained_model
     return replace(
         size,
-        rows=bridge_size.rows[release],
         model=model if bridge_size.vocab is None else replace(model, vocab=bridge_size.vocab),
-        proxy=size.proxy if size.proxy in trained else None,
-        nemo=None,
-        checkpoint=None,
         time_limit_minutes=bridge_size.time_limit_minutes or size.time_limit_minutes,
     )
 
@@ -364,5 +327,5 @@ def fp8_dtype(workload: Workload, size: str, gpu: str, scale: int) -> str:
 
 def spelled(dtype: str, dtypes: Collection[str], fp8: str = FP8_CS) -> str:
     """Return Megatron-Bridge's word if ``dtypes`` has only that: ``fp8`` is what fp8 means."""
-    bridge_dtype = fp8 if dtype == "fp8" else _SPELLINGS.get(dtype, dtype)
+    bridge_dtype = fp8 if dtype == "fp8" else SPELLINGS.get(dtype, (dtype,))[0]
     return bridge_dtype if dtype not in dtypes and bridge_dtype in dtypes else dtype

@@ -13,7 +13,6 @@ from llmb.contract.spec import Size, Workload
 from llmb.core.names import nearest, suggest, with_list_command
 from llmb.errors import Fault, InputFaults, UsageError, collected
 from llmb.plan import framework, rules, splits
-from llmb.plan.bridge_rows import BRIDGE
 from llmb.plan.limits import ClusterLimits
 from llmb.plan.published import raises_vboost
 
@@ -41,11 +40,12 @@ def row_for(
 ) -> tuple[Row, list[str]]:
     """The row that applies, and a warning about an unusual scale. Raises UsageError.
 
-    With Megatron-Bridge every scale is allowed: NVIDIA's launch scripts take any GPU count, keep
-    the settings and change the batch in proportion (set_post_overrides). Whether it divides is
-    checked later.
+    With some frameworks every scale is allowed: NVIDIA's launch scripts for Megatron-Bridge take
+    any GPU count, keep the settings and change the batch in proportion (set_post_overrides).
+    Whether it divides is checked later.
     """
     size, gpu = workload.sizes[settings.model_size], limits.gpu_type
+    known = workload.frameworks.get(settings.framework)
     strong = bool(settings.strong_scaling)
     dtypes = size.dtypes(limits.rows)
     if not dtypes:
@@ -82,11 +82,12 @@ def row_for(
             ", ".join(map(str, counts)),
         )
         message = f"{subject} has no scale {settings.scale}"
-        if settings.framework == BRIDGE and not size.exact_scales:
+        if known is not None and known.any_scale and not size.exact_scales:
             own = row.scales.counts if row is not None else counts
             near = max((count for count in own if count <= settings.scale), default=own[0])
             warnings.append(
-                f"{subject}: NVIDIA has configurations of Megatron-Bridge for {named} GPUs; "
+                f"{subject}: {known.publisher or 'its plugin'} has configurations of {known.title}"
+                f" for {named} GPUs; "
                 f"{settings.scale} has the settings of {near}, untested"
             )
         elif settings.scale > counts[-1] and not size.exact_scales:
@@ -143,17 +144,18 @@ def _unknown_dtype(
         if len(dtypes) == 1
         else f"there it has {', '.join(dtypes)}"
     )
-    if settings.framework != BRIDGE and settings.dtype in framework.bridge_dtypes(
-        workload, settings.model_size, limits.rows
-    ):
+    brought = framework.brought_dtypes(workload, settings.model_size, limits.rows)
+    others = [name for name, words in brought.items() if settings.dtype in words]
+    if settings.framework not in brought and others:
+        title = framework.title_of(others[0], workload)
         current = (
             ", or dtype fp8 with --set fp8=current"
             if settings.dtype == "fp8_cs" and "fp8" in dtypes
             else ""
         )
         hint = (
-            f"{offered}{current}; Megatron-Bridge has it: --framework bridge, in a list framework:"
-            " bridge"
+            f"{offered}{current}; {title} has it: --framework {others[0]}, in a list framework:"
+            f" {others[0]}"
         )
         return Fault(
             message=message,
@@ -205,18 +207,23 @@ def configure(
     rules.check_model(settings, size)
     rules.check_container(settings, container=limits.needs_image)
     warnings += rules.check_checkpoint(settings, size, limits.rows, force=force)
-    if settings.dotted and settings.framework != BRIDGE:
+    known = workload.frameworks.get(settings.framework)
+    if settings.dotted and known is not None and not known.dotted:
         name = next(iter(settings.dotted))
+        able = [other for other in workload.frameworks.values() if other.dotted]
+        titles = " or ".join(other.title for other in able)
         message = (
-            f"{settings.label}: '{name}' is a setting of Megatron-Bridge, and this job trains with"
+            f"{settings.label}: '{name}' is a setting of {titles}, and this job trains with"
             " another framework"
         )
-        hint = "omit it, or --framework bridge"
+        hint = f"omit it, or --framework {' or '.join(other.name for other in able)}"
         raise UsageError(message, hint=hint, code="dotted-without-bridge", key=name, value=name)
     job = _settle(settings, workload, row, limits)
     if job.rows_of is not None:
+        title = framework.title_of(settings.framework, workload)
+        publisher = known.publisher if known is not None else ""
         warnings.append(
-            f"{settings.label}: NVIDIA has no configuration of Megatron-Bridge for"
+            f"{settings.label}: {publisher or 'its plugin'} has no configuration of {title} for"
             f" {limits.gpu_type}; that of {job.rows_of} is used, unmeasured there"
         )
     job, ignored = _with_vboost(job, settings, size, row, limits)
@@ -288,7 +295,7 @@ def _settle(settings: Settings, workload: Workload, row: Row, limits: ClusterLim
         framework=settings.framework,
         release=settings.release,
         rows_of=(
-            limits.rows if settings.framework == BRIDGE and limits.rows != limits.gpu_type else None
+            limits.rows if settings.release is not None and limits.rows != limits.gpu_type else None
         ),
         dotted=settings.dotted,
     )
@@ -311,7 +318,7 @@ def _experiment_name(
             ]
         parts += [f"mbs{training.mbs}", f"gbs{training.gbs}"]
     parts += [f"{key}{value}" for key, value in parameters.items()]
-    parts += [f"{BRIDGE}{settings.release}"] if settings.framework == BRIDGE else []
+    parts += [] if settings.release is None else [f"{settings.framework}{settings.release}"]
     parts += [word for word in words if word.startswith("steps")]
     parts += [f"layers{settings.num_layers}"] if settings.num_layers is not None else []
     parts += [word for word in words if not word.startswith("steps")]
@@ -331,16 +338,14 @@ def _mode(settings: Settings, workload: Workload, row: Row | None) -> rules.Mode
     size = workload.sizes[settings.model_size]
     release = row.release(settings.scale) if row is not None else None
     steps = size.max_steps or workload.max_steps
+    known = workload.frameworks.get(settings.framework)
+    has_nsys = size.nemo is not None or (known is not None and known.nsys)
     try:
         return rules.mode_of(
             settings,
             default_steps=steps,
             window=rules.profile_window(workload, size, release, steps),
-            profiler=(
-                rules.NSYS
-                if size.nemo is not None or settings.framework == BRIDGE
-                else rules.PROFILED
-            ),
+            profiler=rules.NSYS if has_nsys else rules.PROFILED,
         )
     except UsageError as error:
         message = f"{settings.label}: {error.message}"

@@ -10,8 +10,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, fp8_dtype
-from llmb.plan.framework import Choice, discovered, title_of
+from llmb.plan.framework import Choice, bringing, discovered
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
@@ -84,7 +83,13 @@ def _discover_workload(
     has = installed(key, config)
     choice = discovered(workload, rows, has, selection.framework, selection.release)
     if choice is None:
-        title = title_of(selection.framework or BRIDGE, workload)
+        titles = [
+            framework.title
+            for framework in workload.frameworks.values()
+            if framework.name == selection.framework
+            or (selection.framework is None and framework.releases)
+        ]
+        title = " or ".join(titles)
         discovery.skip(key, None, f"{key} has no configuration for {title} on {gpu_type}: skipped")
         return
     proxies = {entry.proxy for entry in workload.sizes.values() if entry.proxy is not None}
@@ -115,10 +120,13 @@ def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> N
     dtypes = list(
         dict.fromkeys(dtype for size in sizes for row in size.rows for dtype in row.dtype)
     )
+    brought = {
+        framework.name: framework
+        for workload in workloads.values()
+        for framework, _ in bringing(workload)
+    }
     dtypes += [
-        dtype
-        for dtype in DTYPES
-        if dtype not in dtypes and any(candidate.bridge for candidate in workloads.values())
+        dtype for framework in brought.values() for dtype in framework.dtypes if dtype not in dtypes
     ]
     for dtype in selection.dtypes:
         if dtype not in dtypes:
@@ -164,7 +172,7 @@ def _add_entries(
             scale: [
                 word
                 for word in selection.dtypes
-                if is_dtype(word, dtype, fp8_dtype(choice.workload, name, gpu, scale))
+                if is_dtype(word, dtype, choice.workload, choice.name, name, gpu, scale)
             ]
             for scale in chosen or tested[:1]
         }

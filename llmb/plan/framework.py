@@ -1,35 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses an entry's framework and release of Megatron-Bridge, by default the install's."""
+"""Chooses an entry's framework and its release, by default the install's."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from llmb.contract.entry import JobEntry
+from llmb.contract.rows import ANY_GPU
 from llmb.contract.schema import ClusterConfig
-from llmb.contract.spec import NEMO, Size, Workload
+from llmb.contract.spec import NEMO, Framework, RowsBySize, Size, Workload
 from llmb.core.names import suggest
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
 from llmb.plan import bridge_rows
-from llmb.plan.bridge_rows import (
-    BRIDGE,
-    FP8_MEANINGS,
-    releases,
-    table_of,
-    with_bridge,
-)
+from llmb.plan.bridge_rows import BRIDGE, releases
 from llmb.plan.images import recorded_contents
 from llmb.plan.installed import Installed, installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The framework of a job, the image release of Megatron-Bridge, and the workload's rows."""
+    """The framework of a job, its release, and the workload with the rows for them."""
 
     name: str
     release: str | None
     workload: Workload
     #: The choice that nothing made, for users: neither they nor the installation.
     note: str | None = None
+
+
+def bringing(workload: Workload) -> Iterator[tuple[Framework, RowsBySize]]:
+    """Yield the frameworks that bring rows for ``workload``, with these rows."""
+    for framework in workload.frameworks.values():
+        rows = framework.rows_for(workload)
+        if rows:
+            yield framework, rows
 
 
 def framework_of(
@@ -41,49 +45,95 @@ def framework_of(
 ) -> Choice:
     """Return the framework of an entry's jobs, as its settings select it.
 
-    An ``image`` of a release of Megatron-Bridge selects that release. By default it is
-    Megatron-Bridge if the installation has it alone, or if the size has no other row for the
-    GPU type, with an installed release, else the newest that has all dtypes. Raises UsageError for
-    a framework or a release that the size does not have, and for an image of NVIDIA that is known
-    to have another library.
+    An ``image`` of a release selects that release. By default it is the framework of workload.yaml,
+    but another one that brings rows if the installation has that alone, or if the size has no other
+    row for the GPU type. The release is an installed one, else the newest that has all dtypes.
+    Raises UsageError for a framework or a release that the size does not have, and for an image of
+    NVIDIA that is known to have another library.
     """
     gpu, install = config.rows_for(gpu_type), installed(workload.key, config)
-    settings = entry.settings
-    framework, release, image = settings.framework, settings.release, settings.image
+    settings, own = entry.settings, workload.framework
+    name, release, image = settings.framework, settings.release, settings.image
     library = _library_in(image, config) if image is not None else None
     image_release = bridge_rows.nvidia_release(image) if image is not None else None
     image_release = image_release or bridge_rows.release_of_library(library)
     if (
         release is None
-        and framework != workload.framework
-        and size in table_of(workload).sizes
-        and image_release in releases()
+        and image_release is not None
+        and name != own
+        and any(
+            size in rows and image_release in framework.releases
+            for framework, rows in bringing(workload)
+        )
     ):
         release = image_release
-    note, own = None, workload.framework
-    _check_known(workload, size, framework)
-    if not framework:
-        framework = BRIDGE if release is not None else _default(workload, size, gpu, install)
+    note = None
+    if not name:
+        name = (
+            _default(workload, size, gpu, install)
+            if release is None
+            else _with_release(workload, release)
+        )
         is_decided = install.framework is not None or config.traits.trains == "torch"
-        if framework == own and image is None and not is_decided:
+        if name == own and image is None and not is_decided:
             note = _other_framework(workload, size, gpu)
-    if framework == own and release is not None:
-        title = title_of(own, workload)
-        message = (
-            f"{workload.key} {size}: 'release' selects an image of Megatron-Bridge, not of {title}"
-        )
-        hint = "omit it, or --framework bridge"
-        raise UsageError(
-            message, hint=hint, code="release-without-bridge", key="release", value=release
-        )
-    chosen = Choice(name=own, release=None, workload=workload, note=note)
-    if framework != own:
-        chosen = _bridge(workload, size, gpu, release, entry.dtypes, install.releases)
+    if name == own:
+        chosen = _own(workload, size, release, note)
+    else:
+        chosen = _brought(workload, name, size, gpu, release, entry.dtypes, install.releases)
     if image is not None and image_release is not None:
         _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
-    if chosen.release is not None:
-        _check_library(image or releases()[chosen.release].image, chosen, config)
+    if chosen.name == BRIDGE:
+        _check_library(image or releases()[chosen.release or ""].image, chosen, config)
     return chosen
+
+
+def _own(workload: Workload, size: str, release: str | None, note: str | None) -> Choice:
+    """Return the framework of workload.yaml, which may have releases."""
+    framework = workload.frameworks.get(workload.framework)
+    names = () if framework is None else tuple(framework.releases)
+    if framework is not None and names and (release is not None or workload.image is None):
+        release = release or names[0]
+        if release not in names:
+            raise _unknown_release(framework, workload, size, release, names)
+        image = framework.releases[release].image
+        return Choice(
+            name=framework.name,
+            release=release,
+            workload=replace(workload, image=image),
+            note=note,
+        )
+    if release is not None:
+        titles = [other.title for other in workload.frameworks.values() if other.releases]
+        others = [name for name, other in workload.frameworks.items() if other.releases]
+        raise UsageError(
+            f"{workload.key} {size}: 'release' selects an image of {' or '.join(titles)}, not of"
+            f" {title_of(workload.framework, workload)}",
+            hint=f"omit it, or --framework {' or '.join(others)}",
+            code="release-without-bridge",
+            key="release",
+            value=release,
+        )
+    return Choice(name=workload.framework, release=None, workload=workload, note=note)
+
+
+def _with_release(workload: Workload, release: str) -> str:
+    """Return the framework that ``release`` selects."""
+    candidates = [framework for framework, _ in bringing(workload)]
+    known = workload.frameworks.get(workload.framework)
+    if known is not None and known.releases:
+        candidates.insert(0, known)
+    candidates = candidates or [one for one in workload.frameworks.values() if one.releases]
+    has_it = (framework.name for framework in candidates if release in framework.releases)
+    return next(has_it, candidates[0].name if candidates else workload.framework)
+
+
+def _unknown_release(
+    framework: Framework, workload: Workload, size: str, release: str, known: Collection[str]
+) -> UsageError:
+    message = f"{workload.key} {size} has no release '{release}' of {framework.title}"
+    hint = suggest(release, known)
+    return UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
 
 
 def _library_in(image: str, config: ClusterConfig) -> str | None:
@@ -156,75 +206,98 @@ def _check_image(image: str, release: str, chosen: Choice, size: Size, label: st
 
 
 def _default(workload: Workload, size: str, gpu: str, install: Installed) -> str:
-    own = workload.framework
-    if workload.bridge is None:
-        return own
     has_rows = bool(workload.sizes[size].dtypes(gpu))
-    if has_rows and install.framework != BRIDGE:
-        return own
-    return BRIDGE if releases_of(workload, size, gpu) else own
+    for framework, rows in bringing(workload):
+        is_needed = not has_rows or install.framework == framework.name
+        if is_needed and releases_of(framework, rows, size, gpu):
+            return framework.name
+    return workload.framework
 
 
 def _other_framework(workload: Workload, size: str, gpu: str) -> str | None:
-    available = releases_of(workload, size, gpu)
-    if not available:
-        return None
-    title = title_of(workload.framework, workload)
-    return (
-        f"{workload.key} {size} trains with {title}; Megatron-Bridge {available[0]} has it too:"
-        " --framework bridge"
-    )
+    for framework, rows in bringing(workload):
+        if available := releases_of(framework, rows, size, gpu):
+            title = title_of(workload.framework, workload)
+            return (
+                f"{workload.key} {size} trains with {title}; {framework.title} {available[0]} has"
+                f" it too: --framework {framework.name}"
+            )
+    return None
 
 
-def _bridge(
+def _brought(
     workload: Workload,
+    name: str,
     size: str,
     gpu: str,
     release: str | None,
     dtypes: Collection[str],
     installed_releases: Sequence[str],
 ) -> Choice:
-    bridge_size = table_of(workload).sizes.get(size)
-    if bridge_size is None:
-        sizes = list(table_of(workload).sizes)
-        hint = f"of {workload.key} it trains {', '.join(sizes)}" if sizes else "omit it"
-        message = f"{workload.key} {size} has no configuration for Megatron-Bridge"
+    """Return the framework ``name``, which brings rows for the size. Raises UsageError."""
+    check_framework(name, [*workload.frameworks])
+    framework = workload.frameworks[name]
+    rows = framework.rows_for(workload)
+    if size not in rows:
+        hint = f"of {workload.key} it trains {', '.join(rows)}" if rows else "omit it"
+        message = f"{workload.key} {size} has no configuration for {framework.title}"
         raise UsageError(
-            message, hint=hint, code="framework-unsupported", key="framework", value=BRIDGE
+            message, hint=hint, code="framework-unsupported", key="framework", value=name
         )
-    if release is not None and release not in bridge_size.rows:
-        hint = suggest(release, list(bridge_size.rows))
-        message = f"{workload.key} {size} has no release '{release}' of Megatron-Bridge"
-        raise UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
+    if release is not None and release not in rows[size]:
+        raise _unknown_release(framework, workload, size, release, list(rows[size]))
     usable = (
-        releases_of(workload, size, gpu, dtypes)
-        or releases_of(workload, size, gpu)
-        or list(bridge_size.rows)
+        releases_of(framework, rows, size, gpu, dtypes)
+        or releases_of(framework, rows, size, gpu)
+        or list(rows[size])
     )
     if release is None:
-        release = next((name for name in installed_releases if name in usable), usable[0])
-    return Choice(name=BRIDGE, release=release, workload=with_bridge(workload, release))
+        release = next((known for known in installed_releases if known in usable), usable[0])
+    return Choice(name=name, release=release, workload=framework.of_release(workload, release))
 
 
-def releases_of(workload: Workload, size: str, gpu: str, dtypes: Collection[str] = ()) -> list[str]:
-    """Return the image releases that have ``size`` on ``gpu`` with all ``dtypes``, newest first."""
+def releases_of(
+    framework: Framework, rows: RowsBySize, size: str, gpu: str, dtypes: Collection[str] = ()
+) -> list[str]:
+    """Return the releases that have ``size`` on ``gpu`` with all ``dtypes``, newest first."""
     by_release = dict[str, set[str]]()
-    for release, row in table_of(workload).of(size):
-        if any(row.fits(gpu, dtype) for dtype in row.dtype):
-            by_release.setdefault(release, set()).update(row.dtype)
+    for release, release_rows in rows.get(size, {}).items():
+        for row in release_rows:
+            if gpu in row.gpu or ANY_GPU in row.gpu:
+                by_release.setdefault(release, set()).update(row.dtype)
     return [
         name
         for name, available in by_release.items()
         if all(
-            any(bridge_rows.spelled(dtype, available, fp8) in available for fp8 in FP8_MEANINGS)
+            not available.isdisjoint((dtype, *framework.spellings.get(dtype, ())))
             for dtype in dtypes
         )
     ]
 
 
-def bridge_dtypes(workload: Workload, size: str, gpu: str) -> list[str]:
-    rows = (row for _, row in table_of(workload).of(size))
-    return list(dict.fromkeys(dtype for row in rows for dtype in row.dtype if row.fits(gpu, dtype)))
+def brought_dtypes(workload: Workload, size: str, gpu: str) -> dict[str, list[str]]:
+    """Return the dtypes of the rows that frameworks bring for ``size`` on ``gpu``, by framework."""
+    dtypes = dict[str, list[str]]()
+    for framework, rows in bringing(workload):
+        for row in (row for of_release in rows.get(size, {}).values() for row in of_release):
+            words = [dtype for dtype in row.dtype if row.fits(gpu, dtype)]
+            if words:
+                listed = dtypes.setdefault(framework.name, [])
+                listed += [word for word in words if word not in listed]
+    return dtypes
+
+
+def brought_sizes(workload: Workload, gpu: str) -> dict[str, list[str]]:
+    """Return the sizes with brought rows for the GPU type itself, by framework."""
+    sizes = {
+        framework.name: [
+            name
+            for name, by_release in rows.items()
+            if any(gpu in row.gpu for size_rows in by_release.values() for row in size_rows)
+        ]
+        for framework, rows in bringing(workload)
+    }
+    return {name: names for name, names in sizes.items() if names}
 
 
 def discovered(
@@ -236,36 +309,34 @@ def discovered(
 ) -> Choice | None:
     """Return the one framework, and release, of all discovered sizes, or None without any.
 
-    Without ``framework`` and ``release``, it is Megatron-Bridge if the installation has it alone,
-    or if no other row is for the GPU type.
+    Without ``framework`` and ``release``, it is another one than that of workload.yaml if the
+    installation has it alone, or if no other row is for the GPU type.
     """
     own = Choice(name=workload.framework, release=None, workload=workload)
     is_chosen = framework not in (None, own.name) or release is not None
-    if framework == own.name or (workload.bridge is None and not is_chosen):
+    if framework == own.name:
         return own
-    if framework not in (None, BRIDGE):
-        return None
-    sizes = (
-        entry
-        for entry in workload.sizes.values()
-        if entry.discover is None or gpu in entry.discover
+    has_rows = any(
+        size.dtypes(gpu)
+        for size in workload.sizes.values()
+        if size.discover is None or gpu in size.discover
     )
-    if not is_chosen and install.framework != BRIDGE and any(entry.dtypes(gpu) for entry in sizes):
-        return own
-    table = table_of(workload)
-    for name in [release] if release is not None else [*install.releases, *releases()]:
-        if any(
-            entry == name and gpu in row.gpu
-            for size in table.sizes
-            for entry, row in table.of(size)
-        ):
-            return Choice(name=BRIDGE, release=name, workload=with_bridge(workload, name))
+    for candidate, rows in bringing(workload):
+        is_needed = is_chosen or install.framework == candidate.name or not has_rows
+        if not is_needed or framework not in (None, candidate.name):
+            continue
+        for name in [release] if release is not None else [*install.releases, *candidate.releases]:
+            of_release = (by_release.get(name, ()) for by_release in rows.values())
+            if any(gpu in row.gpu for size_rows in of_release for row in size_rows):
+                trained = candidate.of_release(workload, name)
+                return Choice(name=candidate.name, release=name, workload=trained)
     return None if is_chosen else own
 
 
 def sizes_on(workload: Workload, gpu: str) -> list[str]:
+    """Return the sizes that have rows on ``gpu``, of any framework."""
     sizes = workload.on(gpu)
-    return [name for name in workload.sizes if name in sizes or bridge_dtypes(workload, name, gpu)]
+    return [name for name in workload.sizes if name in sizes or brought_dtypes(workload, name, gpu)]
 
 
 def title_of(name: str, workload: Workload) -> str:
@@ -273,24 +344,40 @@ def title_of(name: str, workload: Workload) -> str:
     return workload.frameworks[name].title if name in workload.frameworks else name
 
 
-def _check_known(workload: Workload, size: str, name: str) -> None:
-    """Raise UsageError for a framework that is unknown or has no rows of the size."""
-    if not name or name in (workload.framework, BRIDGE):
+def frameworks_in(workloads: Iterable[Workload]) -> list[str]:
+    """Return the names of the frameworks that ``workloads`` name, or that bring rows for some."""
+    names = {NEMO: None}
+    for workload in workloads:
+        brings = (other.name for other in workload.frameworks.values() if other.rows is not None)
+        names |= dict.fromkeys((workload.framework, *brings))
+    return list(names)
+
+
+def check_release(name: str, workloads: Iterable[Workload]) -> None:
+    """Raise UsageError for a release that no framework of ``workloads`` has."""
+    frameworks = {
+        framework.name: framework
+        for workload in workloads
+        for framework in workload.frameworks.values()
+        if framework.releases
+    }
+    known = [release for framework in frameworks.values() for release in framework.releases]
+    if name in known:
         return
-    check_framework(name, [*workload.frameworks])
-    hint = f"omit it: {title_of(workload.framework, workload)} trains {workload.key}"
+    titles = " or ".join(framework.title for framework in frameworks.values())
     raise UsageError(
-        f"{workload.key} {size} has no configuration for {title_of(name, workload)}",
-        hint=hint,
-        code="framework-unsupported",
-        key="framework",
+        f"no release '{name}' with {titles}",
+        hint=suggest(name, known),
+        code="release-unknown",
+        key="release",
         value=name,
     )
 
 
-def frameworks_in(workloads: Iterable[Workload]) -> list[str]:
-    """Return the names of the frameworks that train ``workloads``."""
-    return list(dict.fromkeys([NEMO, BRIDGE, *(workload.framework for workload in workloads)]))
+def image_of(workload: Workload, framework: str, release: str | None) -> str | None:
+    """Return the image of a job that selects none: of its release, or the workload's own."""
+    known = workload.frameworks.get(framework)
+    return workload.image if known is None or release is None else known.releases[release].image
 
 
 def check_framework(name: str, frameworks: Collection[str]) -> None:

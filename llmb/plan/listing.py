@@ -13,7 +13,7 @@ from llmb.contract.rows import ANY_GPU, Row
 from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core import typed
 from llmb.core.tables import Column
-from llmb.plan.bridge_rows import BRIDGE, table_of
+from llmb.plan.framework import bringing
 
 if TYPE_CHECKING:
     from llmb.plan.published import Figure
@@ -99,7 +99,7 @@ def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, .
     ):
         at = [column.key for column in trained].index("mbs")
         trained = (*trained[:at], *_EXPERTS, *trained[at:])
-    is_alone = workload.bridge is None or framework == workload.framework
+    is_alone = framework == workload.framework or not any(bringing(workload))
     shown = () if is_alone else _FRAMEWORK
     return (*_CASES, *shown, *metrics, *trained, _MEMORY)
 
@@ -211,7 +211,7 @@ def configurations(
 ) -> list[dict[str, Any]]:
     """Return a row of ROWS, with further keys for programs, for each row of a workload's tables.
 
-    ``framework``, ``release`` (of Megatron-Bridge) and ``gpu_type`` select rows. Fields of training
+    ``framework``, ``release`` (of its image) and ``gpu_type`` select rows. Fields of training
     are None without a model. ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs. ``ga``
     has the gradient accumulation of each scale.
     """
@@ -220,13 +220,13 @@ def configurations(
         for name, size in workload.sizes.items()
         for row in size.rows
     ]
-    if workload.bridge is not None:
-        table = table_of(workload)
-        rows += [
-            (BRIDGE, image_release, name, row)
-            for name in table.sizes
-            for image_release, row in table.of(name)
-        ]
+    rows += [
+        (brought.name, image_release, name, row)
+        for brought, sizes in bringing(workload)
+        for name, by_release in sizes.items()
+        for image_release, release_rows in by_release.items()
+        for row in release_rows
+    ]
     return [
         {
             "size": name,

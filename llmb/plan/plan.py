@@ -14,7 +14,6 @@ from llmb.core.names import find_size, find_workload_and_size, size_unknown
 from llmb.core.values import dataclass
 from llmb.errors import Fault, UsageError
 from llmb.plan import entry_faults, framework
-from llmb.plan.bridge_rows import BRIDGE, fp8_dtype, spelled
 from llmb.plan.configure import configure, find_row
 from llmb.plan.entry_faults import faults_at
 from llmb.plan.framework import framework_of
@@ -194,10 +193,12 @@ def only_gpu_type(
 
 def _runs_on(entry: JobEntry, workload: Workload, size: str, gpu: str) -> bool:
     name = entry.settings.framework
-    own, is_own = workload.framework, bool(workload.sizes[size].dtypes(gpu))
-    has_rows = is_own and name in ("", own)
-    has_bridge = name in ("", BRIDGE) and bool(framework.releases_of(workload, size, gpu))
-    return has_rows or has_bridge
+    if name in ("", workload.framework) and workload.sizes[size].dtypes(gpu):
+        return True
+    return any(
+        name in ("", brought.name) and bool(framework.releases_of(brought, rows, size, gpu))
+        for brought, rows in framework.bringing(workload)
+    )
 
 
 def measures_too(
@@ -209,7 +210,7 @@ def measures_too(
     rows = config.rows_for(gpu_type)
     try:
         workload, name = resolve(entry, workloads, gpu_type, rows)
-        if framework_of(entry, workload, name, config, gpu_type).name == BRIDGE:
+        if framework_of(entry, workload, name, config, gpu_type).name != workload.framework:
             return False
     except UsageError:  # the plan reports it, with every other fault
         return False
@@ -256,10 +257,13 @@ def _settings_of(
         framework=chosen.name,
         release=chosen.release,
     )
+    known = workload.frameworks.get(chosen.name)
     for settings in entry.expand() if entry.scales else ():
-        if chosen.name == BRIDGE:
-            fp8 = fp8_dtype(workload, size, limits.rows, settings.scale)
-            settings = replace(settings, dtype=spelled(settings.dtype, supported, fp8))
+        if known is not None and settings.dtype in known.spellings:
+            word = known.spelled(
+                settings.dtype, supported, workload, size, limits.rows, settings.scale
+            )
+            settings = replace(settings, dtype=word)
         yield settings, entry.repeats
         if entry.add_profile:
             yield replace(settings, profile=True), 1

@@ -236,7 +236,7 @@ def _unknown_names(table: PublishedTable, workload: Workload) -> Iterator[KeyFau
         )
         yield KeyFaultError(message, "size", hint=hint, code="size-unknown", value=table.size)
     known = frameworks_in([workload])
-    if table.framework is not None and table.framework not in known:
+    if table.framework is not None and workload.frameworks and table.framework not in known:
         message, hint = f"no framework '{table.framework}'", names.suggest(table.framework, known)
         code, value = "framework-unknown", table.framework
         yield KeyFaultError(message, "framework", hint=hint, code=code, value=value)

@@ -13,7 +13,6 @@ from llmb.contract.spec import Workload
 from llmb.core.names import find_workload_and_size, listed
 from llmb.core.values import dataclass
 from llmb.errors import UsageError
-from llmb.plan.bridge_rows import fp8_dtype, spelled
 from llmb.plan.framework import framework_of
 from llmb.plan.plan import resolve
 
@@ -130,14 +129,21 @@ def split_name(name: str, workloads: Mapping[str, Workload]) -> Name:
     )
 
 
-def is_dtype(named: str, dtype: str, fp8: str) -> bool:
-    """Return True if the filter ``named`` selects ``dtype``, where fp8 means ``fp8`` too."""
-    return spelled(named, (dtype,), fp8) == dtype
+def is_dtype(
+    named: str, dtype: str, workload: Workload, framework: str, size: str, gpu: str, scale: int
+) -> bool:
+    """Return True if the filter ``named`` selects ``dtype``, also in another word for that."""
+    if named == dtype or framework not in workload.frameworks:
+        return named == dtype
+    known = workload.frameworks[framework]
+    return known.spelled(named, (dtype,), workload, size, gpu, scale) == dtype
 
 
 def _has_dtype(job: Job, named: str, workloads: Mapping[str, Workload]) -> bool:
-    fp8 = fp8_dtype(workloads[job.workload], job.model_size, job.gpu_type, job.scale)
-    return is_dtype(named, job.dtype, fp8)
+    workload = workloads[job.workload]
+    return is_dtype(
+        named, job.dtype, workload, job.framework, job.model_size, job.gpu_type, job.scale
+    )
 
 
 def _is(job: Job, name: Name) -> bool:

@@ -13,7 +13,7 @@ from llmb import api
 from llmb.core import checked, names
 from llmb.core.units import is_time
 from llmb.errors import KeyFaultError, UsageError
-from llmb.plan.bridge_rows import usual_image
+from llmb.plan.framework import image_of
 
 _NO_NUMBER = "write a finite number, or omit the value where nothing was measured"
 # what a step has is not below 0; nan where it is not measured
@@ -157,7 +157,8 @@ def completed(
             value=site.cluster_type,
         )
     fixes = dict(launch.fixes)
-    if launch.image is not None and launch.image == job.image != usual_image(workload, job.release):
+    usual = image_of(workload, job.framework, job.release)
+    if launch.image is not None and launch.image == job.image != usual:
         chosen = f"{shlex.quote(launch.image)} --install {shlex.quote(str(site.install))}"
         fixes[launch.image] = f"llmb-install image {chosen}"
     added_mounts = [mount for mount in switches.mounts or () if mount not in launch.mounts]

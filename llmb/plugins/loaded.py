@@ -607,27 +607,38 @@ class Plugins:
         """Return ``framework`` with functions whose failures name the plugin ``source``."""
         hook = "llmb_frameworks"
 
-        def call(function: Callable[..., Any], kinds: tuple[type, ...], **arguments: Any) -> Any:
+        def call(function: Callable[..., T], kinds: tuple[type, ...], **arguments: Any) -> T:
             values = self.calls.with_settings(source, arguments)
-            answer = self.calls.call(source, hook, lambda: function(*values.values()))
-            if answer is not None:
-                self.calls.require(source, hook, answer, kinds)
+            answer: T = self.calls.call(source, hook, lambda: function(*values.values()))
+            self.calls.require(source, hook, answer, kinds)
             return answer
 
         def launch(
             workload: api.Workload, job: api.Job, site: api.Site
         ) -> api.Launch | api.Command | None:
-            kinds, values = (api.Launch, api.Command), {"workload": workload, "job": job}
-            answer: api.Launch | None = call(framework.launch, kinds, **values, site=site)
-            return answer
+            kinds = (api.Launch, api.Command, type(None))
+            return call(framework.launch, kinds, workload=workload, job=job, site=site)
 
         def needs(workload: api.Workload, site: api.Site) -> api.Needs | None:
-            answer: api.Needs | None = call(
-                framework.needs, (api.Needs,), workload=workload, site=site
-            )
+            return call(framework.needs, (api.Needs, type(None)), workload=workload, site=site)
+
+        functions: dict[str, Any] = {"launch": launch, "needs": needs}
+        kinds_of = {"rows": Mapping, "sized": api.Size, "meaning": str}
+        for name, kind in kinds_of.items():
+            function = getattr(framework, name)
+            if function is not None:
+                functions[name] = self._guarded_function(source, function, kind)
+        return replace(framework, **functions)
+
+    def _guarded_function(
+        self, source: str, function: Callable[..., Any], kind: type
+    ) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            answer = self.calls.call(source, "llmb_frameworks", partial(function, *arguments))
+            self.calls.require(source, "llmb_frameworks", answer, (kind,))
             return answer
 
-        return replace(framework, launch=launch, needs=needs)
+        return call
 
     def is_own(self, source: str) -> bool:
         """Return True if a plugin is llmb's."""

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from llmb.builtin.bridge.bridge_recipe import recipe
+from llmb.builtin.bridge.framework import framework
 from llmb.builtin.bridge.functions import FILE
 from llmb.contract.spec import read_workload
-from llmb.plan.bridge_rows import releases, table_of, with_bridge
+from llmb.plan.bridge_rows import releases, table_of
 
 HERE = Path(__file__).parent
 WORKLOAD = """\
@@ -45,7 +46,7 @@ def test_a_model_of_workload_yaml_is_built_with_its_row(
     size = table_of(workload).sizes["8b"]
     (row,) = size.rows[release]
     job = planned_job(
-        with_bridge(workload, release),
+        framework().of_release(workload, release),
         "8b",
         row,
         gpu="h100",

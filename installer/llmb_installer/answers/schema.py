@@ -19,9 +19,10 @@ from llmb.contract.variables import Environment, check_passed
 from llmb.core import typed
 from llmb.core.names import suggest
 from llmb.core.secrets import SECRETS_FILE, is_secret_name
+from llmb.errors import KeyFaultError
 from llmb.plan.bridge_rows import check_release
 from llmb.plan.read_config import no_type
-from llmb_installer.cluster_types import all_types, type_named
+from llmb_installer.cluster_types import all_frameworks, all_types, type_named
 from sqshpull.settings import RegistrySettings
 
 AUTO = "auto"
@@ -134,6 +135,18 @@ def check_cluster_type(name: str) -> None:
         raise no_type(name, all_types())
 
 
+def check_framework(name: str) -> None:
+    """Raise KeyFaultError for a framework that neither llmb nor a plugin has."""
+    known = (AUTO, *all_frameworks(), "both")
+    if name not in known:
+        raise KeyFaultError(
+            f"'{name}' is not one of {', '.join(known)}",
+            hint=suggest(name, known),
+            code="value-not-allowed",
+            value=name,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers(OfClusterType):
     """The answers of an installation. ``detect.auto`` replaces each ``auto`` by what it detects.
@@ -160,7 +173,7 @@ class Answers(OfClusterType):
     python_download: bool = False
     wheelhouse: Path | None = None
     versions: PackageVersions = PackageVersions()
-    framework: Literal["auto", "nemo", "bridge", "both"] = "auto"
+    framework: Annotated[str, check_framework] = "auto"
     bridge_release: Annotated[str, check_release] | None = None
     tokenizer: Literal["none", "hub"] = "none"
     torch_index: IndexUrl | None = None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions for every cluster type."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 from llmb.contract.cluster_type import ClusterType
 from llmb.contract.gpus import CPU, known_types
 from llmb.contract.sbatch import SlurmConfig
+from llmb.contract.spec import NEMO
 from llmb.core import files
 from llmb.core.units import bytes_in_words
-from llmb.plan.bridge_rows import bridge_sizes
+from llmb.plan.framework import brought_sizes
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plugins.foreign import find_foreign
 from llmb_installer.answers.checks import explain_unusable
@@ -190,7 +192,8 @@ def _workloads(view: WizardView) -> list[AnswerOption]:
         texts = []
         for gpu in gpus:
             like = str(view.at(f"gpu_types.{gpu}.like") or gpu)
-            available = {*workload.on(like), *bridge_sizes(workload, like)}
+            brought = itertools.chain.from_iterable(brought_sizes(workload, like).values())
+            available = {*workload.on(like), *brought}
             sizes = [
                 size
                 for size in workload.sizes
@@ -203,33 +206,37 @@ def _workloads(view: WizardView) -> list[AnswerOption]:
 
 
 def _frameworks(view: WizardView) -> list[AnswerOption]:
-    """The frameworks that have rows for the GPU type."""
+    """The frameworks that have rows for the GPU type, those of workload.yaml first."""
     gpu, workloads = view.known_gpu_type, list(view.workloads.values())
-    has_nemo = any(
-        gpu in row.gpu
+    own = [
+        workload.framework
         for workload in workloads
-        for size in workload.sizes.values()
-        for row in size.rows
-    )
-    has_bridge = any(bridge_sizes(workload, gpu) for workload in workloads)
-    nemo = AnswerOption("nemo", "nemo: NeMo 2")
-    bridge = AnswerOption("bridge", "bridge: Megatron-Bridge, in NVIDIA's newer images")
-    if has_nemo and has_bridge:
-        return [nemo, bridge, AnswerOption("both", "both: the images or environments of both")]
-    return [bridge] if has_bridge else [nemo]
+        if any(gpu in row.gpu for size in workload.sizes.values() for row in size.rows)
+    ]
+    brought = [name for workload in workloads for name in brought_sizes(workload, gpu)]
+    known = {name: item for workload in workloads for name, item in workload.frameworks.items()}
+    options = [
+        AnswerOption(name, f"{name}: {known[name].description or known[name].title}")
+        for name in dict.fromkeys([*own, *brought])
+        if name in known
+    ]
+    if len(options) > 1:
+        options.append(AnswerOption("both", "both: the images or environments of both"))
+    return options or [AnswerOption(NEMO, f"{NEMO}: NeMo 2")]
 
 
-def _only_with_bridge(view: WizardView) -> bool:
-    """Return True if Megatron-Bridge has a size of a workload that NeMo lacks on the GPU type.
+def _only_brought(view: WizardView) -> bool:
+    """Return True if a framework brings a size that its workload's own lacks on the GPU type.
 
-    A workload of Megatron-Bridge alone is installed for it whatever the answer is.
+    A workload that has brought rows alone is installed for these whatever the answer is.
     """
     gpu = view.known_gpu_type
     return any(
         name not in workload.on(gpu)
         for workload in view.workloads.values()
         if workload.on(gpu)
-        for name in bridge_sizes(workload, gpu)
+        for names in brought_sizes(workload, gpu).values()
+        for name in names
     )
 
 
@@ -301,7 +308,7 @@ FRAMEWORK = Question(
     options=_frameworks,
     default=lambda view: _frameworks(view)[0].value,
     applies=lambda view: view.traits.trains == "nemo" and view.known_gpu_type != CPU,
-    clear=lambda view: len(_frameworks(view)) == 1 or not _only_with_bridge(view),
+    clear=lambda view: len(_frameworks(view)) == 1 or not _only_brought(view),
 )
 WORKLOADS = Question(
     **read_row("WORKLOADS"),

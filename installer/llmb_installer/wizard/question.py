@@ -21,7 +21,7 @@ from llmb.contract.sbatch import SlurmConfig
 from llmb.core import typed, yamlfile
 from llmb.core.addresses import unresolved_fault
 from llmb.core.values import dataclass
-from llmb.plan.bridge_rows import bridge_sizes
+from llmb.plan.framework import brought_sizes
 from llmb.plan.read_config import raised_by
 from llmb_installer.answers.layers import get_value, has_key, join, nest
 from llmb_installer.cluster_types import all_types
@@ -99,12 +99,12 @@ class WizardView:
         if gpu is None or gpu.like is None:
             return gpu is not None
         workloads = self.workloads.values()
-        has_nemo = any(
+        has_rows = any(
             gpu_type in size.gpu_types()
             for workload in workloads
             for size in workload.sizes.values()
         )
-        return has_nemo or any(bridge_sizes(workload, gpu_type) for workload in workloads)
+        return has_rows or any(brought_sizes(workload, gpu_type) for workload in workloads)
 
     @property
     def uses_images(self) -> bool:

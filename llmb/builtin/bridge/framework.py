@@ -4,14 +4,36 @@
 from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Site
 from llmb.contract.needs import Needs
-from llmb.contract.spec import Framework, Workload
-from llmb.plan.bridge_rows import BRIDGE, DTYPES, table_of
+from llmb.contract.spec import Framework, ImageRelease, RowsBySize, Workload
+from llmb.plan.bridge_rows import BRIDGE, DTYPES, SPELLINGS, fp8_dtype, releases, sized, table_of
+
+LIBRARY = "megatron-bridge"  # the package
 
 
 def framework() -> Framework:
-    """Return Megatron-Bridge."""
+    """Return Megatron-Bridge, with the releases and rows that NVIDIA published."""
     return Framework(
-        name=BRIDGE, title="Megatron-Bridge", launch=_launch, needs=_needs, dtypes=DTYPES
+        name=BRIDGE,
+        title="Megatron-Bridge",
+        description="Megatron-Bridge, in NVIDIA's newer images",
+        publisher="NVIDIA",
+        launch=_launch,
+        needs=_needs,
+        dtypes=DTYPES,
+        releases={
+            name: ImageRelease(
+                image=release.image,
+                libraries={LIBRARY: release.bridge, "megatron-core": release.core},
+            )
+            for name, release in releases().items()
+        },
+        rows=_rows,
+        sized=sized,
+        spellings=SPELLINGS,
+        meaning=_meaning,
+        any_scale=True,
+        dotted=True,
+        nsys=True,
     )
 
 
@@ -25,3 +47,13 @@ def _needs(workload: Workload, site: Site) -> Needs:
     from llmb.builtin.bridge.bridge_needs import needs
 
     return needs(table_of(workload), site)
+
+
+def _rows(workload: Workload) -> RowsBySize:
+    return {name: size.rows for name, size in table_of(workload).sizes.items()}
+
+
+def _meaning(workload: Workload, size: str, dtype: str, gpu: str, scale: int) -> str:
+    if dtype == "fp8":
+        return fp8_dtype(workload, size, gpu, scale)
+    return SPELLINGS[dtype][0]

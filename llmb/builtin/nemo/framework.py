@@ -10,7 +10,14 @@ from llmb.contract.spec import NEMO, Framework, Workload
 def framework() -> Framework:
     """Return NeMo 2, with the dtypes of its precision plugins and of the torch program."""
     dtypes = ("bf16", "fp8", "mxfp8", "fp16", "fp32")
-    return Framework(name=NEMO, title="NeMo", launch=_launch, needs=_needs, dtypes=dtypes)
+    return Framework(
+        name=NEMO,
+        title="NeMo",
+        description="NeMo 2",
+        launch=_launch,
+        needs=_needs,
+        dtypes=dtypes,
+    )
 
 
 def _launch(workload: Workload, job: Job, site: Site) -> Launch | None:

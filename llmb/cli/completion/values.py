@@ -106,10 +106,9 @@ def gpu_type(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
 
 
 def release(context: click.Context, _incomplete: str) -> Iterator[Candidate]:
-    """The image releases of Megatron-Bridge."""
-    from llmb.plan.bridge_rows import releases
-
-    yield from map(Candidate, releases())
+    """The image releases of frameworks."""
+    frameworks = _cli(context).plugins.frameworks.values()
+    yield from map(Candidate, (name for known in frameworks for name in known.releases))
 
 
 def reference(context: click.Context, _incomplete: str) -> Iterator[Candidate]:

@@ -26,8 +26,8 @@ from llmb.core.tables import Column, escape, shorten
 from llmb.core.times import clock
 from llmb.errors import LlmbError
 from llmb.measure.columns import SCHEMA_VERSION
-from llmb.plan.bridge_rows import BRIDGE, usual_image
 from llmb.plan.estimate import JobEstimate, describe, total
+from llmb.plan.framework import image_of
 from llmb.plan.repeats import is_repeat
 from llmb.plan.rules import NSYS, PROFILED
 from llmb.run.prepare import Prepared, launch_of, preview
@@ -195,7 +195,7 @@ def _with_script(item: Prepared, script: str | None, cost: JobEstimate) -> dict[
     job = item.job
     extra: dict[str, Any] = {"switches": given_switches(job.switches)}
     extra["framework"] = _framework(item)
-    if job.framework == BRIDGE:
+    if job.release is not None:
         extra |= {"release": job.release, "rows_of": job.rows_of, "dotted": dict(job.dotted)}
     extra["changed_by"] = item.launch.changed_by if item.launch is not None else {}
     extra["pair"] = None if item.pair is None else typed.to_data(item.pair)
@@ -239,14 +239,14 @@ def _changes(item: Prepared, workload: Workload, swept: Sequence[str]) -> list[s
     ]
     numbers = f"_gbs{job.training.gbs}" if job.training is not None else f"_gpus{job.scale}"
     numbers += "".join(f"_{name}{value}" for name, value in job.parameters.items())
-    numbers += f"_{BRIDGE}{job.release}" if job.framework == BRIDGE else ""
+    numbers += f"_{job.framework}{job.release}" if job.release is not None else ""
     words = job.experiment_name.rpartition(numbers)[2].split("_")
     changes += [word for word in words if not (job.profile and word in (NSYS, PROFILED))]
     if job.switches.vboost is not None and job.switches.vboost == job.vboost:
         changes.append("vboost" if job.vboost else "no-vboost")
     if job.switches.telemetry is not None:
         changes.append("telemetry" if job.switches.telemetry else "no-telemetry")
-    if job.image is not None and job.image != usual_image(workload, job.release):
+    if job.image is not None and job.image != image_of(workload, job.framework, job.release):
         changes.append(f"image={escape(job.image)}")
     changes += [f"{name}={value}" for name, value in job.dotted.items()]
     changes += [f"mount={escape(mount)}" for mount in job.switches.mounts or ()]

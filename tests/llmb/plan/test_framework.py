@@ -34,7 +34,7 @@ Workloads = Mapping[str, Workload]
 
 
 def cluster(gpu: str, framework: str | None = None, **more: Any) -> ClusterConfig:
-    install = InstallConfig(framework=framework, bridge_release=more.pop("bridge_release", None))  # type: ignore[arg-type]
+    install = InstallConfig(framework=framework, bridge_release=more.pop("bridge_release", None))
     return ClusterConfig(
         cluster_type="slurm", gpu_type=gpu, install=install, **more, kind=all_types()["slurm"]
     )

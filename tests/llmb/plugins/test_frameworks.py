@@ -14,7 +14,9 @@ import pytest
 
 from llmb.api import Image, Site
 from llmb.builtin.own_types import SLURM
+from llmb.errors import KeyFaultError
 from llmb.plugins.loader import Plugins
+from llmb_installer.answers.schema import check_framework
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Install = Callable[..., str]
@@ -242,3 +244,151 @@ def test_the_torch_program_trains_a_workload_that_names_it(
     )
     assert planned["framework"] == "torch"
     assert "torch_pretrain" in planned["script"]
+
+
+BRINGS = """
+from llmb.api import BatchRule, Command, Framework, Image, ImageRelease, Needs, Program, Row, Scales, hookimpl
+
+RELEASES = {
+    name: ImageRelease(image=f"registry.example.com/titan:{name}", libraries={"titan": name})
+    for name in ("2.1", "2.0")
+}
+
+def row(dtypes, scales):
+    return Row(gpu=("h100",), dtype=dtypes, scales=Scales(scales), tp=2, mbs=1, gbs=BatchRule.parse("4N"))
+
+def rows(workload):
+    if workload.key != "pretrain_llama3.1":
+        return {}
+    return {"8b": {"2.1": (row(("bf16", "fp8_row"), (8, 16)),), "2.0": (row(("bf16",), (8,)),)}}
+
+def needs(workload, site):
+    return Needs(needs=(Image(reference=RELEASES["2.1"].image),))
+
+def launch(workload, job, site):
+    return Command(program=Program(module="titan.train"), args=(job.release, job.dtype))
+
+@hookimpl
+def llmb_frameworks():
+    return [Framework(name="titan", title="Titan", publisher="Acme", dtypes=("bf16", "fp8_row"),
+                      spellings={"fp8": ("fp8_row",)}, releases=RELEASES, rows=rows, any_scale=True,
+                      needs=needs, launch=launch)]
+"""
+LLAMA = ("submit", "-w", "llama3.1", "-s", "8b", "--dry-run", "--format", "json", "--install")
+
+
+@pytest.fixture
+def brings(install: Install) -> str:
+    """A plugin whose framework brings rows for a workload of llmb."""
+    return install("brings", BRINGS)
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "dtype"),
+    [
+        (("--framework", "titan"), "2.1", "fp8_row"),
+        (("--framework", "titan", "--dtype", "bf16"), "2.1", "bf16"),
+        (("--framework", "titan", "--dtype", "fp8"), "2.1", "fp8_row"),
+        (("--release", "2.0", "--dtype", "bf16"), "2.0", "bf16"),
+    ],
+    ids=("default", "dtype", "word", "release"),
+)
+def test_a_framework_brings_rows_and_releases(
+    words: tuple[str, ...],
+    release: str,
+    dtype: str,
+    brings: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+) -> None:
+    planned = job(llmb_here(*LLAMA, cluster(), *words, "--scale", "8"))
+    assert (planned["framework"], planned["release"], planned["dtype"]) == ("titan", release, dtype)
+    assert planned["image"] == f"registry.example.com/titan:{release}"
+    assert (planned["tp"], planned["gbs"]) == (2, 32)
+    assert f"titan.train {release} {dtype}" in planned["script"]
+    assert f"_titan{release}" in planned["experiment_name"]
+
+
+def test_llmbs_choice_stays_and_names_the_other(
+    brings: str, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    assert job(llmb_here(*LLAMA, cluster(), "--scale", "8"))["framework"] == "nemo"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "images"),
+    [
+        ("auto", ["nvcr.io/nvidia/nemo:25.04.01"]),
+        ("titan", ["registry.example.com/titan:2.1"]),
+        ("both", ["nvcr.io/nvidia/nemo:25.04.01", "nvidia", "registry.example.com/titan:2.1"]),
+    ],
+)
+def test_an_install_has_the_selected_frameworks(
+    chosen: str, images: list[str], brings: str, load: Load
+) -> None:
+    plugins = load()
+    site = Site(
+        cluster_type="slurm",
+        gpu_type="h100",
+        gpus_per_node=8,
+        install=Path("/install"),
+        traits=SLURM.traits_of(None),
+        container=True,
+        settings={"framework": chosen},
+    )
+    needs = plugins.setup(plugins.workloads()["pretrain_llama3.1"], site)
+    assert needs is not None
+    found = [need.reference for need in needs.needs if isinstance(need, Image)]
+    assert len(found) == len(images)
+    assert (found[0], found[-1]) == (images[0], images[-1])
+    check_framework(chosen)
+
+
+def test_an_unknown_framework_is_no_answer(brings: str) -> None:
+    with pytest.raises(KeyFaultError) as caught:
+        check_framework("titam")
+    assert caught.value.hint == "did you mean 'titan'?"
+
+
+def test_rows_of_all_frameworks_are_listed(brings: str, llmb_here: Command) -> None:
+    done = llmb_here("list", "-w", "llama3.1_8b", "--gpu-type", "h100", "--format", "json")
+    listed = {(row["framework"], row["release"]) for row in json.loads(done.stdout)}
+    assert {("titan", "2.1"), ("titan", "2.0"), ("bridge", "26.08"), ("nemo", None)} <= listed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--framework", "titan", "--release", "26.08", "--scale", "8"),
+        ("--framework", "titan", "--dtype", "mxfp8", "--scale", "8"),
+        ("--framework", "titan", "--scale", "24"),
+        ("--dtype", "fp8_row", "--scale", "8"),
+        ("--framework", "titan", "--set", "optimizer.lr=1", "--scale", "8"),
+    ],
+    ids=("release", "dtype", "scale", "other", "dotted"),
+)
+def test_sentences_about_brought_rows(
+    words: tuple[str, ...],
+    brings: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Wording,
+) -> None:
+    done = llmb_here("submit", "-w", "llama3.1", "-s", "8b", *words, "-d", "--install", cluster())
+    wording("frameworks", done.stderr)
+
+
+def test_brought_rows_are_checked(install: Install, llmb_here: Command) -> None:
+    install("brings", BRINGS.replace("tp=2", "tp=5"))
+    done = llmb_here("plugins", "check", "-w", "pretrain_llama3.1")
+    assert done.returncode == 1
+    assert "titan: pretrain_llama3.1 8b" in done.stderr
+
+
+def test_rows_that_fail_name_their_plugin(
+    install: Install, llmb_here: Command, cluster: Callable[..., Path]
+) -> None:
+    source = install("brings", BRINGS.replace("tp=2, mbs=1", "tp=2, mbs=1, tq=1"))
+    done = llmb_here(*LLAMA, cluster(), "--scale", "8")
+    assert done.returncode == 1
+    assert f"plugin {source}" in done.stderr

@@ -54,7 +54,8 @@ def planned(workload: Workload, scale: int = 8, **wanted: Any) -> Plan:
         kind=all_types()["slurm"],
     )
     request = job_entry(workload=workload.key, size="1b", scales=(scale,), **wanted)
-    return make_plan([request], {workload.key: workload}, config)
+    known = {framework.name: framework for framework in frameworks.llmb_frameworks()}
+    return make_plan([request], {workload.key: workload.known_to(known)}, config)
 
 
 def recipe_of(workload: Workload, scale: int = 8, **wanted: Any) -> Mapping[str, Any]:

@@ -92,7 +92,7 @@ _OWN_FILE = re.compile(
     r"\..*|(log-|sbatch_|pod-|server-).*\.(out|address)"
     r"|telemetry-.*\.jsonl"
     r"|(scheduler_id|ended|restarted|attempt-\d+|nsys_profile)(/.*)?"
-    r"|(llmb-run|state|parse|scheduler|cancel|summary)\.json"
+    r"|(llmb-run|state|scheduler|cancel|summary|reader)\.json"
 )
 
 

@@ -133,11 +133,6 @@ class Summary:
                 self.result.flops_convention,
             ) == (formula.total, formula.convention)
             same_llmb = same_llmb and same_formula
-        if run.job.dotted:  # an earlier llmb kept the configuration of the workload's table
-            same_llmb = same_llmb and (
-                self.result.configuration is not None
-                and self.result.configuration.key == run.settings.key
-            )
         # Checkpoints are looked at each time: they are large, so they may be deleted.
         if same_llmb and self.result.checkpoints is None:
             folder = f"{run.directory}/"

@@ -4,15 +4,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import PurePosixPath
 
 from llmb.contract.launch import Launch, Program
 from llmb.contract.switches import parse_mount
 from llmb.errors import KeyFaultError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# that earlier releases did not use, so that their records may have them
-_OWN_FILES = frozenset({"reader.json"})
 _MODULE = re.compile(r"[^\s./]+(\.[^\s./]+)*")
 
 
@@ -48,14 +45,6 @@ def check_launch(launch: Launch, name: str) -> None:
     for program in launch.programs:
         _check_program(program)
     for staged in launch.files:
-        if str(PurePosixPath(staged.name)) in _OWN_FILES:
-            raise KeyFaultError(
-                f"'{staged.name}' is a name that llmb uses in the run's folder",
-                "files",
-                hint="choose another name",
-                code="file-reserved",
-                value=staged.name,
-            )
         if not staged.name.isprintable():
             message = f"{staged.name!r} has a character that a file's name cannot show"
             raise _invalid(message, "files", staged.name, "choose another name")

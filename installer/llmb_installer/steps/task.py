@@ -14,8 +14,6 @@ from llmb_installer.step import (
     Facts,
     InstallStep,
     StepCost,
-    content_of,
-    digest_of,
 )
 
 
@@ -43,14 +41,6 @@ class TaskStep(InstallStep):
     @property
     def _paths(self) -> list[Path]:
         return [self.install / name for name in self.need.creates]
-
-    @property
-    def digest(self) -> str:
-        """As of earlier releases, which knew no ``creates``, for a task that creates nothing."""
-        content = content_of(self)
-        if not self.need.creates:
-            del content["need"]["creates"]
-        return digest_of(self, content)
 
     def check(self, context: BuildContext) -> StepCost:
         """Estimate nothing: the cost is unknown."""

@@ -203,15 +203,6 @@ def faults(folder: Path, facts: Facts, *, deep: bool) -> list[Fault]:
                 differences.append(
                     _damage(key, f"{name} {version}:", "; ".join(names), damaged_files)
                 )
-    if (
-        "files" in facts
-        and "records" not in facts
-        and _digest_of_all(folder) != facts["files"]
-        and not differences
-    ):
-        differences.append(
-            Fault(message="a package's list of files was changed", code="records-changed")
-        )
     return differences
 
 
@@ -273,16 +264,6 @@ def rows(record: Path) -> list[tuple[str, str]]:
 def _record_digest(info: Path) -> str:
     record = info / "RECORD"
     return hashlib.sha256(record.read_bytes()).hexdigest() if record.is_file() else ""
-
-
-def _digest_of_all(folder: Path) -> str:
-    """Return the digest of all lists of files that earlier releases recorded."""
-    total = hashlib.sha256()
-    for path in sorted(
-        path for base in site_packages(folder) for path in base.glob("*.dist-info/RECORD")
-    ):
-        total.update(path.parent.name.encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()
 
 
 def _sha256(path: Path) -> str:

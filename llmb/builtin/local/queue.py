@@ -40,8 +40,7 @@ class WaitingRun:
     directory: Path
     argv: tuple[str, ...]
     environment: dict[str, str]
-    #: None is the supervisor's, as in entries of older releases.
-    umask: int | None = None
+    umask: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

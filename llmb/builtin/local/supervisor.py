@@ -134,7 +134,7 @@ def _spawn(folder: Path, entry: queue.WaitingRun) -> shell.Popen[bytes]:
         cwd=Path("/"),
         log=folder / queue.LOG,
         session=True,
-        umask=-1 if entry.umask is None else entry.umask,
+        umask=entry.umask,
     )
     while runner.poll() is None and journal.read(entry.directory) is None:
         time.sleep(0.02)

@@ -106,13 +106,3 @@ def test_a_task_creates_nothing_outside_or_shared(name: str, code: str) -> None:
     with pytest.raises(KeyFaultError) as caught:
         Task(name="t", argv=("true",), creates=(name,))
     assert (caught.value.code, caught.value.path, caught.value.value) == (code, ("creates",), name)
-
-
-def test_a_task_of_an_earlier_release_is_still_finished(tmp_path: Path) -> None:
-    """Its digest, computed before tasks had ``creates``."""
-    step = task.TaskStep(need=Task(name="corpus", argv=("make", "corpus")), install=Path("/i"))
-    assert step.digest == "f02f28f2c599d5a87efbb5939c05ae8417c954a9593af9893f41086505339643"
-    other = task.TaskStep(
-        need=Task(name="corpus", argv=("make", "corpus"), creates=("data",)), install=Path("/i")
-    )
-    assert other.digest != step.digest

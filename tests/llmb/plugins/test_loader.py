@@ -527,7 +527,7 @@ WRONG_LAUNCHES = [
     ('"files": (StagedFile(name="a/../../x", text=""),)', "file-outside", "name"),
     ('"files": (StagedFile(name="log-x.out", text=""),)', "file-reserved", "name"),
     ('"files": (StagedFile(name="./state.json", text=""),)', "file-reserved", "name"),
-    ('"files": (StagedFile(name="./reader.json", text=""),)', "file-reserved", "files"),
+    ('"files": (StagedFile(name="./reader.json", text=""),)', "file-reserved", "name"),
     (
         '"files": (StagedFile(name="a", text=""), StagedFile(name="./a", text=""))',
         "file-duplicate",

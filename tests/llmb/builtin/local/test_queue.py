@@ -175,7 +175,9 @@ def test_a_supervisor_killed_before_its_entry_went_starts_nothing_twice(machine:
     run = machine.submit(append(order, "once"))
     machine.ends(run)
     machine.supervisor_gone()
-    entry = queue.WaitingRun(id=run.id, directory=run.directory, argv=("/nowhere",), environment={})
+    entry = queue.WaitingRun(
+        id=run.id, directory=run.directory, argv=("/nowhere",), environment={}, umask=0o22
+    )
     queue.add(machine.state, entry)
     queue.set_running(machine.state, queue.Running(id=run.id, directory=run.directory))
     assert machine.poll(run).state == "COMPLETED"
@@ -194,7 +196,7 @@ def test_idle_exit_strands_no_submission(machine: Machine) -> None:
         # A runner that is over at once, so that the supervisor leaves at about the time of the next
         # submission.
         entry = queue.WaitingRun(
-            id=run.id, directory=run.directory, argv=("/bin/true",), environment={}
+            id=run.id, directory=run.directory, argv=("/bin/true",), environment={}, umask=0o22
         )
         time.sleep(0.01 * (number % 10))
         queue.add(machine.state, entry)
@@ -404,7 +406,9 @@ def test_the_queue_keeps_its_order_when_the_clock_is_set_back(
         monkeypatch.setattr(time, "time_ns", lambda now=now: now)
         queue.add(
             tmp_path,
-            queue.WaitingRun(id=f"r{number}", directory=tmp_path, argv=("x",), environment={}),
+            queue.WaitingRun(
+                id=f"r{number}", directory=tmp_path, argv=("x",), environment={}, umask=0o22
+            ),
         )
     assert [queue.run_id(path) for path in queue.entries(tmp_path)] == ["r0", "r1", "r2", "r3"]
 

@@ -18,6 +18,7 @@ from llmb.cli.estimates import estimates_of
 from llmb.cli.submit import ab, announce, cost
 from llmb.cli.submit.options import SubmitOptions, with_slurm_time
 from llmb.cli.submit.overrides import overrides_of
+from llmb.cli.usage import with_hints
 from llmb.contract.cluster import Cluster
 from llmb.contract.entry import JobList
 from llmb.contract.gpus import GpuType, nearest_type
@@ -95,7 +96,8 @@ def run(
         if faults and not options.keep_going:
             raise InputFaults(faults, hint=_hint_at_valid(len(items), dry_run=options.dry_run))
     for fault in faults:
-        say(describe(InputFaults([fault])))
+        error = with_hints(InputFaults([fault]), context.words, context.plugins.hint_for)
+        say(describe(error))
     if not items:
         raise UsageError("no valid job is left to submit", code="no-jobs-left")
     jobs = [item.job for item in items]

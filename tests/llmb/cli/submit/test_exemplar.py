@@ -260,6 +260,18 @@ def test_their_names_of_other_things_are_answered(
     assert ours in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--keep-going",)])
+def test_their_names_in_a_list_are_answered(
+    options: tuple[str, ...], cluster: Cluster, llmb_here: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.yaml"
+    path.write_text("microbenchmark_nccl: {scales: [8]}\nnemotron4_15b: {scales: [16]}\n")
+    done = llmb_here("submit", path, "-d", *options, "--install", cluster("slurm", "h100"))
+    assert done.returncode == (1 if options else 2)
+    assert f"{path}:1: no workload is called 'microbenchmark_nccl'" in done.stderr
+    assert "hint: write: -w microbench_all_reduce  (llmb-run docs microbench)" in done.stderr
+
+
 def test_variables_that_nothing_reads_are_named(
     cluster: Cluster, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,17 +233,16 @@ def junit_case(result: Result) -> JunitCase:
     identity, verdict = result.identity, result.verdict
     group = identity.configuration.workload if identity.configuration else "log"
     name = f"{identity.experiment} [{identity.run}]" if identity.run else identity.experiment
-    if result.is_open:
-        return JunitCase(
-            group=group, name=name, outcome="skipped", message=result.reason or "it has not ended"
-        )
     if result.status != SUCCESS:
-        outcome: Literal["failure", "error"] = (
-            "failure" if result.status in (FAILED, CANCELLED) else "error"
+        outcome: Literal["failure", "error", "skipped"] = (
+            "skipped"
+            if result.is_open
+            else "failure"
+            if result.status in (FAILED, CANCELLED)
+            else "error"
         )
-        return JunitCase(
-            group=group, name=name, outcome=outcome, message=result.reason or result.status
-        )
+        message = result.reason or result.status
+        return JunitCase(group=group, name=name, outcome=outcome, message=message)
     message = f"{verdict.word}: {verdict.reason}" if verdict.word else ""
     return JunitCase(group=group, name=name, outcome=outcome_of(verdict.word), message=message)
 

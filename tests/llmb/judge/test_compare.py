@@ -221,6 +221,16 @@ def test_what_the_logs_say_differently_is_named(wording: Wording) -> None:
     )
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [(True, False), (False, True), (False, False)])
+def test_a_side_whose_log_is_gone_differs_in_no_condition(ours: bool, theirs: bool) -> None:
+    facts = LogFacts(nccl_version="2.26.3", networks=("IB",))
+    a, b = (
+        replace(result(run), log=facts if has_log else None)
+        for run, has_log in (("a", ours), ("b", theirs))
+    )
+    assert only([a], [b]).differences == ()
+
+
 @pytest.mark.parametrize(
     ("hosts", "other_hosts", "nodes", "differ"),
     [
@@ -250,6 +260,22 @@ def test_the_most_like_settings_are_taken_in_whatever_order() -> None:
         row = only([result("a")], others)
         assert row.reference is not None
         assert row.reference.source == "near"
+
+
+def test_of_equal_settings_those_with_the_same_window_are_taken() -> None:
+    theirs = [result("other", 9.0, window=Window(20, 44)), result("same", 2.0)]
+    for others in (theirs, theirs[::-1]):
+        row = only([result("a")], others)
+        assert row.reference is not None
+        assert (row.reference.source, row.same_window) == ("same", True)
+
+
+@pytest.mark.parametrize(("count", "more"), [(2, ""), (3, "; and 1 more"), (4, "; and 2 more")])
+def test_two_runs_without_a_figure_are_named(count: int, more: str) -> None:
+    failed = [result(f"f{n}", None, status=FAILED, reason="broken") for n in range(count)]
+    reason = only([result("a")], failed).verdict_reason or ""
+    named = "; ".join(f"f{n} failed (broken): choose a run that succeeded" for n in range(2))
+    assert reason == named + more
 
 
 def test_two_settings_equally_like_are_not_guessed_between(wording: Wording) -> None:

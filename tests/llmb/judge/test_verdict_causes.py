@@ -268,6 +268,25 @@ def test_new_errors_of_a_node_are_named() -> None:
     assert differences(nodes) == [(ECC, "2", "0", ("n5",), 1, 7)]
 
 
+def test_errors_of_all_nodes_make_none_of_them_differ() -> None:
+    assert differences([sampled(f"n{i}", ecc_uncorrected=2) for i in range(8)]) == []
+
+
+@pytest.mark.parametrize(
+    ("hosts_of_slow_runs", "texts"),
+    [
+        ([("n1", "n9")], {"node n9 in this run and in no run that passes"}),
+        ([("n1", "n9")] * 2, {"node n9 in 2 slow runs and in no run that passes"}),
+    ],
+)
+def test_a_node_is_named_with_the_runs_that_had_it(
+    hosts_of_slow_runs: list[tuple[str, ...]], texts: set[str]
+) -> None:
+    slow = [run(f"slow{n}", 2.3, 32, hosts=hosts) for n, hosts in enumerate(hosts_of_slow_runs)]
+    found = with_causes(judge((*PASSING, *slow), FIGURES))[len(PASSING) :]
+    assert {cause.text for one in found for cause in one.verdict.causes} == texts
+
+
 def test_the_cause_comes_first_and_everywhere(wording: Any) -> None:
     slow = run("slow", 2.3, 32, sm_clock_mhz=1395.0, drivers=("535.1",))
     found = with_causes(judge((*PASSING, slow), FIGURES))

@@ -81,6 +81,12 @@ def test_the_second_reading_is_of_the_summary_and_says_the_same(
     assert {row["status"] for row in first} == {"Success", "Failed"}
 
 
+def test_only_a_run_without_a_summary_can_get_one(done: RunRecord, run: Run) -> None:
+    assert summary.can_keep(done)
+    results(run)
+    assert not summary.can_keep(done)
+
+
 def test_it_has_result_identity_and_reader(done: RunRecord, run: Run) -> None:
     results(run)
     data = json.loads(kept_at(done).read_text())

@@ -172,6 +172,16 @@ def test_without_the_times_of_the_window_it_is_the_whole_run(tmp_path: Path, cas
     assert measured.seconds == max(sizes) - min(sizes)
 
 
+def test_throttling_is_a_share_of_the_time_in_which_a_gpu_works(tmp_path: Path) -> None:
+    """2 s idle, 4 s too hot, 6 s without a reason; the last sample ends the time."""
+    bits = {0.0: 1, 2.0: 32, 4.0: 32 | 4, 6.0: 0, 8.0: 0, 10.0: 0, 12.0: 0}
+    write_node(tmp_path, "n1", dict.fromkeys(bits, 1980.0), reasons=lambda time: bits[time])
+    write_node(tmp_path, "n2", dict.fromkeys(bits, 1980.0), reasons=lambda time: None)
+    nodes = telemetry.nodes_of(Samples(), [*telemetry.read_folder(tmp_path)], None)
+    assert of_host(nodes, "n1").throttle == {"sw_thermal": 0.4, "sw_power_cap": 0.2}
+    assert of_host(nodes, "n2").throttle is None
+
+
 def test_errors_and_rows_are_those_of_the_whole_run(tmp_path: Path) -> None:
     log, sizes = training(tmp_path)
     columns: dict[str, Any] = {

@@ -14,6 +14,10 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from llmb.judge.export import junit_case
+from llmb.measure.result import PENDING, RUNNING
+from llmb_testing.results import result_of
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Wording = Callable[..., None]
 
@@ -189,6 +193,16 @@ def test_a_webhook_never_changes_the_exit_code(
 def test_the_dashboard_is_a_file(run: Run, tmp_path: Path) -> None:
     assert run("export", "dashboard", "-o", tmp_path / "d.json").returncode == 0
     assert json.loads((tmp_path / "d.json").read_text())["uid"] == "llmb-results"
+
+
+@pytest.mark.parametrize("status", [PENDING, RUNNING])
+@pytest.mark.parametrize("reason", ["waiting: Priority", None])
+def test_a_run_that_has_not_ended_is_skipped_in_junit_and_says_why(
+    status: str, reason: str | None
+) -> None:
+    values = {"experiment": "e", "path": "e.out", "status": status, "reason": reason}
+    case = junit_case(result_of(values))
+    assert (case.outcome, case.message) == ("skipped", reason or status)
 
 
 def test_junit_as_its_readers_see_it(night: Any, run: Run) -> None:

@@ -72,7 +72,7 @@ _LOGIN = re.compile(
     r"\s[^\n]{0,80}?\blogin\s[^\n]{0,200}?"
     r"(?<=\s)-p(?:\s+|=)?[\"']?)([^\s\"'<]{3,})"
     r"|((?<!\S)(?:curl|wget)\s(?:[^\n]{0,400}?\s)?(?:-u|--user)["
-    r" =][\"']?[^\s:\"']{1,100}:)([^\s\"'<]{3,})"
+    r" =][\"']?[^\s:\"']{0,100}:)([^\s\"'<]{3,})"
     # .netrc
     r"|(\b(?:machine|login)\s+\S{1,200}\s{1,20}"
     r"(?:login\s+\S{1,200}\s{1,20})?password\s{1,20})([^\s<]{3,})"
@@ -111,7 +111,7 @@ _SET = re.compile(
 # A list of variables, as Kubernetes writes it: name: NAME and value: VALUE.
 _LISTED = re.compile(
     r"(\bname\\?[\"']?\s?[:=]\s?\\?[\"']?)(\w+)"
-    r"(\\?[\"']?,?\s{1,80}(?:- )?\\?[\"']?value\\?[\"']?\s?[:=]\s?\\?[\"']?)([^\s\"',;\\]{3,})"
+    r"(\\?[\"']?(?:,\s{0,80}|\s{1,80})(?:- )?\\?[\"']?value\\?[\"']?\s?[:=]\s?\\?[\"']?)([^\s\"',;\\]{3,})"
 )
 # the credentials file of Docker
 _AUTH = re.compile(r"(\\?[\"']auth\\?[\"']\s?:\s*\\?[\"'])([\w+/=-]{8,})")

@@ -191,6 +191,9 @@ PLANTED = {
     "next line": "HF_TOKEN:\n  {}\n",
     "next line of a shell": "HF_TOKEN=\\\n{}\n",
     "next line of a rank": "0: password:\n0: {}\n",
+    "listed in a line": '[{{"name":"HF_TOKEN","value":"{}"}}]',
+    "listed in an escaped line": r"[{{\"name\":\"HF_TOKEN\",\"value\":\"{}\"}}]",
+    "a token without a user": "curl -sS -u :{} https://host/x",
     "cookie": "< Set-Cookie: session={}; Path=/; HttpOnly",
     "cookies": "> Cookie: theme=dark; sid={}",
     "cookie as data": "{{'Set-Cookie': 'session={}'}}",
@@ -200,12 +203,45 @@ PLANTED = {
 }
 VALUE = "q7Rz93" + "LmWx20Tb"
 SHAPES = {
+    "Hugging Face, organization": "api_org" + "_abcdefghijklmnopqrstuvwxyzabcdefgh",
+    "NVIDIA, in base64": "JG9hdXRodG9rZW4" + "6bnZhcGktYWJjZGVmZ2g=",
+    **{f"GitHub, {kind}": f"gh{kind}_" + "a1B2c3D4e5F6" * 3 for kind in "pousr"},
+    **{
+        f"GitLab, {kind}": f"gl{kind}-" + "abcdefghij0123456789"
+        for kind in ("pat", "dt", "rt", "ptt", "cbt", "soat", "ft", "agent")
+    },
+    "Slack": "https://hooks.slack.com/services/" + "T0123456789B0123456789" + "a1B2c3D4" * 3,
+    **{f"AWS, {kind}": kind + "IOSFODNN7EXAMPLE" for kind in ("AKIA", "ASIA", "ABIA", "ACCA")},
+    "Google": "AIza" + "SyA-0123456789abcdefghijklmnopqrstu",
+    "Google, of a session": "ya29" + ".a0AfB_abcdefghijklmnopqrstuvwxyz",
+    "Docker": "dckr" + "_pat_abcdefghij0123456789abcdefg",
+    "W&B": "wandb" + "_v1_abcdefghij0123456789",
+    "npm": "npm" + "_abcdefghij0123456789abcdefghij012345",
+    "PyPI": "pypi" + "-AgEIcHlwaS5vcmcCJGFiY2RlZmdoaWprbG1ub3A",
+    "sk-": "sk" + "-proj-abcdefghij0123456789",
     "Vault": "hvs" + ".CAESIJ0123456789abcdefghij",
     "Databricks": "dapi" + "0123456789abcdef" * 2,
+    "Databricks, with a version": "dapi" + "0123456789abcdef" * 2 + "-2",
+    "Vault, batch": "hvb" + ".AAAAAQJ0123456789abcdefghij",
+    "Vault, recovery": "hvr" + ".AAAAAQJ0123456789abcdefghij",
     "SendGrid": "SG" + ".abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz0123456789",
     "Stripe": "sk" + "_live_abcdefghij0123456789",
-    "DigitalOcean": "dop" + "_v1_" + "0123456789abcdef" * 4,
-    "Shopify": "shpat" + "_" + "0123456789abcdef" * 2,
+    "Stripe, restricted": "rk" + "_live_abcdefghij0123456789",
+    "Stripe, of a test": "sk" + "_test_abcdefghij0123456789",
+    **{f"DigitalOcean, {kind}": f"do{kind}" + "_v1_" + "0123456789abcdef" * 4 for kind in "opr"},
+    **{
+        f"Shopify, {kind}": f"shp{kind}_" + "0123456789abcdef" * 2
+        for kind in ("at", "ca", "pa", "ss")
+    },
+    "Grafana, cloud": "glc" + "_eyJvIjoiMTIzNDU2IiwibiI6ImFiY2QiLCJrIjoi",
+    "Perplexity": "pplx" + "-" + "abcdefgh01234567" * 3,
+    "xAI": "xai" + "-" + "abcdefgh01234567" * 5,
+    "Sentry, organization": "sntrys" + "_eyJpYXQiOjE2OTAwMDAwMDAuMCwidXJsIjoi",
+    "Sentry, user": "sntryu" + "_" + "0123456789abcdef" * 4,
+    "Linear": "lin" + "_api_" + "abcdefghij0123456789" * 2,
+    "Notion": "ntn" + "_" + "abcdefghij0123456789" * 2,
+    "Postman": "PMAK" + "-0123456789abcdef01234567-" + "0123456789abcdef01" * 2,
+    "Artifactory, reference": "cmVmdGtu" + "OjAxOjAwMDAwMDAwMDA6YWJjZGVmZ2hpamtsbW5vcHFyc3Q",
     "Grafana": "glsa" + "_abcdefghijklmnopqrstuvwxyz012345_0123abcd",
     "Groq": "gsk" + "_" + "abcdefghij0123456789" * 2,
     "Replicate": "r8" + "_" + "abcdefghij0123456789" * 2,
@@ -225,6 +261,45 @@ def test_no_planted_secret_stays(form: str, around: str) -> None:
     assert found
     assert VALUE not in hidden
     assert hide(hidden)[0] == hidden
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sig", "signature", "X-Amz-Signature", "X-Amz-Credential", "key", "auth", "code", "pass"),
+        "pwd",
+    ],
+)
+def test_the_values_of_a_signed_address_are_replaced(name: str) -> None:
+    for before in ("?", "?page=1&"):
+        text = f"GET https://host/x{before}{name}={VALUE}&v=1"
+        assert hide(text) == (text.replace(VALUE, SECRET), 1)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--password", "--passwd", "--passphrase", "--token", "--secret", "--api-key", "--apikey"),
+        *("--access-key", "--secret-key", "--account-key", "--credential", "--credentials"),
+        *("--db-pass", "--db-pwd", "--db-pw", "--db-creds", "--db-auth", "-token"),
+    ],
+)
+def test_the_value_of_an_option_for_a_secret_is_replaced(option: str) -> None:
+    assert hide(f"app {option} {VALUE} x") == (f"app {option} {SECRET} x", 1)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *("docker", "podman", "nerdctl", "helm registry", "oras", "skopeo", "apptainer remote"),
+        *("singularity remote", "ngc registry"),
+    ],
+)
+def test_the_password_of_a_login_is_replaced(program: str) -> None:
+    assert hide(f"{program} login -u me -p {VALUE} host") == (
+        f"{program} login -u me -p {SECRET} host",
+        1,
+    )
 
 
 @pytest.mark.parametrize("service", SHAPES)

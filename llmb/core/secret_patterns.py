@@ -111,7 +111,8 @@ _SET = re.compile(
 # A list of variables, as Kubernetes writes it: name: NAME and value: VALUE.
 _LISTED = re.compile(
     r"(\bname\\?[\"']?\s?[:=]\s?\\?[\"']?)(\w+)"
-    r"(\\?[\"']?(?:,\s{0,80}|\s{1,80})(?:- )?\\?[\"']?value\\?[\"']?\s?[:=]\s?\\?[\"']?)([^\s\"',;\\]{3,})"
+    r"(\\?[\"']?(?:,\s{0,80}|\s{1,80})(?:- )?\\?[\"']?value\\?[\"']?\s?[:=]\s?\\?[\"']?)"
+    r"([^\s\"',;\\]{3,})"
 )
 # the credentials file of Docker
 _AUTH = re.compile(r"(\\?[\"']auth\\?[\"']\s?:\s*\\?[\"'])([\w+/=-]{8,})")

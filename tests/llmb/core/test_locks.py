@@ -170,6 +170,18 @@ def test_a_generation_that_has_come_and_gone_is_not_taken(
     assert [path.name for path in tmp_path.iterdir()] == ["x.lock.3"]
 
 
+def test_the_newest_generation_decides_where_older_ones_cannot_be_removed(tmp_path: Path) -> None:
+    """As those of another user, in a folder with the sticky bit."""
+    for generation in (1, 2):
+        (tmp_path / f"x.lock.{generation}").write_text("released")
+    with locks.hold(tmp_path, "x"):
+        assert [path.name for path in tmp_path.iterdir()] == ["x.lock.3"]
+    write_owner(tmp_path, ended(), generation=1)
+    write_owner(tmp_path, ProcessId.current(), generation=4)
+    with pytest.raises(locks.LockHeldError), locks.hold(tmp_path, "x"):
+        pass
+
+
 def test_a_folder_removed_meanwhile_does_not_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     with locks.hold(folder, "x"):

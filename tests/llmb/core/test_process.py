@@ -54,6 +54,13 @@ def test_another_process_of_the_same_number_is_not_it(changed: dict[str, float |
     assert not other.is_alive()
 
 
+@pytest.mark.usefixtures("proc")
+def test_a_later_process_has_a_later_start(sleeper: shell.Popen[bytes]) -> None:
+    started = [ProcessId.of(pid).start for pid in (os.getppid(), os.getpid(), sleeper.pid)]
+    assert sorted(started) == started
+    assert started[1] < started[2]
+
+
 def test_it_comes_back_from_plain_data() -> None:
     me = ProcessId.current()
     assert ProcessId.from_data(dataclasses.asdict(me)) == me

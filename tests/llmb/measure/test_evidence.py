@@ -74,6 +74,16 @@ MEMORY = {
 }
 
 
+@pytest.mark.parametrize("program", MEMORY)
+@pytest.mark.parametrize("number", ["n/a", "0.0", "-1.0", ""])
+def test_memory_without_a_number_is_none(program: str, number: str, tmp_path: Path) -> None:
+    line, _ = MEMORY[program]
+    value = {"Megatron-LM": "45623.5", "Megatron-Bridge": "194.41"}[program]
+    log = tmp_path / "log-x.out"
+    log.write_text(step(1) + line.replace(value, number) + step(2))
+    assert read_log(log).environment.peak_memory is None
+
+
 def step(number: int, joules: float = 2000.0, watts: float = 500.0) -> str:
     return (
         f" [2026-02-06 20:55:02] iteration {number:8d}/      50 | consumed samples: {number * 32:12d}"

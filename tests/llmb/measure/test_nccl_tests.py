@@ -2,15 +2,17 @@
 """Tables of nccl-tests, as common.cu of release 2.13 and later prints them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmb.contract.samples import NcclTable, Samples, Step
 from llmb.judge.judge import judge
 from llmb.measure.log_result import result_of_log
-from llmb.measure.result import Result
-from llmb.measure.run_result import LogReader
+from llmb.measure.result import Metrics, Result
+from llmb.measure.run_result import LogReader, has_ended
 
 HEAD = """\
 # nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20
@@ -93,6 +95,16 @@ def test_a_table_without_its_end_has_failed(tmp_path: Path) -> None:
         "the table of nccl-tests has no end",
         None,
     )
+
+
+def test_steps_beside_a_table_without_its_end_are_the_measurement() -> None:
+    """The last step of a program that prints both tells that the program has ended."""
+    table = NcclTable(busbw=((8, 1.0),))
+    steps = (Step(iteration=0, step_time=2.0, values={"busbw": 480.0}),)
+    metrics = Metrics(headline="busbw")
+    assert has_ended(Samples(steps=steps, nccl_table=table), metrics)
+    assert not has_ended(Samples(nccl_table=table), metrics)
+    assert has_ended(Samples(nccl_table=replace(table, ended=True)), metrics)
 
 
 def test_the_last_of_several_tables(tmp_path: Path) -> None:

@@ -90,6 +90,14 @@ def test_a_number_is_not_read_before_its_line_ends(tmp_path: Path) -> None:
     assert read_log(path, THREE).steps == ()
 
 
+def test_a_number_at_the_end_of_a_growing_log_may_go_on(tmp_path: Path) -> None:
+    spec = ParseSpec(patterns={"step_time": r"took (?P<value>\d+(\.\d+)?)(?: s)?"})
+    text = "took 2.5 s\ntook 2.75 s\n"
+    for end, times in ((None, [2.5, 2.75]), (-1, [2.5]), (-4, [2.5]), (-5, [2.5])):
+        read = read_log(written(tmp_path, text[:end]), spec)
+        assert [step.step_time for step in read.steps] == times
+
+
 def test_numbers_with_commas(tmp_path: Path) -> None:
     spec = ParseSpec(
         needle="took",

@@ -256,6 +256,15 @@ def test_a_run_that_failed_says_why(
     wording("results", str(got.reason))
 
 
+@pytest.mark.parametrize(
+    ("log", "status"), [("hello from rank 0\n", "Unknown"), (f"hello\n{OOM}\n", "Failed")]
+)
+def test_an_unknown_program_that_ended_well_failed_only_if_its_log_has_a_cause(
+    run: RunRecord, log: str, status: str
+) -> None:
+    assert result(run, "COMPLETED", log).status == status
+
+
 def test_the_cause_may_be_in_the_log_of_the_script(run: RunRecord, wording: Wording) -> None:
     run.batch_log.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0\n")
     wording("results", str(result(run, "FAILED").reason))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from llmb.judge.judge import judge
-from llmb.measure import find_logs
+from llmb.measure import find_logs, suites
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
@@ -236,6 +236,13 @@ def test_ranks_are_one_result(tmp_path: Path) -> None:
     assert (measured.mean, measured.n, measured.unit) == (49.0, 4, "GB/s")
     assert measured.std == pytest.approx(29**0.5)  # of 1, 3, 5 and -9
     assert got.metrics.headline == "h2d_bw"
+
+
+def test_only_the_results_of_a_rank_have_the_name_of_their_benchmark(tmp_path: Path) -> None:
+    rank = tmp_path / "nodes/node-0/benchmarks/nccl-bw/rank0"
+    assert suites.name_of(rank / "results.json") == "node-0/nccl-bw"
+    assert suites.name_of(rank / "log-x.out") is None
+    assert suites.name_of(tmp_path / "results.json") is None
 
 
 def test_the_steps_of_a_model(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,6 +274,27 @@ def test_runs_of_others_are_found_without_writing(
     monkeypatch.setattr(files, "create_text", refuse)
     assert [one.scheduler_id for one in recover(fake, [run])[0]] == ["1"]
     assert record.load(run.directory).scheduler_id is None
+
+
+@pytest.mark.parametrize("change", [{"attempt": 2}, {"scheduler_id": "9"}])
+def test_what_another_process_records_during_the_search_stays(
+    change: dict[str, Any],
+    crashed: Callable[..., RunRecord],
+    fake: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A retry, whose job is another one, or the id that the other process found."""
+    run = crashed(taken=True)
+    changed = replace(run, **change)
+    find = FakeCluster.find
+
+    def find_slowly(cluster: FakeCluster, runs: Sequence[RunRecord]) -> Mapping[str, str]:
+        record.save(changed)
+        return find(cluster, runs)
+
+    monkeypatch.setattr(FakeCluster, "find", find_slowly)
+    recover(fake, [run])
+    assert record.load(run.directory) == changed
 
 
 def test_waiting_does_not_wait_for_what_nobody_submits(

@@ -32,7 +32,7 @@ _VALUE = re.compile(rb"\s*[:=]\s*(" + _NUMBER + rb")")
 _INTEGER = re.compile(rb"\s*[-+]?\d{1,12}\s*")
 _GROUP = re.compile(rb",\d")
 # 12.3 at the end of a file may be the beginning of 12.39, 1.234e of 1.234e+03, 12K of 12KB.
-_GOES_ON = b".eE+-kKMGTiB "
+_CONTINUATION = b".eE+-kKMGTiB "
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _BAD = re.compile(rb"number of (nan|skipped) iterations:\s{0,20}0{0,20}[1-9]")
 _EPOCH = re.compile(rb"\b[Ee]poch (\d{1,9})[,:]")
@@ -280,7 +280,7 @@ def _find_value(text: bytes, key: bytes) -> re.Match[bytes] | None:
 def _complete_number(text: bytes, number: bytes, end: int, cut: bool) -> float | None:
     """Return ``number``, which ends at ``end`` of ``text``, or None if it may go on."""
     following = text[end:]
-    half = cut and not following.strip(_GOES_ON)
+    half = cut and not following.strip(_CONTINUATION)
     # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
     return None if half or _GROUP.match(following) else float(number) * factor_after(text, end)
 
@@ -392,7 +392,7 @@ def values_in(text: bytes, form: Format, name: str) -> list[float]:
     """
     pattern, factor = form.patterns[name]
     cut = not text.endswith(b"\n")
-    end = len(text.rstrip(_GOES_ON)) if cut else len(text)
+    end = len(text.rstrip(_CONTINUATION)) if cut else len(text)
     if name in form.units:
         _check_units(text, replace(form, units={name: form.units[name]}), cut)
     values = []

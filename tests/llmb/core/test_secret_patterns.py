@@ -5,7 +5,7 @@ as they are.
 
 import pytest
 
-from llmb.core.secret_patterns import SECRET, hide, looks_secret
+from llmb.core.secret_patterns import SECRET, hide, looks_secret, without_secrets
 
 HEX = "5555aaaa0123456789abcdef5555aaaa01234567"
 SLACK = "xox" + "b-123456789012-1234567890123-AbCdEfGhIjKlMnOp"
@@ -151,7 +151,10 @@ def test_ordinary_lines_stay(line: str) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["none", "null", "true", "false", "required", "unset", "missing", "<password>", "******"],
+    [
+        *("none", "null", "true", "false", "required", "unset", "missing", "<password>", "******"),
+        *("not", "nan", "inf", "$DB_PASSWORD", "0.5"),
+    ],
 )
 def test_a_word_for_no_value_stays(word: str) -> None:
     assert hide(f"DB_PASSWORD={word}") == (f"DB_PASSWORD={word}", 0)
@@ -163,6 +166,32 @@ def test_a_word_for_no_value_stays(word: str) -> None:
 def test_the_shortest_tokens_are_found(shortest: str) -> None:
     assert hide(f"got {shortest}") == (f"got {SECRET}", 1)
     assert hide(f"got {shortest[:-1]}") == (f"got {shortest[:-1]}", 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pad", "eos", "bos", "unk", "mask", "sep", "cls", "eod", "sot", "eot", "image", "per", "a"],
+)
+def test_tokens_of_a_tokenizer_stay(name: str) -> None:
+    assert hide(f"{name}_token=abcdef123") == (f"{name}_token=abcdef123", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name":"SCHEDULE","value":"abcdef123"}',
+        "- name: HF_TOKEN\n  value: $HF_TOKEN\n",
+        "ENV SCHEDULE abcdef123",
+        "ENV HF_TOKEN $HF_TOKEN",
+    ],
+)
+def test_other_variables_and_placeholders_of_a_list_stay(text: str) -> None:
+    assert hide(text) == (text, 0)
+
+
+def test_variables_without_those_that_are_secret_by_name_or_value() -> None:
+    values = {"NCCL_ALGO": "Ring", "HF_TOKEN": "x", "PROXY": "https://me:pa55@host", "KEYS": "a"}
+    assert without_secrets(values) == {"NCCL_ALGO": "Ring", "KEYS": "a"}
 
 
 def test_values_that_look_secret() -> None:

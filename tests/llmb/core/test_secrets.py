@@ -137,3 +137,29 @@ def test_a_file_that_is_no_text_is_a_fault_with_its_line(kept: Path) -> None:
         with pytest.raises(LlmbError, match="secrets:2 ") as raised:
             use()
         assert (raised.value.code, raised.value.value) == ("not-utf-8", 2)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"),
+        *("APIKEY", "ACCESSKEY", "SECRETKEY", "ACCOUNTKEY", "PRIVATEKEY", "MASTERKEY"),
+        *("SIGNINGKEY", "_KEY", "_PASS", "_PWD", "_PW", "_CREDS", "_AUTH"),
+    ],
+)
+def test_names_of_secrets_end_with_what_they_hold(word: str) -> None:
+    name = f"MY{word}"
+    assert secrets.is_secret_name(name)
+    assert secrets.is_secret_name(name.lower())
+    assert not secrets.is_secret_name(f"{name}_FILE")
+
+
+@pytest.mark.parametrize(
+    "name", ["PWD", "OLDPWD", "AUTH", "MONKEY", "TOKENIZER", "TOKENS", "KEYS", "COMPASS", "HOTKEY"]
+)
+def test_names_that_only_look_alike_hold_no_secret(name: str) -> None:
+    assert not secrets.is_secret_name(name)
+
+
+def test_a_name_may_be_no_more_than_the_word() -> None:
+    assert all(map(secrets.is_secret_name, ("KEY", "TOKEN", "password", "accessKey")))

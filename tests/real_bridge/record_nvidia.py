@@ -167,6 +167,19 @@ def rows_by_variant(models: Sequence[str]) -> Iterator[tuple[str, str, str, int,
                             yield model, gpu, dtype, gpus, variant
 
 
+def rows_at_other_counts() -> Iterator[tuple[str, str, str, int, str | None]]:
+    """The same at twice the highest GPU count that has a function, with bf16 and fp8_cs.
+
+    There the scripts change more than the batch.
+    """
+    highest: dict[tuple[str, str, str], int] = {}
+    for model, gpu, dtype, gpus, _ in rows_by_function():
+        if dtype in ("bf16", "fp8_cs") and (model, dtype) != ("nemotronh_56b", "bf16"):
+            highest[model, gpu, dtype] = max(gpus, highest.get((model, gpu, dtype), 0))
+    for (model, gpu, dtype), gpus in highest.items():
+        yield model, gpu, dtype, 2 * gpus, "v2"  # the scripts' default
+
+
 def rows_by_function() -> Iterator[tuple[str, str, str, int, str | None]]:
     """The same of the rows of the newer library, each of which is a function."""
     for model, family in MODELS.items():
@@ -306,6 +319,7 @@ def rows_of(version: str) -> Iterator[NvidiaRow]:
     models = OLD_MODELS if version.startswith("0.3.") else tuple(MODELS)
     for model, gpu, dtype, gpus, variant in (
         *(rows_by_variant(models) if has_tables else rows_by_function()),
+        *(() if has_tables else rows_at_other_counts()),
         *(rows_by_option() if version.startswith(WITH_OPTIONS) else ()),
     ):
         mocks.pretend_gpu(gpu)

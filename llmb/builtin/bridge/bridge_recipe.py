@@ -211,6 +211,8 @@ def _changes(size: BridgeSize, row: BridgeRow, job: Job) -> Values:
         settings["train.micro_batch_size"] = training.mbs
     if training.gbs != row.gbs.batch(count):
         settings["train.global_batch_size"] = training.gbs
+    if count != job.scale and size.adam and row.pp > 1:
+        settings |= _overlap_of_stages(training, job.dtype)
     return settings | _new(size, row, training, job.dtype) | row.launched
 
 
@@ -376,12 +378,19 @@ def _overlap(size: BridgeSize, training: Training, gpu: str, dtype: str) -> Valu
         settings["comm_overlap.tp_comm_overlap_cfg"] = {"name": name}
     if dtype == "nvfp4" and size.model.startswith("llama"):
         settings["comm_overlap.tp_comm_overlap"] = False
+    return settings | _overlap_of_stages(training, dtype)
+
+
+def _overlap_of_stages(training: Training, dtype: str) -> Values:
+    """Return the overlap of the optimizer's step with gathering parameters, for virtual stages.
+
+    The scripts of 0.6 set it for GPU counts that have no function.
+    """
     # With fp8_mx the gradient norm became NaN, so NVIDIA leaves it off there.
     has_stages = training.dp > 1 and training.pp > 1 and (training.vp or 1) > 1
-    if has_stages and dtype not in ("fp8_mx", "nvfp4"):
-        for owner in ("optimizer", "comm_overlap"):
-            settings[f"{owner}.overlap_param_gather_with_optimizer_step"] = True
-    return settings
+    if not has_stages or dtype in ("fp8_mx", "nvfp4"):
+        return {}
+    return dict.fromkeys(_NEEDS_REPLICAS, True)
 
 
 def _call(function: str, arguments: Values) -> Values:

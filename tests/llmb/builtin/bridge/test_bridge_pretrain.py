@@ -195,6 +195,34 @@ def test_ranks_work_offline_once_every_repository_is_installed(launched: Launche
     assert (one.environment["TRANSFORMERS_OFFLINE"], one.inputs) == ("0", ())
 
 
+DEEPSEEK = ("pretrain_deepseek", "v3")
+
+
+def test_launch_options_change_the_function(recipe: Recipe) -> None:
+    """As NVIDIA's benchmark has them for 128 GPUs, with the variable that follows from ep 32."""
+    changed = recipe(*DEEPSEEK, "gb300", "bf16", 128)
+    assert "_256gpu_gb300_bf16_" in changed["base"]
+    assert changed["set"]["model.recompute_modules"] == ["mla_up_proj"]
+    assert len(changed["set"]["model.pipeline_model_parallel_layout"]) == 4 * 4
+    assert changed["environment"]["NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"] == "32"
+    assert "model.recompute_modules" not in recipe(*DEEPSEEK, "gb300", "bf16", 256)["set"]
+
+
+def test_a_count_without_function_overlaps_the_optimizers_step(recipe: Recipe) -> None:
+    """NVIDIA's scripts set it there, for virtual stages, but not with fp8_mx."""
+    name = "optimizer.overlap_param_gather_with_optimizer_step"
+    assert recipe(*DEEPSEEK, "b300", "bf16", 512)["set"][name] is True
+    assert name not in recipe(*DEEPSEEK, "b300", "bf16", 256)["set"]
+    assert name not in recipe(*DEEPSEEK, "b300", "fp8_mx", 512)["set"]
+
+
+@pytest.mark.parametrize(("gpus", "count"), [(128, 128), (256, 256), (384, 128), (512, 128)])
+def test_a_borrowed_function_is_for_its_own_count(recipe: Recipe, gpus: int, count: int) -> None:
+    """That of 405b on 256 GPUs of b200 is gb200's, with its variables."""
+    base = recipe(LLAMA, "405b", "b200", "fp8_cs", gpus)["base"]
+    assert f"_{count}gpu_b200_fp8cs_" in base
+
+
 @pytest.mark.parametrize("release", ["26.08", "26.02.01"])
 def test_the_program_reads_the_recipe(recipe: Recipe, release: str) -> None:
     """With what the user asks for: steps, profile, checkpoint, settings by dotted path."""

@@ -236,6 +236,9 @@ class Framework:
     launch: Callable[["Workload", Job, Site], Launch | Command | None]
     #: Returns what a workload needs installed at the site.
     needs: Callable[["Workload", Site], Needs | None]
+    #: The package of its library, whose version in a job's image is part of a run's software.
+    #: Empty if that is not recorded.
+    library: str = ""
     #: The dtypes of its program, empty for any.
     dtypes: tuple[str, ...] = ()
     #: The frozen dataclass of ``recipe`` of a size, None if sizes have none.

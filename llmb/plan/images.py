@@ -12,10 +12,14 @@ from llmb.contract.schema import ClusterConfig
 from llmb.core import files
 from llmb.errors import Fault, LlmbError
 
-BRIDGE_COMMIT = "megatron-bridge commit"  # among the contents of an image
 _MAGIC = b"hsqs"
 _SIZE_AT = 40  # of the bytes used as a 64-bit number, in the superblock of squashfs
 _SUPERBLOCK = 96
+
+
+def commit_of(library: str) -> str:
+    """Return the key of a library's commit among the contents of an image."""
+    return f"{library} commit"
 
 
 @lru_cache(maxsize=64)  # the jobs of a list share their images
@@ -43,7 +47,7 @@ def recorded_digest(reference: str, config: ClusterConfig) -> str | None:
 def recorded_contents(reference: str, config: ClusterConfig) -> Mapping[str, str]:
     """Return the versions of frameworks that the installer found in the image, by package.
 
-    And under BRIDGE_COMMIT the commit of Megatron-Bridge. Empty if nothing is known.
+    And under ``commit_of`` the commit of a framework's library. Empty if nothing is known.
     """
     path = image_path(reference, config)
     try:

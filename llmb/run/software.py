@@ -12,12 +12,10 @@ from llmb.contract.job import Job
 from llmb.contract.launch import Launch, Program
 from llmb.contract.schema import ClusterConfig
 from llmb.contract.software import Software
-from llmb.contract.spec import NEMO
 from llmb.core import files
 from llmb.errors import LlmbError
 from llmb.kit import programs
-from llmb.plan.bridge_rows import BRIDGE
-from llmb.plan.images import BRIDGE_COMMIT, recorded_contents, recorded_digest
+from llmb.plan.images import commit_of, recorded_contents, recorded_digest
 from llmb.plugins.loaded import Plugins
 from llmb.plugins.sources import FILE, PACKAGE
 
@@ -38,7 +36,8 @@ class Finder:
         """Return the software of a job. Parts that cannot be read are None."""
         source = self.plugins.offers[job.workload].source
         contents = {} if job.image is None else recorded_contents(job.image, self.config)
-        library = {BRIDGE: "megatron-bridge", NEMO: "nemo-toolkit"}.get(job.framework, "")
+        framework = self.plugins.frameworks.get(job.framework)
+        library = "" if framework is None or job.training is None else framework.library
         return Software(
             plugin=source,
             plugin_version=self._once(("plugin", source), lambda: self._version_of(source)),
@@ -55,8 +54,8 @@ class Finder:
             ),
             framework=job.framework if job.training is not None else None,
             release=job.release,
-            framework_version=contents.get(library) if job.training is not None else None,
-            framework_commit=contents.get(BRIDGE_COMMIT) if job.framework == BRIDGE else None,
+            framework_version=contents.get(library),
+            framework_commit=contents.get(commit_of(library)),
         )
 
     def _once(self, key: object, find: Callable[[], str | None]) -> str | None:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmb.plan.images import BRIDGE_COMMIT
+from llmb.plan.images import commit_of
+from llmb_installer.cluster_types import all_plugins
 from sqshpull.record import read_files
 
 # As distributions name their folders. The keys are the packages' names.
@@ -24,6 +25,7 @@ _FOLDERS = (
     "usr/lib/python3/dist-packages",
 )
 # Its Dockerfile copies the whole checkout.
+_COPIED = "megatron-bridge"
 _GIT = "opt/Megatron-Bridge/.git"
 _REFS = tuple(f"{_GIT}/{name}" for name in ("HEAD", "packed-refs", "refs"))
 
@@ -31,24 +33,29 @@ _REFS = tuple(f"{_GIT}/{name}" for name in ("HEAD", "packed-refs", "refs"))
 def libraries_in(image: Path) -> dict[str, str]:
     """Return the versions of the frameworks in an image, and the commit of Megatron-Bridge.
 
-    Empty if nothing is found, or unsquashfs is missing.
+    Frameworks of plugins are among them. Empty if nothing is found, or unsquashfs is missing.
     """
+    packages = _PACKAGES | {
+        framework.library: framework.library.replace("-", "_")
+        for framework in all_plugins().frameworks.values()
+        if framework.library
+    }
     metadata = [
-        f"{folder}/{name}-*.dist-info/METADATA"
-        for folder in _FOLDERS
-        for name in _PACKAGES.values()
+        f"{folder}/{name}-*.dist-info/METADATA" for folder in _FOLDERS for name in packages.values()
     ]
     found = read_files(image, [*metadata, *_REFS])
-    libraries = {name: version for name in _PACKAGES if (version := _version(name, found))}
+    libraries = {
+        name: version for name, folder in packages.items() if (version := _version(folder, found))
+    }
     commit = _commit(found)
-    return {**libraries, **({BRIDGE_COMMIT: commit} if commit is not None else {})}
+    return {**libraries, **({commit_of(_COPIED): commit} if commit is not None else {})}
 
 
-def _version(name: str, found: Mapping[str, bytes]) -> str | None:
-    """Return the version of the first folder of packages that has ``name``."""
+def _version(package: str, found: Mapping[str, bytes]) -> str | None:
+    """Return the version of the first folder of packages that has ``package``."""
     for folder in _FOLDERS:
         parent = re.escape(folder).replace(r"\*", r"[\d.]*")
-        pattern = rf"{parent}/{_PACKAGES[name]}-([^/-]+)\.dist-info/METADATA"
+        pattern = rf"{parent}/{re.escape(package)}-([^/-]+)\.dist-info/METADATA"
         for path in found:
             if (match := re.fullmatch(pattern, path)) is not None:
                 return match[1]

@@ -16,6 +16,7 @@ def framework() -> Framework:
         name=BRIDGE,
         title="Megatron-Bridge",
         description="Megatron-Bridge, in NVIDIA's newer images",
+        library=LIBRARY,
         publisher="NVIDIA",
         launch=_launch,
         needs=_needs,

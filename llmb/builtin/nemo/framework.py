@@ -14,6 +14,7 @@ def framework() -> Framework:
         name=NEMO,
         title="NeMo",
         description="NeMo 2",
+        library="nemo-toolkit",
         launch=_launch,
         needs=_needs,
         dtypes=dtypes,

@@ -28,7 +28,7 @@ from llmb.errors import Fault, InputFaults, LlmbError, UsageError
 from llmb.measure import describe_log, find_logs, log_result
 from llmb.measure.result import SUCCESS, Result
 from llmb.measure.run_result import LogReader
-from llmb.plan import bridge_rows, entry_faults, select
+from llmb.plan import entry_faults, select
 from llmb.run import store
 
 _OF_LOGS = ("max_steps",)  # what a log itself says
@@ -112,14 +112,8 @@ def described(
             )
     _check("--dtype", dtype, sorted(_dtypes(context)))
     _check("--framework", framework, context.frameworks)
-    if release is not None and framework not in (None, bridge_rows.BRIDGE):
-        raise UsageError(
-            "--release is of Megatron-Bridge's image",
-            hint="omit it, or --framework bridge",
-            code="release-without-bridge",
-            key="--release",
-            value=release,
-        )
+    if release is not None:
+        framework = _framework_with(context, release, framework)
     description = Settings(
         workload=key or "",
         model_size=size or "",
@@ -127,10 +121,28 @@ def described(
         gpu_type=gpu_type,
         scale=scale or 0,
         gbs=gbs,
-        framework=bridge_rows.BRIDGE if release is not None else framework or "",
+        framework=framework or "",
         release=release,
     )
     return with_settings(context, description, settings)
+
+
+def _framework_with(context: CliContext, release: str, name: str | None) -> str:
+    """Return the framework of ``release``, which may be none that llmb knows. Raises UsageError.
+
+    ``name``: the framework that the user gave.
+    """
+    able = [known for known in context.plugins.frameworks.values() if known.releases]
+    if name is not None and all(name != known.name for known in able):
+        raise UsageError(
+            f"--release is of {' or '.join(known.title for known in able)}'s image",
+            hint=f"omit it, or --framework {' or '.join(known.name for known in able)}",
+            code="release-without-bridge",
+            key="--release",
+            value=release,
+        )
+    having = [known.name for known in able if release in known.releases]
+    return name or next(iter([*having, *(known.name for known in able)]))
 
 
 def _dtypes(context: CliContext) -> set[str]:

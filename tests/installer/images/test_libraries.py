@@ -70,6 +70,22 @@ def test_the_commit_of_a_branch(
     assert libraries_in(image).get("megatron-bridge commit") == commit
 
 
+def test_the_library_of_a_plugins_framework_is_found(
+    tmp_path: Path, programs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "titan.py").write_text(
+        "from llmb.api import Framework, Needs, hookimpl\n"
+        "@hookimpl\n"
+        "def llmb_frameworks():\n"
+        "    nothing = lambda *arguments: None\n"
+        "    return [Framework(name='titan', title='Titan', library='torch-titan',\n"
+        "                      needs=nothing, launch=nothing)]\n"
+    )
+    monkeypatch.setenv("LLMB_PLUGINS", str(tmp_path))
+    image = image_of({f"{VENV}/torch_titan-0.2.0.dist-info/METADATA": ""}, tmp_path / "image")
+    assert libraries_in(image) == {"torch-titan": "0.2.0"}
+
+
 def test_an_image_without_frameworks_has_none(tmp_path: Path, programs: None) -> None:
     assert libraries_in(image_of({"etc/os-release": "ID=debian\n"}, tmp_path)) == {}
 

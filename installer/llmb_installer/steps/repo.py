@@ -143,13 +143,10 @@ def _sha256(path: Path) -> str:
 
 
 def _changed(folder: Path) -> list[str]:
-    """Return the files that are missing or changed since the checkout.
-
-    Git finds them in checkouts of earlier releases, which have no manifest.
-    """
+    """Return the files that are missing or changed since the checkout, or its missing manifest."""
     manifest = files.read_json(folder / ".git" / MANIFEST)
     if manifest is None:
-        return shell.run(["git", "-C", str(folder), "status", "--porcelain"]).out.splitlines()
+        return [f".git/{MANIFEST}"]
     paths = {name: folder / name for name in manifest}
     return [
         name

@@ -234,6 +234,11 @@ def test_verify_answers_the_same_whatever_is_on_path(site: Any, origin: Repo) ->
         ("venv both", "package-damaged"),
         (f"repo {tree.name}", "folder-changed"),
     }
+    (tree / "run.sh").write_text("#!/bin/sh\n")
+    (tree / ".git" / "llmb-files.json").unlink()  # without it, nobody knows what was checked out
+    assert (f"repo {tree.name}", "folder-changed") in {
+        (step, code) for step, code, _, _ in faults(site, "--deep")
+    }
 
 
 @pytest.mark.parametrize("tool", TOOLS)

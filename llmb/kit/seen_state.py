@@ -2,7 +2,7 @@
 """The last state of a run that a poll has stored in its folder."""
 
 from llmb.contract.record import RunRecord
-from llmb.contract.state import JobState
+from llmb.contract.state import UNKNOWN, JobState
 from llmb.core import console, files, typed
 from llmb.errors import LlmbError
 
@@ -22,3 +22,8 @@ def seen_state(run: RunRecord) -> JobState | None:
     except LlmbError as error:
         console.warn_once(error.message)
         return None
+
+
+def last_seen(run: RunRecord) -> JobState:
+    """Return the state that an earlier poll stored, UNKNOWN without one."""
+    return seen_state(run) or JobState(state=UNKNOWN)

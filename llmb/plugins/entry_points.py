@@ -76,8 +76,8 @@ def _entries_in_folders(group: str) -> Iterator[PluginEntry]:
             if distribution in seen:
                 continue
             seen.add(distribution)
-            if pairs := _pairs(_text(path / "entry_points.txt"), group):
-                match = _NAME.search(_text(path / _NAMED_IN[path.suffix]))
+            if pairs := _pairs(text_of(path / "entry_points.txt"), group):
+                match = _NAME.search(text_of(path / _NAMED_IN[path.suffix]))
                 name = match[1] if match is not None else distribution
                 for key, value in pairs:
                     yield PluginEntry(name=key, value=value, distribution=name)
@@ -91,7 +91,7 @@ def _information(folder: Path) -> list[Path]:
         return []
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     """Return the text of a file, empty for one that does not exist or cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")

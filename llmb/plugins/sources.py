@@ -17,7 +17,7 @@ from llmb import hookspecs
 from llmb.core import files
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
-from llmb.plugins.entry_points import PluginEntry, entries_of
+from llmb.plugins.entry_points import PluginEntry, entries_of, text_of
 from llmb.plugins.owners import Problem
 
 if TYPE_CHECKING:
@@ -99,16 +99,8 @@ def benchmark_files(folder: Path) -> list[Path]:
 
 
 def _is_companion(path: Path) -> bool:
-    text = _text_of(path)
+    text = text_of(path)
     return _IS_COMPANION.search(text) is not None and _IS_WORKLOAD.search(text) is None
-
-
-def _text_of(path: Path) -> str:
-    """Return the text of a file, empty if it cannot be read: loading it says so."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def files_to_check(path: Path) -> list[Path]:
@@ -127,14 +119,14 @@ def plugin_files(folder: Path) -> list[Path]:
     module has its name as a text, as in ``with_name("workload.yaml")``, and so is the YAML of the
     module's own name. A package without hooks in its ``__init__.py`` is not a plugin.
     """
-    if _has_hooks(_text_of(folder / PACKAGE)):
+    if _has_hooks(text_of(folder / PACKAGE)):
         return [folder / PACKAGE]
     paths = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
-    texts = {path: _text_of(path) for path in paths if path.suffix == ".py"}
+    texts = {path: text_of(path) for path in paths if path.suffix == ".py"}
     modules = {path: text for path, text in texts.items() if _has_hooks(text)}
     parts = {name for text in modules.values() for name in _QUOTED.findall(text)}
     parts |= {path.with_suffix(".yaml").name for path in modules}
-    packages = [path / PACKAGE for path in paths if _has_hooks(_text_of(path / PACKAGE))]
+    packages = [path / PACKAGE for path in paths if _has_hooks(text_of(path / PACKAGE))]
     files_alone = [*(path for path in texts if path.name not in parts or path in modules)]
     return [
         *files_alone,
@@ -258,7 +250,7 @@ def _of_module(path: Path, name: str) -> PluginSource:
     def load() -> object:
         if is_package and (loaded := _loaded_package(module, path)) is not None:
             return loaded
-        if not is_package and not _has_hooks(_text_of(path)):  # not run: it may be any program
+        if not is_package and not _has_hooks(text_of(path)):  # not run: it may be any program
             raise LlmbError(
                 f"{path} has no hook, a function that begins with llmb_ and has @hookimpl",
                 hint=f"rename a file that is no plugin: _{path.name}",

@@ -23,6 +23,7 @@ from llmb.contract.state import (
 )
 from llmb.core.values import dataclass
 from llmb.errors import LlmbError
+from llmb.kit.seen_state import last_seen as last_seen
 from llmb.run import store
 from llmb.run.reconcile import recover, unless_elsewhere
 from llmb.run.retry import RETRIABLE, may_be_retried, retry
@@ -68,11 +69,6 @@ def _stored(cluster: Cluster, run: RunRecord, state: JobState) -> JobState:
         return store.save_state(run, state)
     except LlmbError:  # a full disk, or another user's run: the state is valid, and is polled again
         return state
-
-
-def last_seen(run: RunRecord) -> JobState:
-    """Return the state that an earlier poll stored."""
-    return store.seen_state(run) or JobState(state=UNKNOWN)
 
 
 def try_poll(

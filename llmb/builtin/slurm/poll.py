@@ -18,7 +18,6 @@ from llmb.contract.state import (
     FAILED,
     LOST,
     TIMEOUT,
-    UNKNOWN,
     WAITING,
     JobState,
 )
@@ -27,7 +26,7 @@ from llmb.core.node_lists import fold
 from llmb.core.times import clock
 from llmb.errors import LlmbError
 from llmb.kit import bashscript
-from llmb.run import store
+from llmb.kit.seen_state import last_seen
 
 # seconds before the submission from which accounting is asked for a job's name: clocks may differ
 YOUNG = 300.0
@@ -354,11 +353,6 @@ class Poller:
 def name_of(run: RunRecord) -> str:
     """The run's name in Slurm's queue."""
     return sbatch_options.job_name(run.launch, run.stamp)
-
-
-def last_seen(run: RunRecord) -> JobState:
-    """The state that an earlier poll recorded."""
-    return store.seen_state(run) or JobState(state=UNKNOWN)
 
 
 def read_files(run: RunRecord) -> bashscript.RunFiles:

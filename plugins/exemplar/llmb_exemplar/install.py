@@ -14,6 +14,7 @@ from typing import Any
 from llmb import api
 from llmb_exemplar.history import read_states
 from llmb_exemplar.names import name_in_llmb, reference_of, window_of
+from llmb_exemplar.run_config import section_of
 
 _PROGRAM, _VENDOR = "exemplar-performance", "NVIDIA"
 _CONFIG_FILE = "cluster_config.yaml"
@@ -78,13 +79,15 @@ def _is_theirs(path: Path) -> bool:
 
 
 def _read(folder: Path, data: Any) -> api.ForeignInstall:
-    whole = _section({"": data}, "")
-    launcher, slurm, install = (_section(whole, name) for name in ("launcher", "slurm", "install"))
+    whole = section_of({"": data}, "")
+    launcher, slurm, install = (
+        section_of(whole, name) for name in ("launcher", "slurm", "install")
+    )
     top = {**whole, **launcher}
-    workloads = _section(whole, "workloads")
+    workloads = section_of(whole, "workloads")
     entries = {
-        str(key): _section({"": entry_data}, "")
-        for key, entry_data in _section(workloads, "config").items()
+        str(key): section_of({"": entry_data}, "")
+        for key, entry_data in section_of(workloads, "config").items()
     }
     installed = workloads.get("installed")
     image_folder = _text(install.get("image_folder"))
@@ -138,11 +141,6 @@ def _runs(folder: Path) -> Iterator[Path]:
     yield from sorted(path for path in folder.glob("workloads/*/experiments") if path.is_dir())
 
 
-def _section(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = data.get(name)
-    return {str(key): value for key, value in section.items()} if isinstance(section, dict) else {}
-
-
 def _text(value: object) -> str | None:
     return str(value).strip() or None if type(value) in (str, int) else None
 
@@ -154,7 +152,7 @@ def _variables(data: Mapping[str, Any]) -> dict[str, str | None]:
     """
     values = {
         key: str(value).lower() if isinstance(value, bool) else _or_none(value)
-        for key, value in _section(data, "environment").items()
+        for key, value in section_of(data, "environment").items()
     }
     return {
         name: value
@@ -173,7 +171,7 @@ def _options(slurm: Mapping[str, Any], kind: str) -> dict[str, str | int | None]
     Of CPU jobs a null gres is kept. Releases of 2026 lose the gres when they update an older
     configuration, so null may mean that there is one: without the key, llmb asks Slurm.
     """
-    nested = _section(slurm, kind)
+    nested = section_of(slurm, kind)
     gres_keys = (f"{kind}_gres", f"{kind}_partition_gres")
     gres = next((slurm[key] for key in gres_keys if key in slurm), nested.get("gres"))
     partition = _text(slurm.get(f"{kind}_partition", nested.get("partition")))
@@ -185,7 +183,7 @@ def _options(slurm: Mapping[str, Any], kind: str) -> dict[str, str | int | None]
 
 def _find_unknown_keys(data: Mapping[str, Any]) -> Iterator[str]:
     for section, keys in _KNOWN.items():
-        for key in data if not section else _section(data, section):
+        for key in data if not section else section_of(data, section):
             if key not in keys:
                 yield f"{section}.{key}".lstrip(".")
 

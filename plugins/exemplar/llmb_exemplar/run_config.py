@@ -59,14 +59,14 @@ def read(path: Path) -> api.LogSettings | None:
     if not isinstance(data, dict):
         return None
     names = ("workload", "model", "cluster", "container")
-    work, model, cluster, container = (_section(data, f"{name}_info") for name in names)
-    job, settings = _section(data, "job_info"), _section(data, "job_config")
+    work, model, cluster, container = (section_of(data, f"{name}_info") for name in names)
+    job, settings = section_of(data, "job_info"), section_of(data, "job_config")
     images = container.get("images")
     image = _text(images[0]) if isinstance(images, list) and images else None
     kind, name = _text(work.get("workload_type")), _text(model.get("model_name"))
     release = _text(work.get("gsw_version"))
     framework = _FRAMEWORKS.get(_text(work.get("framework")) or "")
-    variables = _section(settings, "env_overrides")
+    variables = section_of(settings, "env_overrides")
     return api.LogSettings(
         workload=name_in_llmb(f"{kind}_{name}" if kind else name) if name else None,
         size=_text(model.get("model_size")),
@@ -108,7 +108,8 @@ def _arguments(value: object) -> dict[str, str]:
     }
 
 
-def _section(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+def section_of(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the mapping ``name`` in ``data`` with its keys as text, empty without one."""
     section = data.get(name)
     return {str(key): value for key, value in section.items()} if isinstance(section, dict) else {}
 

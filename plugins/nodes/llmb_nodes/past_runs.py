@@ -46,10 +46,11 @@ class MeasuredRun:
 def first_day(runs: Iterable[api.RunRecord]) -> str:
     """Return the day from which runs count, as ``2026-11-01``."""
     newest = max(run.submitted_at for run in runs)
-    return _day(newest - DAYS * DAY)
+    return day(newest - DAYS * DAY)
 
 
-def _day(moment: float) -> str:
+def day(moment: float) -> str:
+    """Return the day of a time, as ``2026-11-01``."""
     return time.strftime("%Y-%m-%d", time.localtime(moment))
 
 
@@ -106,7 +107,7 @@ def observations(runs: Sequence[MeasuredRun]) -> list[blame.Observation]:
     """
     groups: dict[tuple[str, frozenset[str]], list[tuple[MeasuredRun, float]]] = {}
     for run, speed in _relative(runs):
-        groups.setdefault((_day(run.time), run.nodes), []).append((run, speed))
+        groups.setdefault((day(run.time), run.nodes), []).append((run, speed))
     return [
         blame.Observation(
             day=day,

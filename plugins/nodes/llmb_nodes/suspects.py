@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -142,12 +141,8 @@ def _suspect(
     if node.word in (words.FAULT, words.SLOW):
         found = FromTest(kind="check", run=check.run.id, word=node.word, reasons=node.reasons)
         return Suspect(name=name, tests=(found, *diagnosed), runs=runs, fixes=node.fixes)
-    alone = f"alone it was {node.word} in its check of {_day(check.time)}"
+    alone = f"alone it was {node.word} in its check of {past_runs.day(check.time)}"
     return Suspect(name=name, tests=(*diagnosed,), runs=runs, alone=alone)
-
-
-def _day(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(seconds))
 
 
 def from_diagnoses(runs: Iterable[api.RunRecord]) -> dict[str, list[FromTest]]:
@@ -181,7 +176,7 @@ def _in_diagnosis(
     # A pair or a switch group has other nodes beside the suspect.
     nodes = "" if finding.kind == strategy.NODE else f"{api.fold_nodes(finding.nodes)}: "
     reason = diagnosis.reason_of(finding, report.plan)
-    return f"{nodes}{reason} in the diagnosis of {_day(seconds)}"
+    return f"{nodes}{reason} in the diagnosis of {past_runs.day(seconds)}"
 
 
 def from_runs(observations: Sequence[Observation]) -> dict[str, FromRuns]:

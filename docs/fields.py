@@ -17,6 +17,7 @@ from llmb.cli.jobs import runs_table
 from llmb.cli.list_ import HERE
 from llmb.cli.submit import cost, preview
 from llmb.contract import settings
+from llmb.contract.finding import Finding
 from llmb.contract.job import Job, Training
 from llmb.contract.metrics import Measured
 from llmb.contract.record import Session
@@ -34,7 +35,6 @@ from llmb.measure.sustained import Sustained
 from llmb.plan import listing
 from llmb_accept.judge import Item, PhaseOutcome
 from llmb_accept.running import RowCost
-from llmb_installer.doctor.finding import Finding
 from llmb_testing.generated import write
 
 PAGE = Path(__file__).with_name("json.md")

@@ -17,7 +17,8 @@ from llmb.cli.context import CliContext, with_install
 from llmb.core import console
 from llmb.errors import INTERRUPTED, LlmbError, PluginError, UsageError, describe
 from llmb.plugins import guard
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
 
 _COMPLETING = "_LLMB_RUN_COMPLETE"  # completion.engine.variable_of("llmb-run"), without its import
 

@@ -39,8 +39,6 @@ from llmb.plugins.sources import (
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Plugins", "Problem", "add_benchmarks", "add_file", "load_plugins"]
-
 
 def load_plugins(
     builtin: Iterable[tuple[str, Any]],

@@ -22,7 +22,8 @@ from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.schema import ClusterConfig, WorkloadConfig, WorkloadsConfig
 from llmb.contract.switches import Switches
 from llmb.plan.plan import make_plan
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb.run.prepare import site_of
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry

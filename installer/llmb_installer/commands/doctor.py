@@ -11,7 +11,7 @@ from llmb.errors import KeyFaultError, UsageError
 from llmb_installer.answers.schema import check_cluster_type
 from llmb_installer.detect.detected import detect
 from llmb_installer.doctor import examine
-from llmb_installer.doctor.finding import ALL
+from llmb_installer.doctor.cluster_types import ALL
 
 
 def run(install: Path | None, cluster_type: str | None, registries: bool, fmt: str) -> None:

@@ -8,6 +8,7 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.builtin.slurm.commands import Client
 from llmb.builtin.slurm.slurm_checks import mpi_fault
 from llmb.contract import gpus, spec
+from llmb.contract.finding import Finding, wrong
 from llmb.contract.sbatch import SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.core import yamlfile
@@ -22,7 +23,7 @@ from llmb_installer.answers.read import read_answers
 from llmb_installer.cluster_types import all_types, type_named
 from llmb_installer.detect.detected import Detected
 from llmb_installer.doctor import machine, schedulers
-from llmb_installer.doctor.finding import ALL, RUNAI, SLURM, Finding, wrong
+from llmb_installer.doctor.cluster_types import ALL, RUNAI, SLURM
 from llmb_installer.images.adapter import check_images
 from sqshpull.settings import RegistrySettings
 

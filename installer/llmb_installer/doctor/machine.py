@@ -5,20 +5,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from llmb.contract.finding import Finding, State, finding, wrong
 from llmb.core import files, secrets, shell
 from llmb.core.units import bytes_in_words
 from llmb.errors import LlmbError
 from llmb_installer.detect.machine import ANSWER_WITHIN, FolderFound, MachineFound, find_folder
-from llmb_installer.doctor.finding import (
-    ALL,
-    LOCAL,
-    RUNAI,
-    SLURM,
-    Finding,
-    State,
-    finding,
-    wrong,
-)
+from llmb_installer.doctor.cluster_types import ALL, LOCAL, RUNAI, SLURM
 from llmb_installer.images.adapter import builder_faults
 
 NEMO_PYTHON = "3.12"  # of NeMo's environments

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Literal
 
 from llmb.contract.cluster_type import ClusterType
+from llmb.contract.finding import Finding, finding, wrong
 from llmb.contract.sbatch import NO_MPI, PMIX, SlurmConfig
 from llmb.contract.schema import ClusterConfig
 from llmb.errors import LlmbError
 from llmb.plan.read_config import raised_by
 from llmb_installer import fits
 from llmb_installer.detect import scheduler
-from llmb_installer.doctor.finding import SLURM, Finding, finding, wrong
+from llmb_installer.doctor.cluster_types import SLURM
 
 _NEEDED = ("sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
 KINDS: tuple[Literal["gpu", "cpu"], ...] = ("gpu", "cpu")

@@ -18,6 +18,7 @@ import pytest
 
 from llmb.builtin.slurm.partitions import read
 from llmb.contract.cluster_type import ClusterType
+from llmb.contract.finding import Finding
 from llmb.contract.sbatch import SlurmConfig, SlurmOptions
 from llmb.contract.spec import Workload
 from llmb.plan.config_layers import load_config
@@ -28,7 +29,6 @@ from llmb_installer.detect.machine import MachineFound, find_folder
 from llmb_installer.detect.scheduler import COMMANDS, SlurmFound
 from llmb_installer.doctor import machine
 from llmb_installer.doctor.examine import examine, examine_images
-from llmb_installer.doctor.finding import Finding
 from llmb_installer.doctor.schedulers import examine_slurm, findings_of_type
 from llmb_installer.record import answers_path
 from llmb_runai import findings as runai

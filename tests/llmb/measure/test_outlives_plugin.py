@@ -16,7 +16,7 @@ from llmb.contract.samples import Samples, Step
 from llmb.contract.state import FAILED, JobState
 from llmb.errors import PluginError
 from llmb.measure import summary
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 Wording = Callable[..., None]
 

@@ -16,7 +16,7 @@ from llmb.contract.state import RUNNING
 from llmb.errors import KeyFaultError
 from llmb.measure import summary
 from llmb.plugins import answers
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 WHOLE = Samples(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmb.cli import app
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 ROWS = """
 key: {key}

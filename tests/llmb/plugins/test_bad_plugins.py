@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llmb.cli import app
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 Install = Callable[..., str]
 Command = Callable[..., subprocess.CompletedProcess[str]]

@@ -18,7 +18,8 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.cli import app, commands
 from llmb.plugins.adapters import Adapted, Adapter, Contract
 from llmb.plugins.contract import contract_problem
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb.plugins.sources import OWN_DISTRIBUTIONS
 
 Install = Callable[..., str]

@@ -15,7 +15,7 @@ import pytest
 from llmb.api import Image, Site
 from llmb.builtin.own_types import SLURM
 from llmb.errors import KeyFaultError
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb_installer.answers.schema import check_framework
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -27,7 +27,8 @@ from llmb.errors import LlmbError, PluginError
 from llmb.measure.log_reader import read_log
 from llmb.plan.plan import make_plan
 from llmb.plugins.contract import HOOKS
-from llmb.plugins.loader import Plugins, Problem
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.owners import Problem
 from llmb_installer.cluster_types import all_types
 from llmb_testing.entries import job_entry
 

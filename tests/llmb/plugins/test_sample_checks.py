@@ -14,7 +14,7 @@ from llmb import api
 from llmb.check.log_trial import sample_faults
 from llmb.errors import KeyFaultError
 from llmb.plugins.answers import check_complete, check_samples
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 METRICS = (
     api.MetricSpec(name="latency", unit="ms", better="lower"),

@@ -11,7 +11,8 @@ from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.record import RunRecord
 from llmb.contract.schema import ClusterConfig
 from llmb.plan.plan import make_plan
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb.run import store
 from llmb.run.prepare import Prepared, prepare
 from llmb.run.submit import submit

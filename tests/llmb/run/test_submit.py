@@ -26,7 +26,8 @@ from llmb.contract.switches import Switches
 from llmb.errors import Fault, LlmbError, PreflightError, UsageError
 from llmb.kit.telemetry import with_telemetry
 from llmb.plan.plan import Plan, make_plan
-from llmb.plugins.loader import Plugins, add_file, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import add_file, load_plugins
 from llmb.run import follow, store
 from llmb.run.prepare import Prepared, check, has_telemetry, launch_of, prepare, preview, site_of
 from llmb.run.software import Finder

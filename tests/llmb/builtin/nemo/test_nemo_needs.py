@@ -14,7 +14,8 @@ from llmb.contract.metrics import MetricSpec
 from llmb.contract.needs import HubAsset, Image, Needs, Venv
 from llmb.contract.rows import Row, Scales
 from llmb.contract.spec import Size, Workload
-from llmb.plugins.loader import Plugins, load_plugins
+from llmb.plugins.loaded import Plugins
+from llmb.plugins.loader import load_plugins
 from llmb_installer.cluster_types import all_types
 
 IMAGE = Image(reference="nvcr.io/nvidia/nemo:25.04.01")

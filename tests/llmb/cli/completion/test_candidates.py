@@ -12,7 +12,7 @@ import pytest
 from llmb.cli import app
 from llmb.cli.completion import engine, lookups, values
 from llmb.cli.context import CliContext
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb_installer.cli import cli
 from llmb_installer.commands import completion
 

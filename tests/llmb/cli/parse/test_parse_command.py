@@ -18,7 +18,7 @@ import pytest
 
 from llmb.contract.flops import Flops
 from llmb.errors import PluginError
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 
 Wording = Callable[..., None]
 

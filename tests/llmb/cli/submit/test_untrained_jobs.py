@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from llmb.plugins.loader import Plugins
+from llmb.plugins.loaded import Plugins
 from llmb_testing.plugin_writer import write_benchmark
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -62,16 +62,6 @@ def nvidia_release(image: str) -> str | None:
     return match["release"] if match is not None else None
 
 
-def release_of_library(version: str | None) -> str | None:
-    """Return the newest release whose Megatron-Bridge has the same minor version, or None."""
-    if version is None:
-        return None
-    return next(
-        (name for name, release in releases().items() if is_same_minor(release.bridge, version)),
-        None,
-    )
-
-
 def is_same_minor(version: str, other: str) -> bool:
     """Return True for two patch levels of one minor version. A build's suffix does not matter."""
     return _minor(version) == _minor(other)

@@ -54,9 +54,7 @@ def framework_of(
     gpu, install = config.rows_for(gpu_type), installed(workload.key, config)
     settings, own = entry.settings, workload.framework
     name, release, image = settings.framework, settings.release, settings.image
-    library = _library_in(image, config) if image is not None else None
-    image_release = bridge_rows.nvidia_release(image) if image is not None else None
-    image_release = image_release or bridge_rows.release_of_library(library)
+    image_release = None if image is None else _release_of(image, workload, config)
     if (
         release is None
         and image_release is not None
@@ -83,8 +81,8 @@ def framework_of(
         chosen = _brought(workload, name, size, gpu, release, entry.dtypes, install.releases)
     if image is not None and image_release is not None:
         _check_image(image, image_release, chosen, workload.sizes[size], f"{workload.key} {size}")
-    if chosen.name == BRIDGE:
-        _check_library(image or releases()[chosen.release or ""].image, chosen, config)
+    if chosen.release is not None:
+        _check_library(image, chosen, chosen.release, config)
     return chosen
 
 
@@ -136,40 +134,67 @@ def _unknown_release(
     return UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
 
 
-def _library_in(image: str, config: ClusterConfig) -> str | None:
-    """Return the version of Megatron-Bridge in ``image``, or None if it is not recorded."""
-    if not config.traits.uses_images or config.traits.pulls_images:
+def _release_of(image: str, workload: Workload, config: ClusterConfig) -> str | None:
+    """Return the release of an image, by its name, or by the library that is recorded in it."""
+    if (release := bridge_rows.nvidia_release(image)) is not None:
+        return release
+    frameworks = [known for known in workload.frameworks.values() if known.releases]
+    for framework in frameworks:
+        for name, known in framework.releases.items():
+            if known.image == image:
+                return name
+    candidates = (
+        _release_with(framework, _library_in(image, framework, config)) for framework in frameworks
+    )
+    return next((name for name in candidates if name is not None), None)
+
+
+def _release_with(framework: Framework, version: str | None) -> str | None:
+    """Return the newest release whose library has the same minor version, or None."""
+    if version is None:
         return None
-    return recorded_contents(image, config).get("megatron-bridge")
+    return next(
+        (
+            name
+            for name, release in framework.releases.items()
+            if bridge_rows.is_same_minor(release.libraries.get(framework.library, ""), version)
+        ),
+        None,
+    )
 
 
-def _check_library(image: str, chosen: Choice, config: ClusterConfig) -> None:
-    """Raise UsageError if the image's Megatron-Bridge is not that of the release.
+def _library_in(image: str, framework: Framework, config: ClusterConfig) -> str | None:
+    """Return the version of the framework's library in ``image``, or None if it is not recorded."""
+    if not framework.library or not config.traits.uses_images or config.traits.pulls_images:
+        return None
+    return recorded_contents(image, config).get(framework.library)
+
+
+def _check_library(image: str | None, chosen: Choice, release: str, config: ClusterConfig) -> None:
+    """Raise UsageError if the image's library is not that of the release.
 
     The program would refuse it, but only after the job has waited for its nodes.
     """
-    version = _library_in(image, config)
-    required = releases()[chosen.release or ""].bridge
-    if version is None or bridge_rows.is_same_minor(version, required):
+    framework = chosen.workload.frameworks[chosen.name]
+    image = image or framework.releases[release].image
+    version = _library_in(image, framework, config)
+    required = framework.releases[release].libraries.get(framework.library)
+    if version is None or required is None or bridge_rows.is_same_minor(version, required):
         return
-    other = bridge_rows.release_of_library(version)
+    other = _release_with(framework, version)
+    versions = [known.libraries.get(framework.library, "") for known in framework.releases.values()]
     hint = (
         f"--release {other} --image {image}"
         if other is not None
-        else f"llmb has configurations for megatron-bridge {', '.join(_versions())}"
+        else f"llmb has configurations for {framework.library} {', '.join(versions)}"
     )
-    message = f"{image} contains megatron-bridge {version}"
     raise UsageError(
-        f"{message}, and release {chosen.release} is for {required}",
+        f"{image} contains {framework.library} {version}, and release {release} is for {required}",
         hint=hint,
         code="image-of-other-library",
         key="image",
         value=image,
     )
-
-
-def _versions() -> list[str]:
-    return [release.bridge for release in releases().values()]
 
 
 def _check_image(image: str, release: str, chosen: Choice, size: Size, label: str) -> None:
@@ -190,11 +215,9 @@ def _check_image(image: str, release: str, chosen: Choice, size: Size, label: st
         raise UsageError(
             message, hint=hint, code="image-of-other-release", key="image", value=image
         )
-    if (
-        chosen.name != BRIDGE
-        and size.nemo is not None
-        and (release in releases() or release[:5] > bridge_rows.NEMO_UNTIL)
-    ):
+    is_nvidias = bridge_rows.nvidia_release(image) is not None
+    is_newer = is_nvidias and release[:5] > bridge_rows.NEMO_UNTIL  # their later ones have no NeMo
+    if chosen.name != BRIDGE and size.nemo is not None and (release in releases() or is_newer):
         message = f"{label}: {image} is for Megatron-Bridge, and this job trains with NeMo"
         hint = (
             "omit the image, or --framework"

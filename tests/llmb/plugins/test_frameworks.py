@@ -270,7 +270,7 @@ def launch(workload, job, site):
 
 @hookimpl
 def llmb_frameworks():
-    return [Framework(name="titan", title="Titan", publisher="Acme", dtypes=("bf16", "fp8_row"),
+    return [Framework(name="titan", title="Titan", library="titan", publisher="Acme", dtypes=("bf16", "fp8_row"),
                       spellings={"fp8": ("fp8_row",)}, releases=RELEASES, rows=rows, any_scale=True,
                       needs=needs, launch=launch)]
 """
@@ -290,8 +290,9 @@ def brings(install: Install) -> str:
         (("--framework", "titan", "--dtype", "bf16"), "2.1", "bf16"),
         (("--framework", "titan", "--dtype", "fp8"), "2.1", "fp8_row"),
         (("--release", "2.0", "--dtype", "bf16"), "2.0", "bf16"),
+        (("--image", "registry.example.com/titan:2.0", "--dtype", "bf16"), "2.0", "bf16"),
     ],
-    ids=("default", "dtype", "word", "release"),
+    ids=("default", "dtype", "word", "release", "image"),
 )
 def test_a_framework_brings_rows_and_releases(
     words: tuple[str, ...],
@@ -342,6 +343,18 @@ def test_an_install_has_the_selected_frameworks(
     assert len(found) == len(images)
     assert (found[0], found[-1]) == (images[0], images[-1])
     check_framework(chosen)
+
+
+def test_an_image_with_another_library_is_refused(
+    brings: str, llmb_here: Command, cluster: Callable[..., Path], wording: Wording
+) -> None:
+    install = cluster()
+    image = install / "images/titan+2.1.sqsh.json"
+    image.parent.mkdir(parents=True)
+    image.write_text(json.dumps({"contents": {"titan": "2.0.3"}}))
+    done = llmb_here(*LLAMA, install, "--framework", "titan", "--scale", "8")
+    assert done.returncode == 2
+    wording("frameworks", done.stderr)
 
 
 def test_an_unknown_framework_is_no_answer(brings: str) -> None:

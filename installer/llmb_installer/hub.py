@@ -20,7 +20,14 @@ from llmb.core import files, http, retry, secrets
 from llmb.core.scan import plain
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
-from llmb_installer.step import BuildContext, Facts, InstallStep, StepCost, sha256_of
+from llmb_installer.step import (
+    BuildContext,
+    Facts,
+    InstallStep,
+    StepCost,
+    remove_folder,
+    sha256_of,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -103,10 +110,7 @@ def verify(name: str, facts: Facts, install: Path, *, deep: bool) -> list[Fault]
     ]
 
 
-def remove(name: str, facts: Facts, install: Path) -> None:
-    folder = Path(str(facts.get("folder")))
-    if folder.exists():
-        shutil.rmtree(folder)
+remove = remove_folder
 
 
 def describe(name: str, facts: Facts) -> str:

@@ -5,6 +5,7 @@ import abc
 import contextlib
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -177,16 +178,11 @@ class InstallStep(abc.ABC):
         """
 
 
-def content_of(step: InstallStep) -> dict[str, Any]:
-    """A step's fields except ``workloads`` and ``after`` as plain data."""
-    content: dict[str, Any] = typed.to_data(replace(step, workloads=(), after=()))
-    return content
-
-
-def digest_of(step: InstallStep, content: Mapping[str, Any] | None = None) -> str:
-    """The sha256 of the ``content`` of a step (default: ``content_of``)."""
-    text = json.dumps(content_of(step) if content is None else content, sort_keys=True)
-    return hashlib.sha256(f"{step.kind} {text}".encode()).hexdigest()
+def digest_of(step: InstallStep) -> str:
+    """The sha256 of a step's kind and fields, without ``workloads`` and ``after``."""
+    content = typed.to_data(replace(step, workloads=(), after=()))
+    text = f"{step.kind} {json.dumps(content, sort_keys=True)}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class StepKind(Protocol):
@@ -203,6 +199,13 @@ class StepKind(Protocol):
 
     def describe(self, name: str, facts: Facts) -> str:
         """Its result in one line."""
+
+
+def remove_folder(name: str, facts: Facts, install: Path) -> None:
+    """Remove the folder of a step that made one: the function ``remove`` of its kind."""
+    folder = Path(str(facts.get("folder")))
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def sha256_of(path: Path) -> str:

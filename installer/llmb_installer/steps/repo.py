@@ -11,7 +11,15 @@ from llmb.contract import needs
 from llmb.core import files, permissions, shell
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
-from llmb_installer.step import BuildContext, Commands, Facts, InstallStep, StepCost, sha256_of
+from llmb_installer.step import (
+    BuildContext,
+    Commands,
+    Facts,
+    InstallStep,
+    StepCost,
+    remove_folder,
+    sha256_of,
+)
 
 MANIFEST = "llmb-files.json"  # in .git: the files of the checkout, to verify them without git
 _SHORT = 12  # hex digits of a commit in a folder's name
@@ -155,10 +163,7 @@ def _changed(folder: Path) -> list[str]:
     ]
 
 
-def remove(name: str, facts: Facts, install: Path) -> None:
-    folder = Path(str(facts.get("folder")))
-    if folder.exists():
-        shutil.rmtree(folder)
+remove = remove_folder
 
 
 def describe(name: str, facts: Facts) -> str:

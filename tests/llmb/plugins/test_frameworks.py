@@ -357,6 +357,20 @@ def test_an_image_with_another_library_is_refused(
     wording("frameworks", done.stderr)
 
 
+def test_results_have_the_framework(
+    titan: str, make_install: Any, load: Load, llmb_here: Command
+) -> None:
+    """Its runs are read as NeMo 2's, since its plugin declares no format of logs."""
+    made = replace(make_install(), workloads=load().workloads())
+    made.measured("a1", 2.0, "acme_1b", "bf16", 16)
+    words = ("results", "--format", "json", "--install", made.folder)
+    (result,) = json.loads(llmb_here(*words).stdout)["results"]
+    assert (result["framework"], result["status"]) == ("titan", "Success")
+    assert result["metrics"]["step_time"]["mean"] == 2.0
+    shown = llmb_here("explain", "a1", "--install", made.folder).stdout
+    assert "batch 256" in shown
+
+
 def test_an_unknown_framework_is_no_answer(brings: str) -> None:
     with pytest.raises(KeyFaultError) as caught:
         check_framework("titam")

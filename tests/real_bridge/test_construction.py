@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron core constructs the first and the last pipeline stage of every layout of the rows, with
 the variables of its ranks. The number of parameters is that of llmb's formula.
-
-The oldest and the newest release construct all of their layouts. Those between them construct one
-layout of each model, and every layout that the newest release does not have.
 """
 
 from collections import Counter
@@ -15,7 +12,6 @@ import pytest
 
 from llmb.contract.model import ModelShape, parameters
 
-OLDEST, NEWEST = "0.3.1", "0.6.0"
 AT_ONCE = 40  # layouts that a process constructs within its time limit
 # Megatron core's class of a layer, by a pattern's letter
 CLASSES = {
@@ -51,26 +47,14 @@ SPOILT: dict[str, tuple[str, dict[str, Any], dict[str, str], str]] = {
 }
 
 
-def layout_of(case: Any) -> tuple[object, ...]:
-    """The model, the dtype, and what decides which layers and parameters a rank has."""
-    row, dtype = case.row, case.label.removeprefix("smoke ").split()[2]
-    ways = (row.tp, row.pp, row.cp, row.vp, row.ep, row.etp)
-    return (case.size.model, case.size.cut, dtype, *ways, row.fsdp, row.graphs)
-
-
-def layouts(version: str, by_version: Any) -> dict[str, Any]:
-    """The cases whose layouts a release constructs, by label, one for each layout."""
+def layouts(cases: Mapping[str, Any]) -> dict[str, Any]:
+    """One case for each model, layout, dtype and way to capture graphs, by its label."""
     distinct: dict[object, Any] = {}
-    for case in by_version(version).values():
-        distinct.setdefault(layout_of(case), case)
-    if version not in (OLDEST, NEWEST):
-        first_of_models = {case.size.model: case for case in reversed(distinct.values())}
-        elsewhere = {layout_of(case) for case in by_version(NEWEST).values()}
-        distinct = {
-            layout: case
-            for layout, case in distinct.items()
-            if layout not in elsewhere or first_of_models[case.size.model] is case
-        }
+    for case in cases.values():
+        row = case.row
+        words = case.label.removeprefix("smoke ").split()
+        layout = (row.tp, row.pp, row.cp, row.vp, row.ep, row.etp, row.fsdp, row.graphs)
+        distinct.setdefault((case.size.model, case.size.cut, words[2], *layout), case)
     return {case.label: case for case in distinct.values()}
 
 
@@ -87,7 +71,7 @@ def wanted(case: Any, changes: Mapping[str, Any], variables: Mapping[str, str]) 
 @pytest.fixture(scope="session")
 def constructed(version: str, by_version: Any, construct: Any) -> dict[str, Any]:
     """What construct.py makes of each layout, and of the broken ones."""
-    cases = layouts(version, by_version)
+    cases = layouts(by_version(version))
     rows = {label: wanted(case, {}, {}) for label, case in cases.items()}
     rows |= {
         name: wanted(by_version(version)[label], changes, variables)
@@ -110,7 +94,7 @@ def test_megatron_constructs_every_layout(
 ) -> None:
     """Models of one or two stages have the parameters of llmb's formula, and all have its layers."""
     wrong = {}
-    for label, case in layouts(version, by_version).items():
+    for label, case in layouts(by_version(version)).items():
         found = constructed[label]
         if found["error"]:
             wrong[label] = found["error"]
@@ -127,7 +111,7 @@ def test_megatron_constructs_every_layout(
             if total != count:
                 wrong[label] = f"{total} parameters, {count} by the formula"
     assert not wrong
-    print(f"{version}: {len(layouts(version, by_version))} layouts constructed")
+    print(f"{version}: {len(layouts(by_version(version)))} layouts constructed")
 
 
 @pytest.mark.parametrize("name", SPOILT)

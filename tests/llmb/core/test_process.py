@@ -85,6 +85,13 @@ def test_the_name_of_a_program_may_hold_anything(tmp_path: Path) -> None:
     started.wait()
 
 
+def test_a_program_is_at_work_on_what_its_arguments_end_with(sleeper: shell.Popen[bytes]) -> None:
+    assert psutil.Process(sleeper.pid).cmdline() == ["sleep", "600"]
+    assert process.is_at_work("sleep", ("/x/run.sh", "600"))
+    assert not process.is_at_work("sleep", ("/x/run.sh",))
+    assert not process.is_at_work("sbatch-of-no-cluster", ("600",))
+
+
 def test_marked_processes_are_killed_and_no_others(tmp_path: Path) -> None:
     started = [
         shell.spawn(

@@ -24,8 +24,8 @@ from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, PASS, SUSPICIOUS
 from llmb.judge.verdict_causes import with_causes
 from llmb.measure.columns import csv_rows, report
 from llmb.measure.facts import NETWORK, NODE, STRAGGLER, LogFacts, facts_of
-from llmb.measure.result import SUCCESS, Result
-from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, uneven_nodes
+from llmb.measure.result import FAILED, SUCCESS, Result
+from llmb.measure.uneven import DRIVER, ECC, POWER_LIMIT, SLOWED, SM_CLOCK, Uneven, uneven_nodes
 from llmb.plan.published import Figure
 from llmb.show.results_table import table_of
 from llmb_testing.results import result_of
@@ -171,6 +171,42 @@ def test_tcp_is_the_cause_between_nodes_alone() -> None:
         [NETWORK],
     )
     assert "TCP" in found.verdict.causes[0].text
+
+
+def test_an_invalid_run_differs_in_its_network_alone() -> None:
+    over_tcp = run("tcp", 2.3, 32, networks=("Socket",), drivers=("535.1",))
+    invalid = replace(over_tcp, metrics=replace(over_tcp.metrics, invalid=("ran over TCP",)))
+    assert causes(*PASSING, invalid) == {"tcp": [(NETWORK, "Socket", "IB")]}
+
+
+def test_a_condition_of_single_nodes_is_named_once() -> None:
+    node = Uneven(
+        condition=SM_CLOCK, value="1395 MHz", usual="1980 MHz", hosts=("n1",), nodes=1, others=1
+    )
+    slow = run("slow", 2.3, 32, sm_clock_mhz=1395.0, uneven=(node,))
+    assert causes(*PASSING, slow) == {"slow": [(SM_CLOCK, "1395 MHz", "1980 MHz")]}
+
+
+def test_runs_without_a_log_or_a_measurement_are_not_compared_with() -> None:
+    bare = replace(run("bare"), log=None)
+    slow = run("slow", 2.3, 32, sm_clock_mhz=1395.0)
+    assert causes(*PASSING, bare, slow) == {"slow": [(SM_CLOCK, "1395 MHz", "1980 MHz")]}
+    others = [run(name, scale=64, drivers=("535.1",)) for name in "ab"]
+    failed = [replace(other, status=FAILED) for other in others]
+    invalid = [
+        replace(other, metrics=replace(other.metrics, invalid=("profiled",))) for other in others
+    ]
+    for useless in (failed, invalid):
+        assert causes(*useless, run("slow", 2.3, 32)) == {}
+
+
+def test_a_run_that_is_too_fast_is_no_slow_run_of_its_node() -> None:
+    fast = run("fast", 1.8, 64, hosts=("n1", "n9"))
+    slow = run("slow", 2.3, 32, hosts=("n1", "n9"))
+    found = with_causes(judge((PASSING[0], fast, slow), FIGURES))[-1]
+    assert [cause.text for cause in found.verdict.causes] == [
+        "node n9 in this run and in no run that passes"
+    ]
 
 
 def test_one_of_several_repeats_is_named() -> None:

@@ -4,12 +4,13 @@
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from llmb.contract.samples import MeasuredTemperature, Node, Samples, Step, Telemetry
 from llmb.contract.window import Window
-from llmb.judge.sustained import judge
+from llmb.judge.sustained import in_words, judge
 from llmb.judge.value import FAIL, INCONCLUSIVE, PASS, WARN
 from llmb.measure.sustained import FEWEST_STEPS, Sustained, sustained_of
 from llmb.measure.telemetry import NodeSample, NodeSamples
@@ -152,3 +153,21 @@ def test_a_short_training_and_one_without_times_have_none() -> None:
     assert sustained_of(training(times), None, (), ()) is not None
     assert sustained_of(training(times[1:]), None, (), ()) is None
     assert sustained_of(training([*times, float("nan")]), None, (), ()) is None
+
+
+def test_what_is_unknown_is_said() -> None:
+    sustained = Sustained(steps=1000, in_steps_s=600.0)
+    no_times = "share of time in steps unknown: no telemetry of the first node"
+    assert in_words(sustained)[1:] == [no_times, "temperature unknown: no telemetry"]
+    again = in_words(replace(sustained, restarts=2))
+    assert again[1:] == [no_times, "restarts: 2", "temperature unknown: no telemetry"]
+    known = replace(
+        sustained,
+        restarts=2,
+        goodput=0.6,
+        elapsed_s=1000.0,
+        between_steps_s=300.0,
+        lost_to_restarts_s=100.0,
+        hottest_c=71.0,
+    )
+    assert not [line for line in in_words(known) if "unknown" in line or line == "restarts: 2"]

@@ -354,6 +354,13 @@ def test_a_plugin_may_launch_each_repeat_in_another_way(
     assert argvs == [("train", "--seed", str(repeat)) for repeat in (1, 2, 3)]
 
 
+def test_a_plugin_sees_the_recorded_choices_of_the_installer(config: ClusterConfig) -> None:
+    assert site_of(config, SMALLEST_JOB).settings == {}
+    install = replace(config.install, framework="nemo", bridge_release="26.08")
+    settings = site_of(replace(config, install=install), SMALLEST_JOB).settings
+    assert settings == {"framework": "nemo", "bridge_release": "26.08"}
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_gpus_are_sampled_unless_the_configuration_says_no(
     enabled: bool, workloads: dict[str, Workload], config: ClusterConfig, plugins: Plugins

@@ -155,7 +155,7 @@ def test_a_short_training_and_one_without_times_have_none() -> None:
     assert sustained_of(training([*times, float("nan")]), None, (), ()) is None
 
 
-def test_what_is_unknown_is_said() -> None:
+def test_what_is_unknown_is_reported() -> None:
     sustained = Sustained(steps=1000, in_steps_s=600.0)
     no_times = "share of time in steps unknown: no telemetry of the first node"
     assert in_words(sustained)[1:] == [no_times, "temperature unknown: no telemetry"]

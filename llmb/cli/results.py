@@ -21,7 +21,7 @@ from llmb.contract.window import Window, parse_window
 from llmb.core import console, locks
 from llmb.core.names import find_workload_and_size, listed, suggest
 from llmb.core.node_lists import expand, is_list, short_name
-from llmb.core.parallel import try_in_forks
+from llmb.core.parallel import helped_by_forks
 from llmb.core.tables import escape, to_json
 from llmb.core.times import since
 from llmb.core.values import dataclass
@@ -428,16 +428,33 @@ def results_of(
         peak = peaks[run.job.gpu_type, run.job.dtype]
         return result_of(context, run, states[run.id], peak, window)
 
+    unread: list[RunRecord] = []
     if window is None:
         unread = [run for run in runs if states[run.id].is_final and can_keep(run)]
-        if len(unread) >= _WORTH_FORKS:
-            # Each keeps its summary, which is read below, with the warnings that belong to it.
-            locks.rest()
-            try_in_forks(read, unread)
-    results = [read(run) for run in runs]
+    results = _read_with_help(read, runs, unread)
     return (
         results if context.archive is None else [_in_archive(context, result) for result in results]
     )
+
+
+def _read_with_help(
+    read: Callable[[RunRecord], Result], runs: Sequence[RunRecord], unread: Sequence[RunRecord]
+) -> list[Result]:
+    """Return the results of ``runs``. Forks read many that are ``unread``, too.
+
+    A fork keeps summaries, which are read here, with the warnings that belong to them.
+    """
+    if len(unread) < _WORTH_FORKS:
+        return [read(run) for run in runs]
+    locks.rest()
+    numbers = {run.id: number for number, run in enumerate(unread)}
+    results = []
+    with helped_by_forks(read, unread) as begin:
+        for run in runs:
+            if run.id in numbers:
+                begin(numbers[run.id])
+            results.append(read(run))
+    return results
 
 
 def _in_archive(context: CliContext, result: Result) -> Result:

@@ -14,9 +14,7 @@ from typing import Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_MOST_FORKS = 8  # a login node belongs to all its users
-# With fewer processors, what forks save is lost again when their files are read.
-_LEAST_PROCESSORS = 4
+_MOST_PROCESSES = 8  # a login node belongs to all its users
 _LISTEN = 0.2  # seconds until Python notices a signal that the kernel delivered to another thread
 
 
@@ -141,22 +139,37 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def try_in_forks(work: Callable[[T], object], tasks: Sequence[T]) -> None:
-    """Call ``work`` on each task in forks of this process, for the files that it writes.
+@contextlib.contextmanager
+def helped_by_forks(
+    work: Callable[[T], object], tasks: Sequence[T]
+) -> Iterator[Callable[[int], None]]:
+    """Call ``work`` on tasks in forks of this process, for the files that it writes.
 
-    Answers, output and exceptions of the forks are lost, and with few processors, or other threads,
-    there are no forks. So the caller uses what it finds in files.
+    The forks begin with the last task. The caller begins with the first, and calls the yielded
+    function with the index of each task that it begins: forks omit these. At the end, every task
+    was begun here or by a fork.
+
+    Answers, output and exceptions of the forks are lost. With one processor, or other threads,
+    there are no forks. So the caller uses what it finds in files, and does the rest itself.
     """
-    available = processors()
-    count = min(available, _MOST_FORKS, len(tasks))
-    if (
-        available < _LEAST_PROCESSORS or count < 2 or threading.active_count() > 1
-    ):  # a fork copies the locks of other threads
+    count = min(min(processors(), _MOST_PROCESSES) - 1, len(tasks))
+    if count < 1 or threading.active_count() > 1:  # a fork copies the locks of other threads
+        yield lambda _: None
         return
+    from mmap import mmap
+
+    begun = mmap(-1, len(tasks))  # shared with the forks, a byte for each task
+
+    def remaining(first: int) -> Iterator[T]:
+        for index in range(first, -1, -count):
+            if not begun[index]:
+                yield tasks[index]
+
     forks: list[int] = []
     try:
         for number in range(count):
-            forks.append(_fork(work, tasks[number::count]))
+            forks.append(_fork(work, remaining(len(tasks) - 1 - number)))
+        yield lambda index: begun.__setitem__(index, 1)
         while forks:
             os.waitpid(forks[-1], 0)
             forks.pop()
@@ -165,9 +178,10 @@ def try_in_forks(work: Callable[[T], object], tasks: Sequence[T]) -> None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(fork, signal.SIGINT)
                 os.waitpid(fork, 0)
+        begun.close()
 
 
-def _fork(work: Callable[[T], object], tasks: Sequence[T]) -> int:
+def _fork(work: Callable[[T], object], tasks: Iterable[T]) -> int:
     """Return the id of a fork that works on the tasks while this process lives."""
     caller = os.getpid()
     if fork := os.fork():

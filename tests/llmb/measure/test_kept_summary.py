@@ -3,10 +3,11 @@
 truth.
 """
 
+import contextlib
 import gzip
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +313,16 @@ def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_forks")
-def test_forks_read_the_logs_of_many_runs(install: Any, run: Run, reads: Reads) -> None:
+def test_forks_read_the_logs_of_many_runs(
+    install: Any, run: Run, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def slow_caller(work: Any, tasks: Any) -> Iterator[Callable[[int], None]]:
+        with parallel.helped_by_forks(work, tasks):
+            pass
+        yield lambda _: None
+
+    monkeypatch.setattr(cli_results, "helped_by_forks", slow_caller)
     records = [install.measured(f"many{number}", 2.7 + number / 100) for number in range(4)]
     in_parallel = run("results", "--format", "json")
     assert reads == []

@@ -93,19 +93,23 @@ def test_a_program_is_at_work_on_what_its_arguments_end_with(sleeper: shell.Pope
 
 
 def test_marked_processes_are_killed_and_no_others(tmp_path: Path) -> None:
+    marks = [f"{tmp_path}/{mark}" for mark in ("mine", "mine", "others")]  # only of this test
     started = [
         shell.spawn(
             ["sleep", "600"], env={"LLMB_TEST_MARK": mark}, cwd=tmp_path, log=tmp_path / "log"
         )
-        for mark in ("mine", "mine", "others")
+        for mark in marks
     ]
-    for program in started:
-        assert psutil.Process(program.pid).environ()
-    assert process.kill_marked("LLMB_TEST_MARK", "mine") == 2
-    assert [psutil.pid_exists(program.pid) for program in started] == [False, False, True]
-    assert process.kill_marked("LLMB_TEST_MARK", "others") == 1
-    for program in started:
-        program.wait()
+    try:
+        assert process.kill_marked("LLMB_TEST_MARK", marks[0]) == 2
+        for program in started[:2]:
+            program.wait(60)
+        assert started[2].poll() is None
+        assert process.kill_marked("LLMB_TEST_MARK", marks[2]) == 1
+    finally:
+        for program in started:
+            program.kill()
+            program.wait()
 
 
 class Starting:

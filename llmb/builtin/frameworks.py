@@ -41,10 +41,10 @@ def llmb_setup(workload: api.Workload, site: api.Site) -> api.Needs | None:
 
 def _framework(name: str, workload: api.Workload) -> api.Framework:
     """Return the framework ``name``. A workload that no plugin offers knows llmb's alone."""
-    return _known(workload)[name]
+    return _frameworks_of(workload)[name]
 
 
-def _known(workload: api.Workload) -> Mapping[str, api.Framework]:
+def _frameworks_of(workload: api.Workload) -> Mapping[str, api.Framework]:
     return workload.frameworks or {own.name: own for own in llmb_frameworks()}
 
 
@@ -58,7 +58,7 @@ def _selected(workload: api.Workload, site: api.Site) -> list[str]:
     from llmb.plan.framework import bringing, brought_sizes
 
     if not workload.frameworks:
-        workload = workload.known_to(_known(workload))
+        workload = workload.known_to(_frameworks_of(workload))
     own, brought = workload.framework, [framework.name for framework, _ in bringing(workload)]
     choice = site.settings.get("framework", "auto")
     if not brought or site.runs.trains == "torch" or site.gpu_type == "cpu":

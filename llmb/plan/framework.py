@@ -102,12 +102,16 @@ def _own(workload: Workload, size: str, release: str | None, note: str | None) -
             note=note,
         )
     if release is not None:
-        titles = [other.title for other in workload.frameworks.values() if other.releases]
-        others = [name for name, other in workload.frameworks.items() if other.releases]
+        titles = [
+            framework.title for framework in workload.frameworks.values() if framework.releases
+        ]
+        names_with_releases = [
+            name for name, framework in workload.frameworks.items() if framework.releases
+        ]
         raise UsageError(
             f"{workload.key} {size}: 'release' selects an image of {' or '.join(titles)}, not of"
             f" {title_of(workload.framework, workload)}",
-            hint=f"omit it, or --framework {' or '.join(others)}",
+            hint=f"omit it, or --framework {' or '.join(names_with_releases)}",
             code="release-without-bridge",
             key="release",
             value=release,
@@ -118,19 +122,25 @@ def _own(workload: Workload, size: str, release: str | None, note: str | None) -
 def _with_release(workload: Workload, release: str) -> str:
     """Return the framework that ``release`` selects."""
     candidates = [framework for framework, _ in bringing(workload)]
-    known = workload.frameworks.get(workload.framework)
-    if known is not None and known.releases:
-        candidates.insert(0, known)
-    candidates = candidates or [one for one in workload.frameworks.values() if one.releases]
+    framework_of_workload = workload.frameworks.get(workload.framework)
+    if framework_of_workload is not None and framework_of_workload.releases:
+        candidates.insert(0, framework_of_workload)
+    candidates = candidates or [
+        framework for framework in workload.frameworks.values() if framework.releases
+    ]
     has_it = (framework.name for framework in candidates if release in framework.releases)
     return next(has_it, candidates[0].name if candidates else workload.framework)
 
 
 def _unknown_release(
-    framework: Framework, workload: Workload, size: str, release: str, known: Collection[str]
+    framework: Framework,
+    workload: Workload,
+    size: str,
+    release: str,
+    releases_known: Collection[str],
 ) -> UsageError:
     message = f"{workload.key} {size} has no release '{release}' of {framework.title}"
-    hint = suggest(release, known)
+    hint = suggest(release, releases_known)
     return UsageError(message, hint=hint, code="release-unknown", key="release", value=release)
 
 
@@ -335,10 +345,10 @@ def discovered(
     Without ``framework`` and ``release``, it is another one than that of workload.yaml if the
     installation has it alone, or if no other row is for the GPU type.
     """
-    own = Choice(name=workload.framework, release=None, workload=workload)
-    is_chosen = framework not in (None, own.name) or release is not None
-    if framework == own.name:
-        return own
+    default_choice = Choice(name=workload.framework, release=None, workload=workload)
+    is_chosen = framework not in (None, default_choice.name) or release is not None
+    if framework == default_choice.name:
+        return default_choice
     has_rows = any(
         size.dtypes(gpu)
         for size in workload.sizes.values()
@@ -353,7 +363,7 @@ def discovered(
             if any(gpu in row.gpu for size_rows in of_release for row in size_rows):
                 trained = candidate.of_release(workload, name)
                 return Choice(name=candidate.name, release=name, workload=trained)
-    return None if is_chosen else own
+    return None if is_chosen else default_choice
 
 
 def sizes_on(workload: Workload, gpu: str) -> list[str]:
@@ -371,7 +381,11 @@ def frameworks_in(workloads: Iterable[Workload]) -> list[str]:
     """Return the names of the frameworks that ``workloads`` name, or that bring rows for some."""
     names = {NEMO: None}
     for workload in workloads:
-        brings = (other.name for other in workload.frameworks.values() if other.rows is not None)
+        brings = (
+            framework.name
+            for framework in workload.frameworks.values()
+            if framework.rows is not None
+        )
         names |= dict.fromkeys((workload.framework, *brings))
     return list(names)
 
@@ -399,8 +413,10 @@ def check_release(name: str, workloads: Iterable[Workload]) -> None:
 
 def image_of(workload: Workload, framework: str, release: str | None) -> str | None:
     """Return the image of a job that selects none: of its release, or the workload's own."""
-    known = workload.frameworks.get(framework)
-    return workload.image if known is None or release is None else known.releases[release].image
+    declared = workload.frameworks.get(framework)
+    return (
+        workload.image if declared is None or release is None else declared.releases[release].image
+    )
 
 
 def check_framework(name: str, frameworks: Collection[str]) -> None:

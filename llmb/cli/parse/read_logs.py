@@ -132,17 +132,17 @@ def _framework_with(context: CliContext, release: str, name: str | None) -> str:
 
     ``name``: the framework that the user gave.
     """
-    able = [known for known in context.plugins.frameworks.values() if known.releases]
-    if name is not None and all(name != known.name for known in able):
+    able = [framework for framework in context.plugins.frameworks.values() if framework.releases]
+    if name is not None and all(name != framework.name for framework in able):
         raise UsageError(
-            f"--release is of {' or '.join(known.title for known in able)}'s image",
-            hint=f"omit it, or --framework {' or '.join(known.name for known in able)}",
+            f"--release is of {' or '.join(framework.title for framework in able)}'s image",
+            hint=f"omit it, or --framework {' or '.join(framework.name for framework in able)}",
             code="release-without-bridge",
             key="--release",
             value=release,
         )
-    having = [known.name for known in able if release in known.releases]
-    return name or next(iter([*having, *(known.name for known in able)]))
+    having = [framework.name for framework in able if release in framework.releases]
+    return name or next(iter([*having, *(framework.name for framework in able)]))
 
 
 def _dtypes(context: CliContext) -> set[str]:
@@ -260,7 +260,7 @@ def _results(
         readers_of_logs(workloads, description.workload, log, context.plugins) if foreign else {}
     )
     settings = ((log, context.plugins.log_settings(log)) for log in foreign)
-    beside = {log: found for log, found in settings if found is not None}
+    beside = {log: log_settings for log, log_settings in settings if log_settings is not None}
     read = partial(
         log_result.result_of_log,
         reader=LogReader(failures=context.plugins.failures),

@@ -124,6 +124,7 @@ def result_of_trial(
         workloads=workloads_by_key,
         overrides=description,
         types=plugins.gpu_types,
+        windows=plugins.windows,
     )
 
 

@@ -133,6 +133,7 @@ def _read(
         state,
         peak_tflops=peak_tflops or (stored.peak_tflops if stored is not None else None),
         window=window,
+        window_parts=context.plugins.windows.get(run.job.framework),
         flops=flops_of(context, run.job, stored),
         log=log,
     )

@@ -245,6 +245,9 @@ class Framework:
     recipe: type | None = None
     #: How its logs are read, None for NeMo 2's step lines.
     parse: ParseSpec | None = None
+    #: The first and the last iteration of the default window, as parts of a run's steps. None for
+    #: those of NVIDIA's releases with NeMo 2, 0.22 and 0.88: iterations 11-44 of 50.
+    window: tuple[float, float] | None = None
     #: Its releases by name, the newest first. A job of a release has its image.
     releases: Mapping[str, ImageRelease] = field(default_factory=dict)
     #: Returns the rows that it brings for a workload beside those of workload.yaml. Each of their
@@ -275,6 +278,10 @@ class Framework:
                 raise KeyFaultError("is no function", name, value=function)
         if self.recipe is not None and not is_dataclass(self.recipe):
             raise KeyFaultError("is no dataclass", "recipe", value=self.recipe)
+        if self.window is not None and not 0 <= self.window[0] <= self.window[1] <= 1:
+            raise KeyFaultError(
+                "must be two ascending parts of the steps, from 0 to 1", "window", value=self.window
+            )
 
     def rows_for(self, workload: "Workload") -> RowsBySize:
         """Return the rows that it brings for ``workload``, none by default."""

@@ -34,15 +34,21 @@ class Window(NamedTuple):
 LAST = Window(-1, -1)
 
 
-def default_window(steps: int, first: int = 0, *, framework: str | None = None) -> Window:
+_PARTS = (0.22, 0.88)
+
+
+def default_window(
+    steps: int, first: int = 0, *, parts: tuple[float, float] | None = None
+) -> Window:
     """Return the window of NVIDIA's releases: iterations 11-44 of 50, or that part of ``steps``.
 
-    With Megatron-Bridge (``framework`` bridge) it is 35-44 of 50, as in exemplar-performance. As in
-    the releases, the numbers are the same whether iterations are numbered from 0 or from another
-    ``first``.
+    ``parts`` of the steps, for the first and the last iteration, are those of a framework with
+    another window. As in the releases, the numbers are the same whether iterations are numbered
+    from 0 or from another ``first``.
     """
-    parts = (0.7, 0.88) if framework == "bridge" else (0.22, 0.88)
-    return Window(*(max(first, min(round(part * steps), steps - 1 + first)) for part in parts))
+    return Window(
+        *(max(first, min(round(part * steps), steps - 1 + first)) for part in parts or _PARTS)
+    )
 
 
 def parse_window(text: str) -> Window:

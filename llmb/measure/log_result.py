@@ -56,6 +56,7 @@ def result_of_log(
     flops: Callable[[str, ModelShape], Flops | None] = lambda _key, _shape: None,
     types: GpuTypes | None = None,
     beside: Mapping[Path, LogSettings] = MappingProxyType({}),
+    windows: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a log without a record, with everything that follows from its settings.
 
@@ -64,7 +65,7 @@ def result_of_log(
     settings: a log never names its GPU type. ``flops`` returns the operations of a sample, None for
     llmb's formulas. ``types`` are all known GPU types, None for llmb's own. A log that cannot be
     read is Unknown, with the reason: it may be one of thousands. ``beside``: by log, what plugins
-    found in files beside it.
+    found in files beside it. ``windows``: of the frameworks that have their own.
     """
     found = beside.get(path)
     if readers and workloads is not None:
@@ -107,6 +108,7 @@ def result_of_log(
         None if trained.model is None else flops(settings.workload, trained.model),
         steps=steps,
         window=window or _window_beside(found, steps),
+        window_parts=windows.get(settings.framework),
         peak_tflops=None if trained.other_dtype else _peak(settings, types),
         nodes=_nodes(settings, types),
         profiled=facts.PROFILED if is_profiled else find_logs.profiled_beside(path, found),

@@ -110,11 +110,12 @@ def metrics_of(
     *,
     steps: int | None,
     window: Window | None,
+    window_parts: tuple[float, float] | None,
     peak_tflops: float | None,
     nodes: int | None,
     profiled: str,
 ) -> Metrics:
-    """Return the metrics of the steps in ``window`` (None: the default one).
+    """Return the metrics of the steps in ``window`` (None: the default one, of ``window_parts``).
 
     ``model`` was trained, None if unknown or without one. ``own_flops`` are of one sample by its
     plugin's formula, None for llmb's.
@@ -125,7 +126,7 @@ def metrics_of(
     if reader.spec.reads_whole_log:  # its results are no iterations, so none is of a warm-up
         steps = None if samples.last is None else samples.last + 1
         window = window or (None if steps is None else Window(0, steps - 1))
-    used = _window_of(samples, steps, window, settings.framework)
+    used = _window_of(samples, steps, window, window_parts)
     specs = (*reader.metrics, *_energy_specs(samples, reader))
     measured = measure.measure(samples, used, specs) if used else {}
     if not reader.spec.tflops_valid:
@@ -186,7 +187,10 @@ def _causal_part(samples: Samples, model: ModelShape | None) -> float | None:
 
 
 def _window_of(
-    samples: Samples, steps: int | None, requested: Window | None, framework: str | None
+    samples: Samples,
+    steps: int | None,
+    requested: Window | None,
+    parts: tuple[float, float] | None,
 ) -> Window | None:
     """Return the window in the numbers of the log, as far as its lines cover it, or None."""
     if not steps:
@@ -194,7 +198,7 @@ def _window_of(
     first = samples.first
     return covered(
         samples,
-        default_window(steps, first, framework=framework)
+        default_window(steps, first, parts=parts)
         if requested is None
         else requested.of(steps, first),
     )
@@ -302,12 +306,13 @@ def result_of_run(
     peak_tflops: float | None,
     window: Window | None = None,
     *,
+    window_parts: tuple[float, float] | None = None,
     flops: Flops | None = None,
     log: Path | None = None,
 ) -> Result:
     """Return the result of a recorded run.
 
-    ``log`` is ``log_of(record)`` if that is known.
+    ``log`` is ``log_of(record)`` if that is known. ``window_parts`` are those of the framework.
 
     ``peak_tflops`` is the peak of one GPU at the job's dtype, None if unknown. ``flops`` are of one
     sample by the plugin's own formula, None for llmb's. If a log exists and cannot be read, the
@@ -328,6 +333,7 @@ def result_of_run(
         flops,
         steps=job.max_steps,
         window=window,
+        window_parts=window_parts,
         peak_tflops=None if trained.other_dtype else peak_tflops,
         nodes=job.nodes,
         profiled="" if job.profile else find_logs.profiled_beside(path),

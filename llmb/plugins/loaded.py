@@ -183,6 +183,12 @@ class Plugins:
         """The frameworks of llmb and of all plugins, by name."""
         return {claim.name: claim.item for claim in self._held("llmb_frameworks")}
 
+    @property
+    def windows(self) -> dict[str, tuple[float, float]]:
+        """The ``window`` of each framework that has its own, by its name."""
+        found = ((name, framework.window) for name, framework in self.frameworks.items())
+        return {name: window for name, window in found if window is not None}
+
     def _with_frameworks(self, offer: Offer) -> Offer | None:
         """Return the offer with every framework, or None if its own cannot be used."""
         try:

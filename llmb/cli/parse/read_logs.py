@@ -270,6 +270,7 @@ def _results(
         overrides=description,
         types=context.plugins.gpu_types,
         beside=beside,
+        windows=context.plugins.windows,
     )
     formulas = {key for key, workload in workloads.items() if context.plugins.has_flops(workload)}
 

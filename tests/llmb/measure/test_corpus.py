@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from llmb.builtin.plugins import builtin_plugins
 from llmb.contract import formats
 from llmb.contract.formats import ParseSpec
 from llmb.contract.metrics import MetricSpec
@@ -23,8 +24,10 @@ from llmb.measure import find_logs
 from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
+from llmb.plugins.loader import load_plugins
 
 CORPUS = Path(__file__).with_name("corpus")
+WINDOWS = load_plugins(builtin_plugins()).windows
 GOLDEN = CORPUS / "golden.json"
 LOGS: list[dict[str, Any]] = yaml.safe_load((CORPUS / "index.yaml").read_text())["logs"]
 BESIDE = {"stderr.txt", "rfm_job.err", "test-run.toml", "cloudai_sbatch_script.sh"}
@@ -39,7 +42,8 @@ def read(log: dict[str, Any], folder: Path = CORPUS) -> Result:
     if metrics:
         spec = ParseSpec(metrics=tuple(declared), metric_units=declared)
         reader = LogReader(spec=spec, metrics=metrics, headline=metrics[0].name)
-    (result,) = judge([result_of_log(folder / log["file"], reader, workloads={})], [])
+    found = result_of_log(folder / log["file"], reader, workloads={}, windows=WINDOWS)
+    (result,) = judge([found], [])
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from llmb.builtin.plugins import builtin_plugins
 from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.contract.window import LAST, Window
@@ -20,12 +21,15 @@ from llmb.measure.log_result import result_of_log
 from llmb.measure.result import Result
 from llmb.measure.run_result import LogReader
 from llmb.plan.published import Figure
+from llmb.plugins.loader import load_plugins
 
 Wording = Callable[..., None]
 
 Workloads = dict[str, Workload]
 STEP_TIME = "Step Time : {}s GPU utilization: {}MODEL_TFLOP/s/GPU"
 BRIDGE = "pretrain_llama3_70b_fp8_cs_gpus64_tp4_pp8_cp1_vp5_mbs1_gbs128_389757"
+
+WINDOWS = load_plugins(builtin_plugins()).windows
 
 
 def megatron(n: int, seconds: float, loss: str = "1.25E+01", flops: str = "") -> str:
@@ -49,7 +53,12 @@ def read(
     path = folder / name
     path.write_text(log)
     return result_of_log(
-        path, LogReader(), window, workloads=workloads, overrides=Settings(**given)
+        path,
+        LogReader(),
+        window,
+        workloads=workloads,
+        overrides=Settings(**given),
+        windows=WINDOWS,
     )
 
 

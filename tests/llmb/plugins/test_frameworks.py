@@ -371,6 +371,33 @@ def test_results_have_the_framework(
     assert "batch 256" in shown
 
 
+def test_a_framework_has_its_own_default_window(
+    install: Install, benchmarks: Path, make_install: Any, load: Load, llmb_here: Command
+) -> None:
+    (benchmarks / "acme.yaml").write_text(ROWS)
+    install("titan", TITAN.replace("recipe=Recipe", "recipe=Recipe, window=(0.5, 0.75)"))
+    made = replace(make_install(), workloads=load().workloads())
+    log = made.measured("a1", 2.0, "acme_1b", "bf16", 16).log
+    words = ("results", "--format", "json", "--install", made.folder)
+    (result,) = json.loads(llmb_here(*words).stdout)["results"]
+    copy = benchmarks.parent / "log-pretrain_acme_1b_bf16_gpus16.out"
+    copy.write_text(log.read_text())
+    parsed = llmb_here("parse", copy, "--framework", "titan", "--format", "json")
+    (alone,) = json.loads(parsed.stdout)["results"]
+    for found in (result, alone):
+        assert found["window"] == [25, 38]
+        assert found["metrics"]["step_time"]["n"] == 14
+
+
+@pytest.mark.parametrize("window", ["(0.5, 0.4)", "(-1, 0.4)", "(0.5, 44)"])
+def test_a_wrong_window_is_refused(window: str, install: Install, load: Load) -> None:
+    source = install("titan", TITAN.replace("recipe=Recipe", f"recipe=Recipe, window={window}"))
+    plugins = load()
+    assert "titan" not in plugins.frameworks
+    (reason,) = (problem.reason for problem in plugins.problems if problem.source == source)
+    assert "window: must be two ascending parts of the steps, from 0 to 1" in reason
+
+
 def test_an_unknown_framework_is_no_answer(brings: str) -> None:
     with pytest.raises(KeyFaultError) as caught:
         check_framework("titam")

@@ -35,11 +35,12 @@ DOCUMENTED := tests/integration/test_documented.py tests/slurm/test_documented.p
 test-docs: $(STAMP)  ## run the commands of the documentation, and the cluster type of examples/
 	@LLMB_TEST_DOCS=1 $(BIN)/pytest -q -n 3 --dist loadfile $(DOCUMENTED) $(ARGS)
 
-RUNS := tests/slurm/test_train.py tests/slurm/test_microbenchmarks.py tests/integration/test_microbenchmarks.py \
-	tests/integration/test_inference_example.py tests/llmb/builtin/runai/test_train.py \
-	tests/llmb/builtin/runai/test_collectives.py
-test-runs: $(STAMP)  ## train and measure on Slurm, Run:ai and this machine
-	@LLMB_TEST_RUNS=1 $(BIN)/pytest -q -n 2 --dist loadfile $(RUNS) $(ARGS)
+RUNS := benchmarks/test_gpu.py benchmarks/test_guard.py integration/test_correctness.py \
+	integration/test_inference_example.py integration/test_microbenchmarks.py integration/test_sustained_run.py \
+	llmb/builtin/runai/test_collectives.py llmb/builtin/runai/test_train.py slurm/test_accept.py slurm/test_diagnosis.py \
+	slurm/test_microbenchmarks.py slurm/test_train.py
+test-runs: $(STAMP)  ## train and measure on Slurm, Run:ai and this machine; run each benchmark small
+	@LLMB_TEST_RUNS=1 $(BIN)/pytest -q -n 2 --dist loadfile $(addprefix tests/,$(RUNS)) $(ARGS)
 
 test-slurm-next: $(STAMP)  ## test with Slurm 24.11 and Python 3.13 of Debian 13 (root, debootstrap)
 	@root=$$($(BIN)/python tests/debian/root.py 13) && tests/debian/run "$$root" $(NEXT) $(ARGS)

@@ -57,7 +57,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 _WORDING = _TESTS / "wording"
 
 # These take minutes, and have targets of their own: `make test-docs` runs the commands of the
-# documentation and of the examples, `make test-runs` trains and measures on each cluster type.
+# documentation and of the examples, `make test-runs` trains and measures on each cluster type, and
+# runs each benchmark of llmb itself on a small size.
 _APART = {
     "LLMB_TEST_DOCS": [
         "integration/test_documented.py",
@@ -66,10 +67,16 @@ _APART = {
         "slurm/test_documented.py",
     ],
     "LLMB_TEST_RUNS": [
+        "benchmarks/test_gpu.py",
+        "benchmarks/test_guard.py",
+        "integration/test_correctness.py",
         "integration/test_inference_example.py",
         "integration/test_microbenchmarks.py",
+        "integration/test_sustained_run.py",
         "llmb/builtin/runai/test_collectives.py",
         "llmb/builtin/runai/test_train.py",
+        "slurm/test_accept.py",
+        "slurm/test_diagnosis.py",
         "slurm/test_microbenchmarks.py",
         "slurm/test_train.py",
     ],
@@ -84,8 +91,6 @@ _LONGEST = [
     "slurm/test_trouble.py",
     "slurm/test_admin.py",
     "integration/test_main_job.py",
-    "integration/test_correctness.py",
-    "integration/test_sustained_run.py",
     "installer/applying/test_install.py",
     "workloads/test_torch_pretrain.py",
     "llmb/builtin/local/test_queue.py",
@@ -108,8 +113,6 @@ _LONGEST = [
     "llmb/plugins/test_new_plugin.py",
     "slurm/test_documented_plugins.py",
     "slurm/test_vboost.py",
-    "benchmarks/test_guard.py",
-    "benchmarks/test_gpu.py",
     "sqshpull/test_build.py",
     "llmb/run/test_exactly_once.py",
     "llmb/cli/completion/test_shells.py",

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from llmb_nodes import blame
+from llmb_nodes import slow_nodes
 
 NODES, DAYS, RUNS, SIZES = 64, 20, 6, (4, 16)
 SLOW_DAYS, SLOW_DAY, SLOW_NODE = 0.2, 0.92, 0.90
@@ -24,7 +24,9 @@ PLACES = ("any nodes", "neighbours", "the same all day")
 SPREADS = (0.01, 0.02, 0.05)
 
 
-def month(chance: random.Random, place: str, spread: float, bad: str) -> list[blame.Observation]:
+def month(
+    chance: random.Random, place: str, spread: float, bad: str
+) -> list[slow_nodes.Observation]:
     """Return the runs of a month. ``spread``: of healthy runs, as a fraction of their speed."""
     runs: list[tuple[int, frozenset[str], float]] = []
     for day in range(DAYS):
@@ -38,7 +40,7 @@ def month(chance: random.Random, place: str, spread: float, bad: str) -> list[bl
         size: _fast_quarter([v for _, nodes, v in runs if len(nodes) == size]) for size in SIZES
     }
     return [
-        blame.Observation(day=str(day), nodes=nodes, speed=speed / fast[len(nodes)], time=day)
+        slow_nodes.Observation(day=str(day), nodes=nodes, speed=speed / fast[len(nodes)], time=day)
         for day, nodes, speed in runs
     ]
 
@@ -56,11 +58,11 @@ def _fast_quarter(speeds: Sequence[float]) -> float:
     return sorted(speeds)[3 * (len(speeds) - 1) // 4]
 
 
-def plain(runs: Sequence[blame.Observation]) -> list[str]:
+def plain(runs: Sequence[slow_nodes.Observation]) -> list[str]:
     """Return the nodes with p < 0.01 by Fisher's test on all runs alike, as is often done."""
     units = [[(run.nodes, run.is_slow) for run in runs]]
     names = {name for run in runs for name in run.nodes}
-    return [name for name in names if blame.p_value(name, units) < blame.CHANCE]
+    return [name for name in names if slow_nodes.p_value(name, units) < slow_nodes.CHANCE]
 
 
 def outcomes(months: int, place: str, spread: float) -> Counter[str]:
@@ -69,9 +71,9 @@ def outcomes(months: int, place: str, spread: float) -> Counter[str]:
     for number in range(months):
         chance = random.Random(f"{place} {spread} {number}")
         healthy, runs = month(chance, place, spread, ""), month(chance, place, spread, BAD)
-        named = [found.nodes for found in blame.find(runs)]
+        named = [found.nodes for found in slow_nodes.find(runs)]
         counts["healthy, plain"] += bool(plain(healthy))
-        counts["healthy"] += bool(blame.find(healthy))
+        counts["healthy"] += bool(slow_nodes.find(healthy))
         counts["alone"] += (BAD,) in named
         counts["among few"] += any(BAD in nodes and len(nodes) > 1 for nodes in named)
         counts["wrong"] += any(BAD not in nodes for nodes in named)

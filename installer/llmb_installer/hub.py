@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmb.contract import needs
-from llmb.core import files, http, retry, secrets
+from llmb.core import backoff, files, http, secrets
 from llmb.core.scan import plain
 from llmb.core.values import dataclass
 from llmb.errors import Fault, LlmbError
@@ -165,7 +165,7 @@ class Hub:
 
         Raises LlmbError: ``file-missing`` if the hub does not have it.
         """
-        answer = retry.persist(
+        answer = backoff.persist(
             lambda: self._open("HEAD", self._url(self.need.revision, name)), self._pause
         )
         answer.close()
@@ -197,7 +197,9 @@ class Hub:
         """Download the file to ``path``. Raises LlmbError, also if it does not match its digest."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.context.progress.advance(min(_size(path), file.size))
-        retry.persist(lambda: self._continue(file, path), self._pause, received=lambda: _size(path))
+        backoff.persist(
+            lambda: self._continue(file, path), self._pause, received=lambda: _size(path)
+        )
         if not _matches(file, path):
             path.unlink(missing_ok=True)
             message = f"{file.url}: the downloaded content does not match its digest"
@@ -229,7 +231,9 @@ class Hub:
             answer.close()
         if _size(path) < file.size:
             message = f"{file.url}: the answer ended after {_size(path)} of {file.size} bytes"
-            raise retry.AskAgain(LlmbError(message, hint=_AGAIN, code="file-damaged", key=file.url))
+            raise backoff.AskAgain(
+                LlmbError(message, hint=_AGAIN, code="file-damaged", key=file.url)
+            )
 
     def _url(self, revision: str, name: str) -> str:
         return f"{self.endpoint}/{self.need.repository}/resolve/{revision}/{name}"

@@ -25,8 +25,8 @@ from llmb.judge.judge import pool_key
 from llmb.judge.reference import References
 from llmb.measure.failure_causes import Cause
 from llmb.measure.find_logs import log_of
-from llmb.measure.reason import REFUSED_KIND, cause_of_end
 from llmb.measure.result import Result
+from llmb.measure.result_notes import REFUSED_KIND, cause_of_end
 from llmb.measure.run_result import with_cost
 from llmb.plan.bridge_rows import table_of
 from llmb.plan.images import recorded_digest

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from llmb.core import files
-from llmb.core.retry import AskAgain, retry_after
+from llmb.core.backoff import AskAgain, retry_after
 from llmb.errors import LlmbError, UsageError
 
 if TYPE_CHECKING:

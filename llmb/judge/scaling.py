@@ -26,8 +26,8 @@ from llmb.core.values import dataclass
 from llmb.judge.compare import measures
 from llmb.judge.judge import pool_key
 from llmb.judge.reference import metric_of, pool, pooled, relative
-from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
+from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.statistics import Spread
 
 Kind = Literal["weak", "strong"]

@@ -17,8 +17,8 @@ from llmb.contract.formats import MAXTEXT_NAME, MEGATRON_NAME, NO_KEYS, Format, 
 from llmb.contract.metrics import JOULES_PER_STEP, WATTS_PER_GPU
 from llmb.contract.samples import Step
 from llmb.contract.spec_checks import PATTERN_HINT, TRAINING_KEYS
+from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.core.scan import REACH, Hit, Line, needle, plain, strip_escapes
-from llmb.core.time_limit import OverdueError, time_limit
 from llmb.core.units import KNOWN, factor_after, factor_between, prefix_factor, unit_after
 from llmb.errors import LlmbError, PluginError
 

@@ -18,7 +18,7 @@ from llmb.contract.samples import Samples
 from llmb.contract.settings import NOTHING, Settings
 from llmb.contract.spec import NEMO, Workload
 from llmb.contract.window import Window
-from llmb.measure import facts, find_logs, mlperf, nccl_tests, reason, suites
+from llmb.measure import facts, find_logs, mlperf, nccl_tests, result_notes, suites
 from llmb.measure.checkpoints import checkpoints_of
 from llmb.measure.describe_log import (
     complete,
@@ -126,7 +126,7 @@ def result_of_log(
             framework=_framework_of(settings, workload, samples),
         ),
         status=status,
-        reason=reason.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
+        reason=result_notes.of_log(path, status, samples, metrics, reader.spec, checkpoints, cause),
         cause=cause,
         log=facts.facts_of(samples),
         checkpoints=checkpoints,
@@ -217,9 +217,9 @@ def _status_of_log(
     cause = root_cause(beside, more=more)
     if cause is None and reached:
         return SUCCESS, None
-    if cause is None and reason.is_unknown_format(path, samples):
+    if cause is None and result_notes.is_unknown_format(path, samples):
         return UNKNOWN, None
-    if cause is None and not samples.steps and reason.has_own_steps(path):
+    if cause is None and not samples.steps and result_notes.has_own_steps(path):
         return UNKNOWN, None
     return FAILED, cause
 

@@ -25,7 +25,7 @@ from llmb.measure import (
     find_logs,
     mlperf,
     nccl_tests,
-    reason,
+    result_notes,
     statistics,
     superbench,
     telemetry,
@@ -358,7 +358,7 @@ def result_of_run(
     if (
         status == FAILED
         and state.state == states.COMPLETED
-        and reason.is_unknown_format(path, samples)
+        and result_notes.is_unknown_format(path, samples)
     ):
         status = FAILED if root_cause(logs, more=reader.failures) is not None else UNKNOWN
     has_failed = not unreadable and (status in (FAILED, CANCELLED) or state.state == states.LOST)
@@ -366,7 +366,7 @@ def result_of_run(
     metrics = with_gaps(metrics, samples, status)
     run_reason = None
     if not (unreadable and status == UNKNOWN):
-        run_reason = reason.of_run(status, state, samples, metrics, spec, checkpoints, cause)
+        run_reason = result_notes.of_run(status, state, samples, metrics, spec, checkpoints, cause)
     return Result(
         identity=Identity(
             experiment=record.launch.name,
@@ -380,7 +380,7 @@ def result_of_run(
         status=status,
         reason="; ".join(filter(None, (unreadable, run_reason))) or None,
         state=state.state,
-        cause=cause or (reason.cause_of_end(state) if has_failed else None),
+        cause=cause or (result_notes.cause_of_end(state) if has_failed else None),
         log=facts.facts_of(samples, nodes),
         checkpoints=checkpoints,
         metrics=metrics,

@@ -12,8 +12,8 @@ from pathlib import Path
 from llmb.contract.formats import ParseSpec, compile_spec
 from llmb.contract.samples import Samples, Step
 from llmb.contract.spec_checks import TRAINING_KEYS
+from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.core.scan import open_log, plain, strip_escapes
-from llmb.core.time_limit import OverdueError, time_limit
 from llmb.errors import LlmbError
 from llmb.measure.log_lines import PATTERN_SECONDS, SlowPatternError, values_in
 

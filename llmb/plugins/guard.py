@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from llmb.core import console
-from llmb.core.time_limit import OverdueError, time_limit
+from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.errors import KeyFaultError, LlmbError, PluginError, UsageError
 from llmb.plugins import side_effects
 

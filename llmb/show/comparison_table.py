@@ -9,7 +9,7 @@ from llmb.contract.metrics import STEP_TIME, MetricSpec, heading
 from llmb.core.tables import Column
 from llmb.judge.compare import Comparison
 from llmb.measure import result
-from llmb.measure.reason import distinguishing, settings_of
+from llmb.measure.result_notes import distinguishing, settings_of
 from llmb.show import results_table
 
 _TEXT = (

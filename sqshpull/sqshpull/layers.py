@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from sqshpull.errors import PullError, PullStoppedError
 from sqshpull.manifests import Blob, ImageManifest
-from sqshpull.merge import LayerRefusedError, clean
+from sqshpull.merge_layers import LayerRefusedError, clean
 from sqshpull.parallel import run_bounded
 from sqshpull.registry import Registry
 from sqshpull.settings import PullProgress

@@ -18,7 +18,7 @@ from sqshpull.files import bytes_in_words
 from sqshpull.image_tar import RC, ExtraFile, etc_files, working_folder, write_image
 from sqshpull.layers import FetchedLayer, LayerNames, layer_fault, layers_of, missing_bytes
 from sqshpull.manifests import ImageManifest
-from sqshpull.merge import ImageTree, LayerRefusedError, names_by_layer
+from sqshpull.merge_layers import ImageTree, LayerRefusedError, names_by_layer
 from sqshpull.registry import Registry
 from sqshpull.settings import PullProgress, PullSettings
 from sqshpull.tar import BLOCK, DEVICES, FILE, Attributes

@@ -49,8 +49,8 @@ from llmb.contract.state import (
     JobState,
 )
 from llmb.core import files
+from llmb.core.call_time_limit import OverdueError, time_limit
 from llmb.core.process import ProcessId
-from llmb.core.time_limit import OverdueError, time_limit
 from llmb.plugins.guarded_cluster import guard
 from llmb.run import store
 from llmb_testing.job import SMALLEST_JOB

@@ -23,8 +23,8 @@ from llmb.builtin.slurm import commands, partitions
 from llmb.contract.launch import Launch, Program
 from llmb.contract.record import RunRecord
 from llmb.core import secrets, yamlfile
+from llmb.core.backoff import retry_after
 from llmb.core.process import ProcessId
-from llmb.core.retry import retry_after
 from llmb.errors import LlmbError
 from llmb.judge.export import read_export
 from llmb.plan.config_layers import load_config

@@ -15,7 +15,7 @@ import pytest
 
 from llmb.contract.needs import HubAsset
 from llmb.core import http
-from llmb.core.retry import AskAgain
+from llmb.core.backoff import AskAgain
 from llmb.errors import LlmbError
 from llmb_installer.execution.runner import Runner
 from llmb_installer.hub import Hub

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from sqshpull.merge import ImageTree
+from sqshpull.merge_layers import ImageTree
 
 LOWER = ("top/", "top/lower", "top/sub/", "top/sub/lower", "plain")
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from llmb.core.time_limit import time_limit
+from llmb.core.call_time_limit import time_limit
 from sqshpull.sign_in import Challenge, read_challenges
 
 BEARER = Challenge(

@@ -17,7 +17,7 @@ from llmb_testing.sample_images import compress
 from sqshpull.errors import PullError
 from sqshpull.image_tar import write_image
 from sqshpull.layers import FetchedLayer, pieces, read_names
-from sqshpull.merge import ImageTree, names_by_layer
+from sqshpull.merge_layers import ImageTree, names_by_layer
 from sqshpull.tar import NotTarError, TarStream, entries
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]

@@ -11,8 +11,8 @@ from llmb.core.secrets import is_secret_name
 from llmb.core.values import dataclass
 from llmb.judge.differences import differences, printed_by
 from llmb.measure.facts import NCCL, NETWORK, LogFacts
-from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import ReferenceValue
+from llmb.measure.result_notes import parameters_in_words
 from llmb.measure.uneven import (
     CLOCKS_DIFFER,
     DRIVER,

@@ -14,8 +14,8 @@ from llmb.judge import compare, judge, reference
 from llmb.judge.scaling import WEAK, Kind, ScalingPoint
 from llmb.judge.value import FAIL
 from llmb.measure.facts import VerdictCause
-from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
+from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.statistics import Spread
 from llmb.plan.published import Figure, release_order
 from llmb.show.report.value import ORDER, Report, Run, count, word_of

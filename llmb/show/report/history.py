@@ -16,8 +16,8 @@ from llmb.judge.judge import judge, pool_key, without_session
 from llmb.judge.reference import relative
 from llmb.judge.value import INVALID, NO_REFERENCE
 from llmb.judge.verdict_causes import with_causes
-from llmb.measure.reason import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.measure.result import Result
+from llmb.measure.result_notes import TITLE, distinguishing, parameters_in_words, settings_of
 from llmb.show.report.conditions import ConditionChange, changes_between
 from llmb.show.report.entries import ReportEntry, entries_of
 from llmb.show.report.value import Against, Report, Run

@@ -13,8 +13,8 @@ from llmb.judge.judge import pool_key
 from llmb.judge.scaling import ScalingPoint, columns, rows_of
 from llmb.judge.value import FAIL, INVALID, NO_REFERENCE
 from llmb.measure.failure_causes import FailureGroup, group_failures
-from llmb.measure.reason import parameters_in_words
 from llmb.measure.result import CANCELLED, FAILED, PENDING, RUNNING, SUCCESS, UNKNOWN, Result
+from llmb.measure.result_notes import parameters_in_words
 from llmb.show.report.entries import entries_of
 from llmb.show.report.glance import one_line
 from llmb.show.report.value import ORDER, Report, Run, count, word_of

@@ -15,7 +15,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from llmb_nodes import blame, history
+from llmb_nodes import history, slow_nodes
 
 if TYPE_CHECKING:
     from llmb import api
@@ -99,7 +99,7 @@ def nodes_of(run: api.RunRecord, row: ResultRow) -> frozenset[str]:
     return frozenset(job_nodes or (row["log"] or {}).get("hosts") or ())
 
 
-def observations(runs: Sequence[MeasuredRun]) -> list[blame.Observation]:
+def observations(runs: Sequence[MeasuredRun]) -> list[slow_nodes.Observation]:
     """Return an observation for each day and set of nodes.
 
     The repeats of a day on the same nodes, and its other configurations there, have the day's
@@ -109,7 +109,7 @@ def observations(runs: Sequence[MeasuredRun]) -> list[blame.Observation]:
     for run, speed in _relative(runs):
         groups.setdefault((day(run.time), run.nodes), []).append((run, speed))
     return [
-        blame.Observation(
+        slow_nodes.Observation(
             day=day,
             nodes=nodes,
             speed=median(speed for _, speed in members),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmb import api
-from llmb_nodes import blame, diagnosis, history, past_runs, words
+from llmb_nodes import diagnosis, history, past_runs, slow_nodes, words
 from llmb_nodes.suspects import FromRuns, FromTest, Suspect, find, odds
 
 PAGE = "nodes"
@@ -187,7 +187,7 @@ class _Node:
 
 
 def _nodes(
-    runs: Sequence[api.RunRecord], rows: _Rows, observations: Iterable[blame.Observation]
+    runs: Sequence[api.RunRecord], rows: _Rows, observations: Iterable[slow_nodes.Observation]
 ) -> dict[str, _Node]:
     """Return the nodes of the observations, of described runs, checks and diagnoses."""
     nodes: dict[str, _Node] = {}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llmb_nodes import diagnosis, history, past_runs, words
-from llmb_nodes.blame import Blame, Observation, find as find_blame
 from llmb_nodes.program import strategy
+from llmb_nodes.slow_nodes import Blame, Observation, find as find_blame
 
 if TYPE_CHECKING:
     from llmb import api

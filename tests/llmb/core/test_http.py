@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from llmb.core import http
-from llmb.core.retry import (
+from llmb.core.backoff import (
     ATTEMPTS,
     LONGEST_PAUSE,
     PROGRESS,

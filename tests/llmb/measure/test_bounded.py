@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from llmb.contract.formats import ParseSpec, formats_of
+from llmb.core.call_time_limit import time_limit
 from llmb.core.scan import apart, hits_in, needle, read_blocks
-from llmb.core.time_limit import time_limit
 from llmb.measure import log_lines, root_cause as find
 from llmb.measure.log_lines import SlowPatternError
 from llmb.measure.log_reader import read_log

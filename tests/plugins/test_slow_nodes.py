@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from llmb_nodes import blame
-from llmb_nodes.blame import Observation
+from llmb_nodes import slow_nodes
 from llmb_nodes.past_runs import MeasuredRun, measured, observations
+from llmb_nodes.slow_nodes import Observation
 from llmb_nodes.suspects import from_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def days(count: int, *runs: tuple[str, float], first: int = 0) -> list[Observati
 
 
 def named(runs: Iterable[Observation]) -> list[tuple[str, ...]]:
-    return [found.nodes for found in blame.find(list(runs))]
+    return [found.nodes for found in slow_nodes.find(list(runs))]
 
 
 def a_result(run: str = "r1", **changes: Any) -> dict[str, Any]:
@@ -86,12 +86,12 @@ def test_the_chance_is_that_of_all_ways_to_choose_the_slow_runs() -> None:
     ]
     ways = list(itertools.combinations(range(7), 3))
     as_many = sum(len({0, 1, 2} & set(slow)) >= 2 for slow in ways)
-    assert blame.p_value("a", [units]) == pytest.approx(as_many / len(ways))
+    assert slow_nodes.p_value("a", [units]) == pytest.approx(as_many / len(ways))
     other = [(frozenset({"a"}), True), (frozenset({"b"}), False)]
     # Both strata: 3 hits of the first, or 2 and the hit of the second.
     three = sum(len({0, 1, 2} & set(slow)) >= 3 for slow in ways)
     expected = three / len(ways) + (as_many - three) / len(ways) / 2
-    assert blame.p_value("a", [units, other]) == pytest.approx(expected)
+    assert slow_nodes.p_value("a", [units, other]) == pytest.approx(expected)
 
 
 ROUND = (("a b", 0.90), ("c d", 1.0), ("e f", 1.0), ("g h", 1.0))
@@ -100,7 +100,7 @@ SHUFFLED = (("a h", 0.90), ("c b", 1.0), ("e d", 1.0), ("g f", 1.0))
 
 def test_a_node_is_blamed_and_not_those_that_ran_with_it() -> None:
     runs = days(4, *ROUND) + days(4, *SHUFFLED, first=4)
-    (found,) = blame.find(runs)
+    (found,) = slow_nodes.find(runs)
     assert (found.nodes, found.total, found.slow, found.total_without, found.slow_without) == (
         ("a",),
         8,

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from llmb.core.time_limit import OverdueError, time_limit
+from llmb.core.call_time_limit import OverdueError, time_limit
 
 SHORT = 0.2
 

@@ -55,11 +55,11 @@ def _selected(workload: api.Workload, site: api.Site) -> list[str]:
     only one of them is installed for that, whatever is selected.
     """
     from llmb.contract.spec import NEMO
-    from llmb.plan.framework import bringing, brought_sizes
+    from llmb.plan.framework import brought_sizes
 
     if not workload.frameworks:
         workload = workload.known_to(_frameworks_of(workload))
-    own, brought = workload.framework, [framework.name for framework, _ in bringing(workload)]
+    own, brought = workload.framework, [framework.name for framework, _ in workload.brought()]
     choice = site.settings.get("framework", "auto")
     if not brought or site.runs.trains == "torch" or site.gpu_type == "cpu":
         return [own]

@@ -52,13 +52,14 @@ def command(
     """Show the workloads, and which of them run here."""
     from llmb.cli.output import print_all
     from llmb.plan import listing
-    from llmb.plan.framework import check_release
 
     if framework is not None:
         from llmb.plan.framework import check_framework
 
         check_framework(framework, context.frameworks)
     if release is not None:
+        from llmb.plan.framework import check_release
+
         try:
             check_release(release, context.workloads.values())
         except UsageError as error:

@@ -8,17 +8,14 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import field, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from llmb.contract.command import Command
 from llmb.contract.failures import Failure
 from llmb.contract.formats import ParseSpec
 from llmb.contract.gpus import GpuType
-from llmb.contract.job import Job
-from llmb.contract.launch import Launch, Site
 from llmb.contract.metrics import TRAINING, MetricSpec, check_metrics
 from llmb.contract.model import ModelShape, require_positive
-from llmb.contract.needs import Needs
 from llmb.contract.nemo_recipe import NemoRecipe
 from llmb.contract.parameters import Parameter, check_parameters
 from llmb.contract.placeholders import check_placeholders
@@ -36,6 +33,16 @@ from llmb.core import files, typed, yamlfile
 from llmb.core.names import squash, suggest
 from llmb.core.values import dataclass
 from llmb.errors import Fault, InputFaults, KeyFaultError, LlmbError, UsageError, collected
+
+if TYPE_CHECKING:
+    from llmb.contract.job import Job
+    from llmb.contract.launch import Launch, Site
+    from llmb.contract.needs import Needs
+
+    LaunchFunction = Callable[["Workload", Job, Site], Launch | Command | None]
+    NeedsFunction = Callable[["Workload", Site], Needs | None]
+else:  # a command that plans nothing need not import what a job is
+    LaunchFunction = NeedsFunction = Callable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +240,9 @@ class Framework:
     #: More about it, for the question of ``llmb-install``. By default the title.
     description: str = ""
     #: Returns how a job starts, None if it cannot train the job at the site.
-    launch: Callable[["Workload", Job, Site], Launch | Command | None]
+    launch: LaunchFunction
     #: Returns what a workload needs installed at the site.
-    needs: Callable[["Workload", Site], Needs | None]
+    needs: NeedsFunction
     #: The package of its library, whose version in a job's image is part of a run's software.
     #: Empty if that is not recorded.
     library: str = ""
@@ -524,6 +531,13 @@ class Workload:
             raise InputFaults(faults)
         object.__setattr__(workload, "sizes", sizes)
         return workload
+
+    def brought(self) -> Iterator[tuple[Framework, RowsBySize]]:
+        """Yield the frameworks that bring rows for the workload, with these rows."""
+        for framework in self.frameworks.values():
+            rows = framework.rows_for(self)
+            if rows:
+                yield framework, rows
 
     def headline(self, size: str) -> MetricSpec:
         """The metric that verdicts on ``size`` are about."""

@@ -10,7 +10,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.framework import Choice, bringing, discovered
+from llmb.plan.framework import Choice, discovered
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
@@ -123,7 +123,7 @@ def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> N
     brought = {
         framework.name: framework
         for workload in workloads.values()
-        for framework, _ in bringing(workload)
+        for framework, _ in workload.brought()
     }
     dtypes += [
         dtype for framework in brought.values() for dtype in framework.dtypes if dtype not in dtypes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses an entry's framework and its release, by default the install's."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from llmb.contract.entry import JobEntry
@@ -26,14 +26,6 @@ class Choice:
     workload: Workload
     #: The choice that nothing made, for users: neither they nor the installation.
     note: str | None = None
-
-
-def bringing(workload: Workload) -> Iterator[tuple[Framework, RowsBySize]]:
-    """Yield the frameworks that bring rows for ``workload``, with these rows."""
-    for framework in workload.frameworks.values():
-        rows = framework.rows_for(workload)
-        if rows:
-            yield framework, rows
 
 
 def framework_of(
@@ -61,7 +53,7 @@ def framework_of(
         and name != own
         and any(
             size in rows and image_release in framework.releases
-            for framework, rows in bringing(workload)
+            for framework, rows in workload.brought()
         )
     ):
         release = image_release
@@ -121,7 +113,7 @@ def _own(workload: Workload, size: str, release: str | None, note: str | None) -
 
 def _with_release(workload: Workload, release: str) -> str:
     """Return the framework that ``release`` selects."""
-    candidates = [framework for framework, _ in bringing(workload)]
+    candidates = [framework for framework, _ in workload.brought()]
     framework_of_workload = workload.frameworks.get(workload.framework)
     if framework_of_workload is not None and framework_of_workload.releases:
         candidates.insert(0, framework_of_workload)
@@ -240,7 +232,7 @@ def _check_image(image: str, release: str, chosen: Choice, size: Size, label: st
 
 def _default(workload: Workload, size: str, gpu: str, install: Installed) -> str:
     has_rows = bool(workload.sizes[size].dtypes(gpu))
-    for framework, rows in bringing(workload):
+    for framework, rows in workload.brought():
         is_needed = not has_rows or install.framework == framework.name
         if is_needed and releases_of(framework, rows, size, gpu):
             return framework.name
@@ -248,7 +240,7 @@ def _default(workload: Workload, size: str, gpu: str, install: Installed) -> str
 
 
 def _other_framework(workload: Workload, size: str, gpu: str) -> str | None:
-    for framework, rows in bringing(workload):
+    for framework, rows in workload.brought():
         if available := releases_of(framework, rows, size, gpu):
             title = title_of(workload.framework, workload)
             return (
@@ -311,7 +303,7 @@ def releases_of(
 def brought_dtypes(workload: Workload, size: str, gpu: str) -> dict[str, list[str]]:
     """Return the dtypes of the rows that frameworks bring for ``size`` on ``gpu``, by framework."""
     dtypes = dict[str, list[str]]()
-    for framework, rows in bringing(workload):
+    for framework, rows in workload.brought():
         for row in (row for of_release in rows.get(size, {}).values() for row in of_release):
             words = [dtype for dtype in row.dtype if row.fits(gpu, dtype)]
             if words:
@@ -328,7 +320,7 @@ def brought_sizes(workload: Workload, gpu: str) -> dict[str, list[str]]:
             for name, by_release in rows.items()
             if any(gpu in row.gpu for size_rows in by_release.values() for row in size_rows)
         ]
-        for framework, rows in bringing(workload)
+        for framework, rows in workload.brought()
     }
     return {name: names for name, names in sizes.items() if names}
 
@@ -354,7 +346,7 @@ def discovered(
         for size in workload.sizes.values()
         if size.discover is None or gpu in size.discover
     )
-    for candidate, rows in bringing(workload):
+    for candidate, rows in workload.brought():
         is_needed = is_chosen or install.framework == candidate.name or not has_rows
         if not is_needed or framework not in (None, candidate.name):
             continue

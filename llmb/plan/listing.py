@@ -13,7 +13,6 @@ from llmb.contract.rows import ANY_GPU, Row
 from llmb.contract.spec import NEMO, Size, Workload
 from llmb.core import typed
 from llmb.core.tables import Column
-from llmb.plan.framework import bringing
 
 if TYPE_CHECKING:
     from llmb.plan.published import Figure
@@ -99,7 +98,7 @@ def rows_of(workload: Workload, framework: str | None = None) -> tuple[Column, .
     ):
         at = [column.key for column in trained].index("mbs")
         trained = (*trained[:at], *_EXPERTS, *trained[at:])
-    is_alone = framework == workload.framework or not any(bringing(workload))
+    is_alone = framework == workload.framework or not any(workload.brought())
     shown = () if is_alone else _FRAMEWORK
     return (*_CASES, *shown, *metrics, *trained, _MEMORY)
 
@@ -222,7 +221,7 @@ def configurations(
     ]
     rows += [
         (brought.name, image_release, name, row)
-        for brought, sizes in bringing(workload)
+        for brought, sizes in workload.brought()
         for name, by_release in sizes.items()
         for image_release, release_rows in by_release.items()
         for row in release_rows

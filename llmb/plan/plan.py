@@ -197,7 +197,7 @@ def _runs_on(entry: JobEntry, workload: Workload, size: str, gpu: str) -> bool:
         return True
     return any(
         name in ("", brought.name) and bool(framework.releases_of(brought, rows, size, gpu))
-        for brought, rows in framework.bringing(workload)
+        for brought, rows in workload.brought()
     )
 
 

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron-Bridge as a framework."""
 
-from llmb.contract.job import Job
-from llmb.contract.launch import Launch, Site
-from llmb.contract.needs import Needs
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from llmb.contract.spec import Framework, ImageRelease, RowsBySize, Workload
 from llmb.plan.bridge_rows import BRIDGE, DTYPES, SPELLINGS, fp8_dtype, releases, sized, table_of
+
+if TYPE_CHECKING:
+    from llmb.contract.job import Job
+    from llmb.contract.launch import Launch, Site
+    from llmb.contract.needs import Needs
 
 LIBRARY = "megatron-bridge"  # the package
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """NeMo 2 as a framework. llmb's torch program runs what has no NeMo recipe."""
 
-from llmb.contract.job import Job
-from llmb.contract.launch import Launch, Site
-from llmb.contract.needs import Needs
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from llmb.contract.spec import NEMO, Framework, Workload
+
+if TYPE_CHECKING:
+    from llmb.contract.job import Job
+    from llmb.contract.launch import Launch, Site
+    from llmb.contract.needs import Needs
 
 
 def framework() -> Framework:

@@ -4,6 +4,7 @@
 import json
 from typing import Any
 
+from llmb.builtin.torch.torch_names import DTYPES
 from llmb.contract.flops import model_flops
 from llmb.contract.gpus import CPU
 from llmb.contract.job import Job
@@ -14,7 +15,6 @@ from llmb.core import typed
 from llmb.core.names import suggest
 from llmb.errors import UsageError
 
-DTYPES = ("bf16", "fp32")
 ARCHITECTURES = ("llama", "nemotron", "nemotronh")  # as llmb_workloads.models builds them
 # Parts of a model that the program cannot build.
 _UNSUPPORTED = ("moe", "mla", "window", "mtp")
@@ -22,7 +22,6 @@ PROGRAM, RECIPE, PROFILE_FOLDER = "llmb_workloads.torch_pretrain", "recipe.json"
 CHECKPOINTS = "nemo_experiments/default/checkpoints"  # the folder that NeMo uses
 SEED = 1234
 TINY = "tiny"
-NAME = "torch"  # the framework of workloads that have this program alone
 VENV = "torch"
 PACKAGES = ("torch>=2.4", "transformers>=5.6")  # the same as in llmb_workloads.torch_pretrain
 ARCHITECTURE_UNKNOWN = "architecture-unknown"

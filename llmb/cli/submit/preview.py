@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmb.builtin import wrappers
-from llmb.builtin.torch import torch_pretrain
+from llmb.builtin.torch import torch_names, torch_pretrain
 from llmb.cli.context import CliContext, say
 from llmb.cli.estimates import estimates_of
 from llmb.cli.options import slurm_arg_in_words
@@ -161,7 +161,7 @@ def _print_jobs(context: CliContext, items: Sequence[Prepared], fmt: str) -> Non
 def _framework(item: Prepared) -> str | None:
     """Return the framework of a job, None if it trains no model or llmb's torch program runs it."""
     is_torch = item.launch is not None and torch_pretrain.name_of(item.launch.program)
-    is_other = is_torch and item.job.framework != torch_pretrain.NAME
+    is_other = is_torch and item.job.framework != torch_names.NAME
     return None if item.job.training is None or is_other else item.job.framework
 
 

@@ -221,7 +221,8 @@ def _frameworks(view: WizardView) -> list[AnswerOption]:
         if name in known
     ]
     if len(options) > 1:
-        options.append(AnswerOption("both", "both: the images or environments of both"))
+        number = "both" if len(options) == 2 else "all"
+        options.append(AnswerOption("both", f"both: the images or environments of {number}"))
     return options or [AnswerOption(NEMO, f"{NEMO}: NeMo 2")]
 
 

@@ -563,6 +563,24 @@ def test_a_folder_that_cannot_be_used(
     wording("llmb-install questions", str(FOLDER.check(view, typed)))
 
 
+def test_the_choice_of_all_frameworks_counts_them(
+    tmp_path: Path, workloads: dict[str, Workload]
+) -> None:
+    llama = workloads["pretrain_llama3.1"]
+    bridge = llama.frameworks["bridge"]
+    third = replace(bridge, name="titan", title="Titan", description="")
+    others = {"pretrain_llama3.1": llama.known_to({**llama.frameworks, "titan": third})}
+    found = []
+    for offered in (workloads, others):
+        data = {"cluster_type": "slurm", "gpu_type": "h100"}
+        view = WizardView(detected=detected_in(tmp_path), workloads=offered, data=data)
+        found.append([option.title for option in common.FRAMEWORK.options(view)][2:])
+    assert found == [
+        ["both: the images or environments of both"],
+        ["titan: Titan", "both: the images or environments of all"],
+    ]
+
+
 def test_the_texts_of_all_questions(
     tmp_path: Path, workloads: dict[str, Workload], wording: Callable[..., None]
 ) -> None:

@@ -10,7 +10,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Size, Workload
 from llmb.core.names import squash_workload, suggest
 from llmb.errors import UsageError
-from llmb.plan.framework import Choice, discovered
+from llmb.plan.framework import Choice, discovered, title_of
 from llmb.plan.installed import installed
 from llmb.plan.select import Name, Selection, is_dtype, split_name
 
@@ -52,9 +52,8 @@ def discover(
         _discover_workload(discovery, workload, config, selection, gpu_type, selected)
     discovery.skipped += _unmatched(discovery, selection, selected, gpu_type)
     if not discovery.entries:
-        kind = " with strong scaling" if selection.strong_scaling else ""
         reasons = list(dict.fromkeys(discovery.skipped)) or [
-            f"no installed workload{kind} runs on {gpu_type}"
+            _nothing_found(workloads, selection, gpu_type)
         ]
         before = " " if len(reasons) == 1 else "\n  "
         message = f"nothing to run:{''.join(f'{before}{reason}' for reason in reasons)}"
@@ -75,6 +74,8 @@ def _discover_workload(
     """Add the entries of its sizes that are ``selected``, or of all without a selection."""
     key, rows = workload.key, config.rows_for(gpu_type)
     named = {name for owner, name in selected if owner == key}
+    if selected and not named:
+        return
     if not config.workloads.has(key):
         if named:
             discovery.skip(key, None, f"{key} is not installed: skipped")
@@ -83,13 +84,20 @@ def _discover_workload(
     has = installed(key, config)
     choice = discovered(workload, rows, has, selection.framework, selection.release)
     if choice is None:
+        brings = any(
+            selection.framework in (None, framework.name)
+            and selection.release in (None, *framework.releases)
+            for framework, _ in workload.brought()
+        )
+        if not named and not brings:  # nobody asked for it
+            return
         titles = [
             framework.title
             for framework in workload.frameworks.values()
             if framework.name == selection.framework
-            or (selection.framework is None and framework.releases)
+            or (selection.framework is None and selection.release in framework.releases)
         ]
-        title = " or ".join(titles)
+        title = " or ".join(titles) or f"release {selection.release}"
         discovery.skip(key, None, f"{key} has no configuration for {title} on {gpu_type}: skipped")
         return
     proxies = {entry.proxy for entry in workload.sizes.values() if entry.proxy is not None}
@@ -108,6 +116,18 @@ def _discover_workload(
         if (size.discover is None or rows in size.discover) or (key, name) in selected:
             filters = replace(selection, supported=False) if (key, name) in selected else selection
             _add_entries(discovery, choice, name, size, rows, filters)
+
+
+def _nothing_found(workloads: Mapping[str, Workload], selection: Selection, gpu_type: str) -> str:
+    """Return the reason why nothing is discovered if nothing was skipped."""
+    kind = " with strong scaling" if selection.strong_scaling else ""
+    framework, filters = selection.framework, ""
+    if framework:
+        known = next(iter(workloads.values()), None)
+        filters = f" with {framework if known is None else title_of(framework, known)}"
+    if selection.release:
+        filters += f" in release {selection.release}"
+    return f"no installed workload{kind} runs on {gpu_type}{filters}"
 
 
 def _check_filters(workloads: Mapping[str, Workload], selection: Selection) -> None:

@@ -432,6 +432,39 @@ def test_sentences_about_brought_rows(
     wording("frameworks", done.stderr)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--framework", "titan", "--dtype", "bf16"),
+        ("--framework", "titan", "--workloads", "nemotron4"),
+        ("--workloads", "nemotron4", "--release", "2.0"),
+        ("--framework", "titan", "--gpu-type", "b200"),
+        ("--release", "2.0", "--gpu-type", "b200"),
+    ],
+    ids=("found", "named", "named-release", "gpu-type", "release"),
+)
+def test_discovery_names_what_was_asked_for(
+    words: tuple[str, ...],
+    brings: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Wording,
+) -> None:
+    done = llmb_here("submit-all", "--max-scale", "8", *words, "-d", "--install", cluster())
+    assert done.returncode == (0 if "bf16" in words else 2)
+    wording("frameworks", done.stderr)
+
+
+def test_discovery_without_a_workload_of_the_framework(
+    brings: str, llmb_here: Command, cluster: Callable[..., Path], wording: Wording
+) -> None:
+    install = cluster(workloads={"installed": ["pretrain_nemotron4"], "config": {}})
+    words = ("--framework", "titan", "--release", "2.0", "--install", install)
+    done = llmb_here("submit-all", "--max-scale", "8", "-d", *words)
+    assert done.returncode == 2
+    wording("frameworks", done.stderr)
+
+
 def test_brought_rows_are_checked(install: Install, llmb_here: Command) -> None:
     install("brings", BRINGS.replace("tp=2", "tp=5"))
     done = llmb_here("plugins", "check", "-w", "pretrain_llama3.1")

@@ -33,6 +33,7 @@ _INTEGER = re.compile(rb"\s*[-+]?\d{1,12}\s*")
 _GROUP = re.compile(rb",\d")
 # 12.3 at the end of a file may be the beginning of 12.39, 1.234e of 1.234e+03, 12K of 12KB.
 _CONTINUATION = b".eE+-kKMGTiB "
+_TO_THE_END = re.compile(rb"[%s]*+\Z" % re.escape(_CONTINUATION))
 _COMMA = re.compile(rb"(?<=\d),(?=\d{3}(?!\d))")
 _BAD = re.compile(rb"number of (nan|skipped) iterations:\s{0,20}0{0,20}[1-9]")
 _EPOCH = re.compile(rb"\b[Ee]poch (\d{1,9})[,:]")
@@ -279,10 +280,9 @@ def _find_value(text: bytes, key: bytes) -> re.Match[bytes] | None:
 
 def _complete_number(text: bytes, number: bytes, end: int, cut: bool) -> float | None:
     """Return ``number``, which ends at ``end`` of ``text``, or None if it may go on."""
-    following = text[end:]
-    half = cut and not following.strip(_CONTINUATION)
+    half = cut and _TO_THE_END.match(text, end) is not None
     # 1,201.5 and 201,5 are numbers to people: a wrong one would be worse than none.
-    return None if half or _GROUP.match(following) else float(number) * factor_after(text, end)
+    return None if half or _GROUP.match(text, end) else float(number) * factor_after(text, end)
 
 
 def _matched_number(

@@ -92,13 +92,14 @@ def llmb_launch(
 
         return Launch.of(filled(workload.launch, job), job, site)
     launch = _framework(job.framework, workload).launch(workload, job, site)
-    if not isinstance(launch, Launch) or workload.bridge is None:
+    workload = workload if workload.frameworks else workload.known_to(_frameworks_of(workload))
+    if launch is None or not any(workload.brought()):
         return launch
     from llmb.builtin.install_hint import fixes_of
 
-    selected = _selected(workload, site)
-    has = {"bridge": "bridge" in selected, "nemo": workload.framework in selected}
-    return replace(launch, fixes={**fixes_of(job, launch, site, **has), **launch.fixes})
+    launch = launch if isinstance(launch, Launch) else Launch.of(launch, job, site)
+    fixes = fixes_of(workload, job, launch, site, _selected(workload, site))
+    return replace(launch, fixes={**fixes, **launch.fixes})
 
 
 @hookimpl(trylast=True)

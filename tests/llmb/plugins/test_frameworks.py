@@ -4,6 +4,7 @@ those of llmb's frameworks.
 """
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -453,6 +454,34 @@ def test_discovery_names_what_was_asked_for(
     done = llmb_here("submit-all", "--max-scale", "8", *words, "-d", "--install", cluster())
     assert done.returncode == (0 if "bf16" in words else 2)
     wording("frameworks", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (None, ("--framework", "titan")),
+        ("titan", ("--framework", "titan")),
+        ("titan", ("--release", "2.0", "--dtype", "bf16")),
+        ("titan", ("--framework", "bridge")),
+        ("titan", ("--framework", "nemo")),
+    ],
+    ids=("missing", "chosen", "other-release", "bridge", "nemo"),
+)
+def test_the_command_that_installs_what_is_missing(
+    chosen: str | None,
+    words: tuple[str, ...],
+    brings: str,
+    llmb_here: Command,
+    cluster: Callable[..., Path],
+    wording: Wording,
+) -> None:
+    how = {} if chosen is None else {"framework": chosen}
+    install = cluster(install={"node_architecture": "x86_64", **how})
+    llama = ("submit", "-w", "llama3.1", "-s", "8b", "--scale", "8", "-d", "--install", install)
+    done = llmb_here(*llama, *words)
+    assert done.returncode == 0
+    (hint,) = re.findall(r"does not exist \((.*)\)", done.stderr)
+    wording("frameworks", hint)
 
 
 def test_discovery_without_a_workload_of_the_framework(

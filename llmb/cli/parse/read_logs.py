@@ -291,7 +291,10 @@ def _results(
         if has_formula(log)
     }
     remaining = [log for log in foreign if log not in results]
-    results |= dict(zip(remaining, map_many(read, remaining), strict=True))
+    # The functions of a plugin's framework, which workloads have, cannot be sent to others.
+    has_functions = context.plugins.has_hook("llmb_frameworks")
+    found = [read(log) for log in remaining] if has_functions else map_many(read, remaining)
+    results |= dict(zip(remaining, found, strict=True))
     return [
         results[log] if log in results else _recorded(context, log, recorded[log], window)
         for log in logs

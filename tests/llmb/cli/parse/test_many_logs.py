@@ -67,6 +67,34 @@ def test_logs_that_several_processes_read(
     assert [convention for convention, _ in formulas[2:]] == ["gqa"] * 4
 
 
+FRAMEWORK = """
+from llmb.api import Framework, hookimpl
+
+@hookimpl
+def llmb_frameworks():
+    nothing = lambda *arguments: None
+    return [Framework(name="titan", title="Titan", needs=nothing, launch=nothing)]
+"""
+
+
+def test_many_logs_beside_a_plugins_framework(
+    tmp_path: Path, llmb_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions of a plugin cannot be sent to other processes."""
+    monkeypatch.setattr(shell, "WORTH_PROCESSES", 4)
+    plugins, logs = tmp_path / "plugins", tmp_path / "logs"
+    plugins.mkdir()
+    (plugins / "titan.py").write_text(FRAMEWORK)
+    monkeypatch.setenv("LLMB_PLUGINS", str(plugins))
+    logs.mkdir()
+    for number in range(4):
+        (logs / f"log-pretrain_nemotron4_15b_bf16_gpus16_{number}.out").write_text(STEPS)
+    done = llmb_here("parse", logs, "--window", "0-3", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    results = json.loads(done.stdout)["results"]
+    assert [result["metrics"]["step_time"]["mean"] for result in results] == [2.5] * 4
+
+
 LISTINGS = """
 import sys
 from llmb.cli import app

@@ -197,7 +197,10 @@ def _runs(common: Common, plugins: Plugins) -> tuple[list[FoundRun], list[Import
     described = [
         (log, plugins.log_settings(log)) for log in logs
     ]  # other processes have no plugins
-    found = map_many(partial(find_run, common=common), described)
+    find = partial(find_run, common=common)
+    # The functions of a plugin's framework, which workloads have, cannot be sent to others.
+    has_functions = plugins.has_hook("llmb_frameworks")
+    found = [find(item) for item in described] if has_functions else map_many(find, described)
     for log, run in zip(logs, found, strict=True):
         name = str(log.relative_to(source.folder))
         if isinstance(run, NotTaken):

@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from llmb.builtin.plugins import builtin_plugins
+from llmb.core import shell
 from llmb.measure.describe_log import bridge_dtype
 from llmb.plugins.loader import load_plugins
-from llmb_installer.importing.carry import ImportPlan
+from llmb_installer.importing.carry import ImportPlan, plan_import
 from llmb_testing import exemplar_folder as exemplar
 
 DoImport = Callable[..., ImportPlan]
@@ -81,6 +82,25 @@ def test_a_run_of_cloudai_below_the_folder_is_taken_too(
     (result,) = json.loads(done.stdout)["results"]
     assert result["status"] == "Success"
     assert result["time_mean_seconds"] == pytest.approx(1.98)
+
+
+def test_many_runs_beside_a_plugins_framework(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions of a plugin cannot be sent to the processes that read thousands of logs."""
+    monkeypatch.setattr(shell, "WORTH_PROCESSES", 2)
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    (folder / "titan.py").write_text(
+        "from llmb.api import Framework, hookimpl\n"
+        "@hookimpl\n"
+        "def llmb_frameworks():\n"
+        "    nothing = lambda *arguments: None\n"
+        "    return [Framework(name='titan', title='Titan', needs=nothing, launch=nothing)]\n"
+    )
+    monkeypatch.setenv("LLMB_PLUGINS", str(folder))
+    plugins = load_plugins(builtin_plugins())
+    assert len(plan_import(source, None, plugins, {}).runs) == 5
 
 
 def test_parse_reads_the_file_beside_a_log(source: Path, llmb_here: Command) -> None:

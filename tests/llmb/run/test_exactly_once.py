@@ -22,7 +22,7 @@ from llmb_testing.scheduler import Behaviour, Scheduler
 pytestmark = pytest.mark.fault("submit-races")
 
 JOBS = 40
-MOMENTS = int(os.environ.get("LLMB_TEST_KILLS", "6"))
+MOMENTS = int(os.environ.get("LLMB_TEST_KILLS", "3"))
 LIST = "fake_small:\n('bf16', [8, 16, 32, 64], 10)\n"
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -4,7 +4,9 @@ their wheels.
 """
 
 import os
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -157,6 +159,44 @@ def test_make_names_the_way_to_a_newer_python(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("error: python3 is not Python 3.11 or newer")
     assert 'uv python install 3.12 && make PYTHON="$(uv python find 3.12)"' in done.stderr
+
+
+def test_the_demo_says_what_it_installs_first_and_counts_that_time(tmp_path: Path) -> None:
+    """The Python here is a program that only makes .venv; its pip takes two seconds."""
+    for path in [
+        *(ROOT / name for name in ("Makefile", "hatch_build.py", "examples/demo.sh")),
+        *(
+            path
+            for level in ("", "*/", "plugins/*/")
+            for path in ROOT.glob(f"{level}pyproject.toml")
+        ),
+    ]:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in\n'
+        '"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;\n'
+        "*upgrade*) sleep 2 ;;\nesac\n"
+    )
+    python.chmod(0o755)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "demo", f"PYTHON={python}"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("Installing llmb, its plugins and its development tools in .venv: ")
+    assert "pip install" not in done.stdout
+    (heading,) = [line for line in rest if line.startswith("== 1 of 4: install")]
+    seconds = re.search(r"0 min (\d+) s after the start$", heading)
+    assert seconds is not None, done.stdout + done.stderr
+    assert int(seconds[1]) >= 2
 
 
 def test_pip_names_the_way_to_a_newer_python(monkeypatch: pytest.MonkeyPatch) -> None:

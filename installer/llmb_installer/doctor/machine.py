@@ -95,7 +95,8 @@ def _image_tools(*, containers: bool) -> Iterator[Finding]:
             continue
         reason = error.message.splitlines()[0]
         if is_enough:
-            yield Finding(check=name, state="ok", found=f"{reason}; the other tool builds images")
+            text = f"not needed, the other tool builds images: {reason}"
+            yield Finding(check=name, state="ok", found=text)
         else:
             yield finding(name, reason, "", (SLURM,) if containers else (), error.hint)
 

@@ -178,11 +178,13 @@ def readable_hint(folder: Path) -> str:
 
 
 def unfinished_hint(folder: Path) -> str:
-    """The fix of a missing configuration: wait for the running installer, or repair."""
+    """The fix of a missing configuration: wait for the running installer, continue or repair."""
     wait = running_installer(folder)
-    return (
-        f"{wait}: wait until it has finished" if wait is not None else f"run: {repair_hint(folder)}"
-    )
+    if wait is not None:
+        return f"{wait}: wait until it has finished"
+    if (folder / FOLDER / _UNFINISHED).exists() and answers_path(folder).is_file():
+        return f"to continue, run: llmb-install{format_option(folder)} --yes"
+    return f"run: {repair_hint(folder)}"
 
 
 def running_installer(folder: Path) -> str | None:

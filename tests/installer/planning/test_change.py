@@ -241,6 +241,21 @@ def test_an_installation_that_is_not_finished(both: Any, wording: Wording) -> No
         )
 
 
+def test_an_interrupted_installation_is_continued_by_what_status_names(both: Any) -> None:
+    """As when it is killed: the folder has the mark of an installation that began."""
+    config = both.install / "cluster_config.yaml"
+    config.unlink()
+    (both.install / ".llmb" / "unfinished").touch()
+    proceed = f"llmb-install --install {both.install} --yes"
+    for words in ("status", "doctor"):
+        done = both.run(words, "--install", both.install)
+        assert proceed in " ".join((done.stdout + done.stderr).split()), words
+        assert "--repair" not in done.stdout + done.stderr, words
+    done = both.run(*proceed.split()[1:])
+    assert done.returncode == 0, done.stderr
+    assert config.is_file()
+
+
 def test_recorded_answers_that_cannot_be_read(both: Any) -> None:
     """Nothing can be changed without them: it is a fault, and every command names the one that
     replaces them.

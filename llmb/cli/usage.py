@@ -113,15 +113,20 @@ _HAVE_FORMAT = {
 
 
 def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | None:
-    """Return the hint for a command that is written without its group, as ``logs``, else None."""
+    """Return the hint for a command that people try, as ``logs`` or ``squeue``, else None.
+
+    It is in another group, or has another name.
+    """
     if not isinstance(error, click.NoSuchCommand) or error.ctx is None:
         return None
-    program, name = error.ctx.info_name, error.command_name
-    if error.ctx.parent is not None or program != "llmb-run" or name not in _WITH_GROUP:
+    path, name = error.ctx.command_path, error.command_name
+    group, known = path.removeprefix("llmb-run").split(), _WITH_GROUP.get(name)
+    if known is None or path not in ("llmb-run", f"llmb-run {known.partition(' ')[0]}"):
         return None
     place = list(arguments).index(name)
-    before, after = arguments[:place], arguments[place + 1 :]
-    command = _WITH_GROUP[name].split()
+    before = arguments[: place - len(group)]
+    after = ["--all" if word in _ALL else word for word in arguments[place + 1 :]]
+    command = known.split()
     names_run = any(not word.startswith("-") for word in after)
     if name == "status" and names_run:
         command = ["jobs", "show"]
@@ -131,7 +136,9 @@ def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | N
         command = ["results"]
     elif name in _NEED_RUN and not after:
         command.append("RUN")
-    return f"write: {shlex.join([program, *before, *command, *after])}"
+    if command[:1] == ["llmb-install"]:
+        return f"write: {shlex.join([*command, *after])}"
+    return f"write: {shlex.join(['llmb-run', *before, *command, *after])}"
 
 
 def _of_another_command(error: click.UsageError) -> str | None:
@@ -144,10 +151,19 @@ def _of_another_command(error: click.UsageError) -> str | None:
 
 _HAVE_OPTION = {
     ("llmb-run results", "--baseline"): "llmb-run compare --baseline NAME",
+    ("llmb-run report", "--html"): "llmb-run report -o FILE.html",
     ("llmb-run", "--help-all"): "llmb-run COMMAND --help-all, as llmb-run submit --help-all",
 }
-# Commands that people try, and the command that does it.
+# Commands that people try, Slurm's among them, and the command that does it.
 _WITH_GROUP = {
+    "squeue": "jobs",
+    "sacct": "jobs",
+    "scancel": "jobs cancel",
+    "sbatch": "submit",
+    "kill": "jobs cancel",
+    "follow": "jobs wait",
+    "install": "llmb-install",
+    "setup": "llmb-install",
     "logs": "jobs logs",
     "status": "jobs",
     "history": "report --history",
@@ -162,7 +178,8 @@ _WITH_GROUP = {
     "check": "nodes check",
     "help": "",
 }
-_NEED_RUN = ("logs", "cancel", "stop", "retry")
+_NEED_RUN = ("logs", "cancel", "stop", "retry", "scancel", "kill")
+_ALL = ("all", "ALL")
 
 
 def _usage_error(error: click.UsageError, arguments: Sequence[str]) -> UsageError:

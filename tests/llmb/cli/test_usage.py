@@ -828,6 +828,10 @@ def test_an_option_of_another_command_gets_that_command(
         (["cancel"], "jobs cancel RUN"),
         (["-v", "cancel", "--all"], "-v jobs cancel --all"),
         (["stop"], "jobs cancel RUN"),
+        (["cancel", "all"], "jobs cancel --all"),
+        (["squeue"], "jobs"),
+        (["sacct", "--format", "json"], "jobs --format json"),
+        (["scancel", "p1"], "jobs cancel p1"),
         (["retry", "p1"], "jobs retry p1"),
         (["watch"], "jobs wait"),
         (["run", "-w", "llama3.1"], "submit -w llama3.1"),
@@ -847,3 +851,33 @@ def test_a_command_without_its_group_gets_the_command_to_type(
         f"error: llmb-run has no command '{name}'",
         f"hint: write: llmb-run {command}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "command"),
+    [
+        (["install"], "llmb-run has no command 'install'", "llmb-install"),
+        (["jobs", "stop", "p1"], "llmb-run jobs has no command 'stop'", "llmb-run jobs cancel p1"),
+        (
+            ["jobs", "stop", "all"],
+            "llmb-run jobs has no command 'stop'",
+            "llmb-run jobs cancel --all",
+        ),
+        (
+            ["-v", "jobs", "follow"],
+            "llmb-run jobs has no command 'follow'",
+            "llmb-run -v jobs wait",
+        ),
+        (
+            ["report", "--html", "x"],
+            "llmb-run report has no option '--html'",
+            "llmb-run report -o FILE.html",
+        ),
+    ],
+)
+def test_a_command_of_another_name_gets_the_command_to_type(
+    arguments: list[str], message: str, command: str, llmb_here: Command
+) -> None:
+    done = llmb_here(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [f"error: {message}", f"hint: write: {command}"]

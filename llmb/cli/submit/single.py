@@ -90,6 +90,7 @@ def _settled(
     """
     from llmb.cli.submit import flow
     from llmb.cli.submit.overrides import overrides_of
+    from llmb.plan.select import split_name
 
     faults: list[Fault] = []
     used: dict[str, str] = {}
@@ -120,6 +121,7 @@ def _settled(
         )
         options = replace(options, scales=scales)
         if not scales:
+            split_name(options.workload, context.workloads)  # a misspelled name is the first fault
             names = names_that_set(context.variables, SCALES)
             or_variable = f", or {names[0]}=N before the command" if names else ""
             raise UsageError(

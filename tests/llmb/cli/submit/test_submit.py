@@ -119,6 +119,7 @@ def test_a_list_is_an_argument_or_an_option(joblist: Path, dry: Dry) -> None:
         ("-w nemotron4,llama3.1 -s 15b --scale 16", "size-without-workload"),
         ("-w nemotron4 -s 15b --max-scale 16", "scale-conflict"),
         ("-w nemotron4 -s 15b", "scale-missing"),
+        ("-w nemotron5 -s 15b", "workload-unknown"),
         ("-w nemotron4", "nothing-selected"),
         ("", "nothing-selected"),
         ("-w nemotron4 -s 15b -d fp8 --scale 16", None),  # NVIDIA's -d is --dtype

@@ -172,11 +172,11 @@ import sys
 import torch
 from llmb_microbench.program import collectives, device, formulas
 from llmb_microbench.program.ranks import TorchRanks, WrongResultError
-from llmb_microbench.program.settings import RankProcess, Settings
+from llmb_microbench.program.settings import RankProcess, CaseSettings
 from torch.utils.flop_counter import FlopCounterMode
 
 ranks = TorchRanks(RankProcess())
-case = device.gemm(Settings(case="gemm", dtype="fp32", steps=1, sizes={"matrix_size": 128}), ranks)
+case = device.gemm(CaseSettings(case="gemm", dtype="fp32", steps=1, sizes={"matrix_size": 128}), ranks)
 with FlopCounterMode(display=False) as counter:
     case.operations[0]()
 assert case.values(1.0)["tflops"] * 1e12 == counter.get_total_flops(), "not the FLOPs that torch counts"

@@ -28,6 +28,7 @@ TEXT
 
 heading "1 of 4: install" "1 min the first time"
 run llmb-install --config examples/local.yaml --install .demo --yes
+echo "(The demo goes on by itself; these lines are for later.)"
 
 heading "2 of 4: a first night, accepted as the baseline" "1 min"
 run llmb-run submit examples/jobs.txt --scale 1 --repeats 3 --env OMP_NUM_THREADS=1 --wait
@@ -51,4 +52,4 @@ else
     echo "error: the second night did not end in FAIL" >&2
     exit 1
 fi
-echo "Next: open .demo/report.html"
+echo "Next: open .demo/report.html; to try commands here: export PATH=$(realpath "$bin"):\$PATH LLMB_INSTALL=$LLMB_INSTALL"

@@ -125,7 +125,10 @@ def _without_group(error: click.UsageError, arguments: Sequence[str]) -> str | N
         return None
     place = list(arguments).index(name)
     before = arguments[: place - len(group)]
-    after = ["--all" if word in _ALL else word for word in arguments[place + 1 :]]
+    # The options and ids of another program are not those of llmb.
+    after = [] if name in _OF_SLURM else [*arguments[place + 1 :]]
+    if known == "jobs cancel":
+        after = ["--all" if word == "all" else word for word in after]
     command = known.split()
     names_run = any(not word.startswith("-") for word in after)
     if name == "status" and names_run:
@@ -154,12 +157,16 @@ _HAVE_OPTION = {
     ("llmb-run report", "--html"): "llmb-run report -o FILE.html",
     ("llmb-run", "--help-all"): "llmb-run COMMAND --help-all, as llmb-run submit --help-all",
 }
-# Commands that people try, Slurm's among them, and the command that does it.
-_WITH_GROUP = {
-    "squeue": "jobs",
+_OF_SLURM = {
     "sacct": "jobs",
-    "scancel": "jobs cancel",
     "sbatch": "submit",
+    "scancel": "jobs cancel",
+    "sinfo": "nodes check",
+    "squeue": "jobs",
+}
+# Commands that people try, and the command that does it.
+_WITH_GROUP = {
+    **_OF_SLURM,
     "kill": "jobs cancel",
     "follow": "jobs wait",
     "install": "llmb-install",
@@ -179,7 +186,6 @@ _WITH_GROUP = {
     "help": "",
 }
 _NEED_RUN = ("logs", "cancel", "stop", "retry", "scancel", "kill")
-_ALL = ("all", "ALL")
 
 
 def _usage_error(error: click.UsageError, arguments: Sequence[str]) -> UsageError:

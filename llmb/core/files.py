@@ -191,6 +191,18 @@ def overwrite(path: Path, text: str, *, at: int = 0, over: str | None = None) ->
     return False
 
 
+def show_anew(folder: Path) -> None:
+    """Make this machine list ``folder`` as its file server has it.
+
+    A client of NFS keeps a listing for up to a minute, and drops it when it changes the folder
+    itself. Nothing happens if the folder is not there, or cannot be written.
+    """
+    part = _part(folder / "listing")
+    with contextlib.suppress(OSError):
+        part.touch(exist_ok=False)
+        part.unlink()
+
+
 def write_folder(path: Path, texts: Mapping[str, str]) -> None:
     """Write a new folder of text files atomically. Raises LlmbError.
 

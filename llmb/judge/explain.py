@@ -336,7 +336,7 @@ def step_notes(result: Result) -> Iterator[str]:
             ("slower", "faster") if result.metrics.headline == STEP_TIME else ("worse", "better")
         )
         word = words[(steps.drift < 0) == (headline.better == LOWER)]
-        yield f"steps get {100 * abs(steps.drift):.1f} % {word} from the first to the last"
+        yield f"{100 * abs(steps.drift):.1f} % {word} from the first to the last"
     reference = verdict.reference
     if (
         reference is None

@@ -89,7 +89,8 @@ def nodes_of(settings: Settings, size: Size, limits: ClusterLimits) -> tuple[int
     if chosen:
         fitting = [count for count in range(1, limits.gpus_per_node + 1) if scale % count == 0]
         hint = f"choose a number of GPUs per node that divides {scale}: {alternatives(fitting)}"
-    message = f"{settings.label}: {scale} GPUs do not fill whole nodes of {per_node}"
+    words = "1 GPU does" if scale == 1 else f"{scale} GPUs do"
+    message = f"{settings.label}: {words} not fill whole nodes of {per_node}"
     raise UsageError(message, hint=hint, code="nodes-not-full", key=key, value=per_node)
 
 

@@ -5,7 +5,7 @@ import contextlib
 import os
 import random
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +82,22 @@ def all_runs(config: ClusterConfig) -> tuple[list[RunRecord], list[Unreadable]]:
             unreadable.append(Unreadable(directory=directory, reason=error.message))
     unreadable.sort(key=lambda run: run.directory)
     return sorted(runs, key=lambda run: (run.created, run.name)), unreadable
+
+
+def show_anew(config: ClusterConfig, names: Iterable[tuple[str, str]]) -> None:
+    """List the runs of experiments anew that another host may have just submitted.
+
+    ``names``: pairs of a workload and an experiment of it.
+    """
+    experiments: dict[Path, set[str]] = {}
+    for workload, name in names:
+        experiments.setdefault(config.experiments(workload), set()).add(name)
+    files.show_anew(config.runs_root)
+    for folder, named in experiments.items():
+        files.show_anew(folder.parent)
+        files.show_anew(folder)
+        for name in named:
+            files.show_anew(folder / name)
 
 
 def _run_folders(root: Path, unreadable: list[Unreadable]) -> list[Path]:

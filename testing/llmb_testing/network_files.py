@@ -11,7 +11,7 @@ SHIM = """
 import errno, os, random, sys, time
 from pathlib import Path
 real = {name: getattr(os, name) for name in ("open", "stat", "listdir", "link", "unlink", "rename", "replace")}
-chance, seen, LAG = random.Random(os.getpid()), {}, 0.3
+chance, seen, LAG = random.Random(os.getpid()), {}, 5.0
 
 def open_(path, flags, mode=0o777, **more):
     if flags & os.O_EXCL and isinstance(path, (str, os.PathLike)):

@@ -26,7 +26,7 @@ from llmb_installer.venv import repair
 from llmb_installer.venv.venv_step import VenvStep
 
 _NO_VERDICTS = (
-    "no figures are published for CPUs: these runs show that everything works, and have no verdict"
+    "no figures are published for CPUs: for a verdict, compare runs with a baseline of your own"
 )
 COLUMNS = (
     tables.Column(key="step"),

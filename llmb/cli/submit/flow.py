@@ -46,7 +46,7 @@ from llmb.plan.estimate import limit_warnings
 from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.plan import Plan, make_plan
-from llmb.run import sessions
+from llmb.run import sessions, store
 from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
 from llmb.run.follow import poll
 from llmb.run.prepare import Prepared, check, prepare
@@ -275,6 +275,9 @@ def _submit(
     remainder = Remaining(items=tuple(items))
     with resume_lock(context) if options.resume else nullcontext():
         # Under the lock, so that the runs of another --resume, which has just ended, are seen.
+        if options.resume:
+            named = ((item.job.workload, item.launch.name) for item in items if item.launch)
+            store.show_anew(context.config, named)
         session, earlier = session_for(context, items, options, joblist)
         limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:

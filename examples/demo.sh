@@ -28,7 +28,7 @@ TEXT
 
 heading "1 of 4: install" "1 min the first time"
 run llmb-install --config examples/local.yaml --install .demo --yes
-echo "(The demo goes on by itself; these lines are for later.)"
+echo "(The demo continues by itself; the lines above are for later.)"
 
 heading "2 of 4: a first night, accepted as the baseline" "1 min"
 run llmb-run submit examples/jobs.txt --scale 1 --repeats 3 --env OMP_NUM_THREADS=1 --wait

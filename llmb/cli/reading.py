@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of recorded runs from kept summaries or logs, and runs named on a command line."""
 
-import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from llmb.contract.samples import Samples
 from llmb.contract.state import COMPLETED, JobState
 from llmb.contract.window import Window
 from llmb.core import console
-from llmb.core.tables import to_json
+from llmb.core.tables import finite
 from llmb.errors import LlmbError, UsageError
 from llmb.measure import columns, find_logs, summary
 from llmb.measure.log_lines import PatternError
@@ -294,5 +293,5 @@ def kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
 
 def rows_of(results: Sequence[Result]) -> list[ResultRow]:
     """Return results as objects of ``results --format json``."""
-    rows: list[ResultRow] = json.loads(to_json(columns.report(results)))["results"]
+    rows: list[ResultRow] = finite(columns.report(results))["results"]
     return rows

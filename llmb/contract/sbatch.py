@@ -218,7 +218,7 @@ class SlurmConfig:
         return value
 
     def gpus(self, of_type: str | int | None = None) -> str | int | None:
-        """The configured GPUs of a node of a GPU job: ``own`` (of its GPU type), else
+        """The configured GPUs of a node of a GPU job: ``of_type`` (its GPU type), else
         gpus_per_node, else gres.
         """
         per_node = self.option("gpus_per_node")

@@ -299,7 +299,7 @@ def _open_regular(path: Path) -> int:
 
 
 def read_start(path: Path, size: int) -> bytes:
-    """Return at most ``most`` bytes from the start of a regular file. Raises OSError."""
+    """Return at most ``size`` bytes from the start of a regular file. Raises OSError."""
     with open_regular(path) as stream:
         data = b""
         while len(data) < size and (chunk := stream.read(size - len(data))):

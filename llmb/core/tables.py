@@ -127,7 +127,7 @@ def _indented(value: Any, line: str) -> str:
         return _brackets([_member(key, item, line) for key, item in value.items()], "{}", line)
     if isinstance(value, (list, tuple)):
         return _brackets([_indented(item, line + "  ") for item in value], "[]", line)
-    return json.dumps(_finite(value))
+    return json.dumps(finite(value))
 
 
 def _member(key: object, value: Any, line: str) -> str:
@@ -178,12 +178,18 @@ def output_width() -> int:
     return int(columns) if columns.isascii() and columns.isdigit() and int(columns) else ANY_WIDTH
 
 
-def _finite(value: Any) -> Any:
+_UNCHANGED = frozenset({str, int, bool, type(None)})
+
+
+def finite(value: Any) -> Any:
+    """Return a copy of plain data as JSON has it: tuples are lists, nan and inf are None."""
+    if type(value) in _UNCHANGED:
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
@@ -196,7 +202,7 @@ def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 def _csv_value(value: Any) -> Any:
     if isinstance(value, (list, tuple, Mapping)):
-        return json.dumps(_finite(value))
+        return json.dumps(finite(value))
     return escape(value) if isinstance(value, str) else value
 
 

@@ -276,8 +276,8 @@ def _submit(
     with resume_lock(context) if options.resume else nullcontext():
         # Under the lock, so that the runs of another --resume, which has just ended, are seen.
         if options.resume:
-            named = ((item.job.workload, item.launch.name) for item in items if item.launch)
-            store.show_anew(context.config, named)
+            names = ((item.job.workload, item.job.experiment_name) for item in items)
+            store.show_anew(context.config, names)
         session, earlier = session_for(context, items, options, joblist)
         limit = options.max_in_queue or context.config.max_in_queue
         if options.resume:

@@ -136,7 +136,7 @@ def to_markdown(report: Report) -> str:
     results = report.results
     parts = [
         f"# {as_markdown(report.title)}",
-        as_markdown(_date_of(report)),
+        as_markdown(_origin_of(report)),
         *(_section(section) for section in report.sections if section.first),
         as_markdown(compared_with(report)),
     ]
@@ -163,7 +163,7 @@ def to_markdown(report: Report) -> str:
 
 def sections_markdown(report: Report) -> str:
     """A page of plugins alone."""
-    parts = [f"# {as_markdown(report.title)}", as_markdown(_date_of(report))]
+    parts = [f"# {as_markdown(report.title)}", as_markdown(_origin_of(report))]
     parts += [_section(section) for section in report.sections]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -210,7 +210,7 @@ def missing(report: Report) -> str:
     return f"llmb cannot read the {noun} status is Unknown."
 
 
-def _date_of(report: Report) -> str:
+def _origin_of(report: Report) -> str:
     day = report.made.strftime("%Y-%m-%d %H:%M")
     place = f"cluster type {report.cluster_type}, GPU type {report.gpu_type}"
     return f"Made by llmb {report.llmb_version} on {day}; {place}."

@@ -829,6 +829,7 @@ def test_an_option_of_another_command_gets_that_command(
         (["-v", "cancel", "--all"], "-v jobs cancel --all"),
         (["stop"], "jobs cancel RUN"),
         (["cancel", "all"], "jobs cancel --all"),
+        (["logs", "all"], "jobs logs all"),
         (["squeue"], "jobs"),
         (["squeue", "-u", "bob"], "jobs"),
         (["scancel", "4711"], "jobs cancel RUN"),
@@ -882,3 +883,9 @@ def test_a_command_of_another_name_gets_the_command_to_type(
     done = llmb_here(*arguments)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [f"error: {message}", f"hint: write: {command}"]
+
+
+def test_a_command_of_one_group_is_not_guessed_in_another(llmb_here: Command) -> None:
+    done = llmb_here("nodes", "logs")
+    assert done.returncode == 2
+    assert "jobs logs" not in done.stderr

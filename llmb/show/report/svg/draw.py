@@ -109,7 +109,7 @@ class Axis:
         return self.low <= value <= self.high
 
     def ticks(self, limit: int) -> list[float]:
-        """Round values on the axis, at most about ``most``."""
+        """Round values on the axis, at most about ``limit``."""
         step = round_step((self.high - self.low) / max(limit, 1))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)]
@@ -152,7 +152,7 @@ def spaced(places: Iterable[tuple[float, str]], space: float) -> list[tuple[floa
 
 
 def thinned(points: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
-    """Return at most about ``most`` points: lowest and highest of each section, to keep peaks."""
+    """Return at most about ``limit`` points: lowest and highest of each section, to keep peaks."""
     if len(points) <= limit:
         return list(points)
     size = math.ceil(2 * len(points) / limit)
@@ -167,7 +167,7 @@ def thinned(points: Sequence[tuple[int, float]], limit: int) -> list[tuple[int, 
 
 
 def few(values: Iterable[float], limit: int) -> list[float]:
-    """Return at most ``most`` (2 or more) values, ascending, with the smallest and the largest."""
+    """Return at most ``limit`` (2 or more) values, ascending, with the smallest and the largest."""
     ordered = sorted(values)
     if len(ordered) <= limit:
         return ordered

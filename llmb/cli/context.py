@@ -109,9 +109,9 @@ class CliContext:
     @property
     def plugins(self) -> Plugins:
         """The plugins, with the benchmarks in YAML that the install directory has."""
-        from llmb.plugins.loader import add_benchmarks
-
         if (option := self.install_option) not in self._searched:
+            from llmb.plugins.loader import add_benchmarks
+
             self._searched.add(option)
             with contextlib.suppress(LlmbError):  # without an install directory there are none
                 add_benchmarks(self._plugins, locate.find_install(option, os.environ))

@@ -18,7 +18,6 @@ from llmb.contract.samples import Samples
 from llmb.contract.state import COMPLETED, JobState
 from llmb.contract.window import Window
 from llmb.core import console
-from llmb.core.tables import finite
 from llmb.errors import LlmbError, UsageError
 from llmb.measure import columns, find_logs, summary
 from llmb.measure.log_lines import PatternError
@@ -47,20 +46,23 @@ def flops_of(context: CliContext, job: Job, stored: summary.Summary | None = Non
     model = job.with_dotted.model
     if model is None:
         return None
-    earlier = None if stored is None else stored.flops
-    return own_flops(context, job.workload, model, earlier)
+    return own_flops(context, job.workload, model, stored)
 
 
 def own_flops(
-    context: CliContext, workload: str, shape: ModelShape, earlier: Flops | None = None
+    context: CliContext,
+    workload: str,
+    shape: ModelShape,
+    stored: summary.Summary | None = None,
 ) -> Flops | None:
-    """As ``flops_of``. If the plugin fails, warn and use ``earlier``."""
+    """As ``flops_of``, for one shape. If the plugin fails, warn."""
     workload_spec = context.workloads.get(workload)
     if workload_spec is None:
-        return earlier
+        return None if stored is None else stored.flops
     try:
         return context.plugins.flops(workload_spec, shape)
     except LlmbError as error:
+        earlier = None if stored is None else stored.flops
         formula = "llmb's formula" if earlier is None else "the formula of an earlier reading"
         console.warn_once(f"{error.message}: the FLOPs of its runs follow {formula}")
         return earlier
@@ -293,5 +295,5 @@ def kept_rows(runs: Sequence[RunRecord]) -> list[ResultRow]:
 
 def rows_of(results: Sequence[Result]) -> list[ResultRow]:
     """Return results as objects of ``results --format json``."""
-    rows: list[ResultRow] = finite(columns.report(results))["results"]
+    rows: list[ResultRow] = columns.report(results)["results"]
     return rows

@@ -297,6 +297,8 @@ def with_samples(
             samples=_samples(context, record) if run.id in chosen else None,
             formulas=_formulas(context, record, run, repeats.get(run.id, ())),
         )
+        if run.id in chosen or run.id in repeats
+        else run
         for run, record in zip(report.runs, records, strict=True)
     )
     return replace(report, runs=runs)

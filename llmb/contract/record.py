@@ -154,7 +154,7 @@ class RunRecord:
     @property
     def log(self) -> Path:
         """The file of the training log."""
-        return self.work / f"log-{self.launch.name}.out"
+        return Path(f"{self.stamp.work(self.launch.name)}/log-{self.launch.name}.out")
 
     @property
     def batch_log(self) -> Path:
@@ -241,7 +241,7 @@ def load(directory: Path) -> RunRecord:
 
 def find(directory: Path) -> RunRecord | None:
     """Return the record in ``directory``, or None. Raises LlmbError if it is damaged."""
-    path = directory / RECORD
+    path = f"{directory}/{RECORD}"
     try:
         data: Any = files.read_json(path)
     except LlmbError:  # half an id, which is being written at this moment
@@ -255,4 +255,4 @@ def find(directory: Path) -> RunRecord | None:
     if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
         message = f"{path} was written by another version of llmb"
         raise LlmbError(message, hint="use the version that wrote it", code="record-version")
-    return typed.read_own(RunRecord, path, {**data, "directory": str(directory)})
+    return typed.read_own(RunRecord, path, {**data, "directory": directory})

@@ -83,11 +83,15 @@ class Settings(Switches):
     @property
     def key(self) -> Hashable:
         """Equal for runs with equal settings of COMPARED."""
-        return _plain(self), *(tuple(sorted(mapping.items())) for mapping in _mappings(self))
+        mappings = [
+            tuple(sorted(mapping.items())) if mapping else () for mapping in _mappings(self)
+        ]
+        return _plain(self), *mappings
 
     def unparse(self) -> dict[str, Any]:
         """Return the settings of COMPARED as plain data, as results have them."""
-        return {name: typed.to_data(getattr(self, name)) for name in COMPARED}
+        values = zip(COMPARED, _compared(self), strict=True)
+        return {name: None if value is None else typed.to_data(value) for name, value in values}
 
     def or_else(self, other: "Settings") -> "Settings":
         """Return these settings with those of ``other`` that they lack."""
@@ -110,5 +114,6 @@ _COMPARED = [own for own in _FIELDS if own.metadata.get("compared", own.name not
 #: The settings that repeats have in common, in the order of the results' JSON.
 COMPARED = tuple(setting.name for setting in _COMPARED)
 MAPPINGS = tuple(setting.name for setting in _COMPARED if setting.default_factory is dict)
+_compared = attrgetter(*COMPARED)
 _plain = attrgetter(*(name for name in COMPARED if name not in MAPPINGS))
 _mappings = attrgetter(*MAPPINGS)

@@ -234,7 +234,7 @@ def to_json(data: Any) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path | str) -> Any | None:
     """Return the data of a JSON file, None if it does not exist. Raises LlmbError."""
     try:
         return json.loads(_read_all(path).decode("utf-8-sig", "surrogateescape"))
@@ -265,15 +265,17 @@ def read_json_if_sound(path: Path) -> Any | None:
         return None
 
 
-def _read_all(path: Path) -> bytes:
+def _read_all(path: Path | str) -> bytes:
     """The bytes of a small file, in half the time of Path.read_bytes. Raises OSError."""
-    descriptor = _open_regular(path)
+    descriptor, size = _open_regular(path)
     try:
         data = b""
         while chunk := os.read(descriptor, _SMALL):
             data += chunk
             if len(data) > _LARGEST_JSON:
                 raise OSError(errno.EFBIG, f"it is larger than {_LARGEST_JSON:,} bytes", str(path))
+            if len(data) == size:  # the end, unless it grows at this moment
+                break
         return data
     finally:
         os.close(descriptor)
@@ -284,16 +286,17 @@ def open_regular(path: Path) -> FileIO:
 
     Opening a pipe would wait for a writer, and a device may have no end.
     """
-    return os.fdopen(_open_regular(path), "rb", buffering=0)
+    return os.fdopen(_open_regular(path)[0], "rb", buffering=0)
 
 
-def _open_regular(path: Path) -> int:
+def _open_regular(path: Path | str) -> tuple[int, int]:
+    """Return the descriptor of a regular file and its size in bytes. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status.st_size
     os.close(descriptor)
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
@@ -307,7 +310,7 @@ def read_start(path: Path, size: int) -> bytes:
         return data
 
 
-def exists(path: Path) -> bool:
+def exists(path: Path | str) -> bool:
     """Return True if ``path`` exists, False also if its file system fails (stale handle, EIO)."""
     return os.path.exists(path)  # noqa: PTH110 - Path's raises
 

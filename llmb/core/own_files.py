@@ -11,6 +11,7 @@ import dataclasses
 import marshal
 import types
 from collections.abc import Callable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -130,6 +131,8 @@ def _truth(value: Any) -> Any:
 
 
 def _path(value: Any) -> Any:
+    if isinstance(value, Path):  # given by its place, not by the file
+        return value
     if _text(value) and value[0] != "~":
         return Path(value)
     raise Unusual
@@ -176,10 +179,14 @@ def _chosen(words: tuple[Any, ...]) -> Convert:
 
 
 def _sequence(convert_item: Convert) -> Convert:
+    is_of_numbers = convert_item is _number
+
     def convert(value: Any) -> Any:
-        if type(value) is list:
-            return tuple([convert_item(item) for item in value])
-        raise Unusual
+        if type(value) is not list:
+            raise Unusual
+        if is_of_numbers and set(map(type, value)) == {float} and all(map(isfinite, value)):
+            return tuple(value)  # a loss curve has hundreds
+        return tuple([convert_item(item) for item in value])
 
     return convert
 

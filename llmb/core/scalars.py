@@ -68,7 +68,7 @@ def convert(kind: Any, value: Any, text: str | None = None) -> Any:
             raise KeyFaultError(
                 f"nobody knows the home folder in {value}", hint=hint, code="home-unknown"
             ) from None
-    if type(value) is not kind:
+    if type(value) is not kind and not (kind is Path and isinstance(value, Path)):
         shown = "null" if value is None else repr(value)
         message = f"must be {KINDS.get(kind, kind)}, not {shown}"
         raise KeyFaultError(message, hint=_fix(kind, value), code="value-type")

@@ -183,13 +183,19 @@ _UNCHANGED = frozenset({str, int, bool, type(None)})
 
 def finite(value: Any) -> Any:
     """Return a copy of plain data as JSON has it: tuples are lists, nan and inf are None."""
-    if type(value) in _UNCHANGED:
+    kind = type(value)
+    if kind in _UNCHANGED:
         return value
-    if isinstance(value, float):
+    if kind is float or isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+    if kind is dict or isinstance(value, Mapping):
+        return {
+            key: item if type(item) in _UNCHANGED else finite(item) for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        are_unchanged = _UNCHANGED.issuperset(map(type, value))
+        return list(value) if are_unchanged else [finite(item) for item in value]
+    return value
 
 
 def _csv(columns: Sequence[Column], rows: Sequence[Row]) -> str:

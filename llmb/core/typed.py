@@ -7,7 +7,7 @@ Each fault has its place, code and fix.
 import dataclasses
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -33,8 +33,18 @@ T = TypeVar("T")
 # of a field that is no key: it is neither read nor written
 INTERNAL: Mapping[str, bool] = {"internal": True}
 _LISTED = 12  # keys that a message names
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_EXACT = frozenset({str, int, bool, type(None)})
+_PLAIN = _EXACT | {float}
 _REMOVE = "move it away"
+# what the data of a damaged file may raise
+_OF_DATA = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 def read(cls: type[T], document: Document, path: KeyPath = (), **internal: object) -> T:
@@ -67,27 +77,20 @@ def read_json(cls: type[T], path: Path) -> T | None:
     return None if data is None else read(cls, Document(name=str(path), data=data))
 
 
-def read_own(cls: type[T], path: Path, data: Any) -> T:
+def read_own(cls: type[T], path: Path | str, data: Any) -> T:
     """Return the dataclass ``cls`` from the ``data`` of a file that some llmb wrote.
 
     A newer release may have written it: unknown keys are ignored, and ``keeping`` writes them back.
     Raises LlmbError for a damaged file, whatever its fault.
     """
-    with suppress(
-        ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError
-    ):
+    try:
         return cast(T, own_files.converter(cls)(data))
+    except _OF_DATA:
+        pass  # with all care, for the fault
     reader = _Reader(Document(name=str(path), data=data), is_own=True)
     try:
         result = reader.convert(cls, data, ())
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except _OF_DATA as error:
         message = f"{path} is damaged: {type(error).__name__}: {error}"
         raise LlmbError(message, hint=_REMOVE, code="file-damaged") from error
     if reader.faults:
@@ -148,7 +151,7 @@ def to_data(value: Any) -> Any:
 
     Dataclasses become mappings, tuples lists.
     """
-    return _to_data(value, is_own=False)
+    return _to_data(value, float)
 
 
 def own_data(value: Any) -> Any:
@@ -156,43 +159,48 @@ def own_data(value: Any) -> Any:
 
     JSON has no NaN and no infinity, so both become text.
     """
-    return _to_data(value, is_own=True)
+    return _to_data(value, lambda number: str(float(number)))
 
 
-def _to_data(value: Any, *, is_own: bool) -> Any:
+def json_data(value: Any) -> Any:
+    """Return ``to_data(value)`` for other programs: NaN and infinity become None."""
+    return _to_data(value, lambda number: None)
+
+
+def _to_data(value: Any, non_finite: Callable[[float], Any]) -> Any:
+    """Return ``value`` as plain data. ``non_finite`` makes that of a NaN or an infinity."""
     kind: type = type(value)
-    if kind is float and is_own:
-        return _finite(value)
     if kind in _PLAIN:
-        return value
-    if hasattr(value, "unparse"):
-        data = value.unparse()
-        return _finite(data) if is_own else data
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _to_data(getattr(value, name), is_own=is_own) for name in _keys(kind)}
-    if isinstance(value, Mapping):
-        return {key: _to_data(item, is_own=is_own) for key, item in value.items()}
+        return value if kind is not float or math.isfinite(value) else non_finite(value)
+    if hasattr(kind, "unparse"):
+        return _to_data(value.unparse(), non_finite)
+    if (items_of := _items_of(kind)) is not None:
+        return {
+            key: item if type(item) in _EXACT else _to_data(item, non_finite)
+            for key, item in items_of(value)
+        }
     if isinstance(value, (tuple, list)):
-        return [_to_data(item, is_own=is_own) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    return _finite(value) if is_own else value
+        kinds = set(map(type, value))
+        if kinds <= _EXACT or (kinds == {float} and all(map(math.isfinite, value))):
+            return list(value)
+        return [_to_data(item, non_finite) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return non_finite(value)
+    return str(value) if isinstance(value, Path) else value
 
 
 @cache
-def _keys(cls: type) -> tuple[str, ...]:
-    """Return the names of the fields that are keys."""
-    fields = dataclasses.fields(cls)
-    return tuple(field.name for field in fields if "internal" not in field.metadata)
-
-
-def _finite(data: Any) -> Any:
-    """Return plain ``data`` with text for each number that JSON does not have."""
-    if isinstance(data, float):
-        return data if math.isfinite(data) else str(float(data))
-    if isinstance(data, dict):
-        return {key: _finite(item) for key, item in data.items()}
-    return [_finite(item) for item in data] if isinstance(data, list) else data
+def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """Return a function that returns the items of a mapping, or the keys of a dataclass with their
+    values. None for other types.
+    """
+    if issubclass(kind, Mapping):
+        return kind.items
+    if not dataclasses.is_dataclass(kind):
+        return None
+    fields = dataclasses.fields(kind)
+    names = [field.name for field in fields if "internal" not in field.metadata]
+    return lambda value: [(name, getattr(value, name)) for name in names]
 
 
 def keeping(value: Any, before: Any) -> Any:

@@ -38,15 +38,15 @@ def judge(
     of the repeats. The order of the results does not change their verdicts.
     """
     references = References(figures, release)
-    compared = [_compared(result, references) for result in results]
+    compared = [(result, *_compared(result, references)) for result in results]
     # The key is equal for results that are judged together.
     pools: dict[Hashable, list[Result]] = {}
     targets: dict[Hashable, dict[str, Target]] = {}
     keys = [
         None if own_targets is None else (pool_key(result), tuple(own_targets))
-        for result, own_targets in compared
+        for result, _, own_targets in compared
     ]
-    for (result, own_targets), key in zip(compared, keys, strict=True):
+    for (result, _, own_targets), key in zip(compared, keys, strict=True):
         if own_targets is not None:
             pools.setdefault(key, []).append(result)
             targets.setdefault(key, own_targets)
@@ -55,8 +55,8 @@ def judge(
         key: judge_metrics(repeats, targets[key], deviations) for key, repeats in pools.items()
     }
     return [
-        result if key is None else _judged(result, verdicts[key])
-        for (result, _), key in zip(compared, keys, strict=True)
+        replace(result, verdict=verdict if key is None else _judged(result, verdict, verdicts[key]))
+        for (result, verdict, _), key in zip(compared, keys, strict=True)
     ]
 
 
@@ -120,16 +120,18 @@ def _without_ratio(result: Result, metric: str) -> list[str]:
     )
 
 
-def _compared(result: Result, references: References) -> tuple[Result, dict[str, Target] | None]:
-    """Return ``result`` and what it is compared with by metric; None if its verdict is final."""
+def _compared(result: Result, references: References) -> tuple[Verdict, dict[str, Target] | None]:
+    """Return the verdict of ``result`` so far, and what it is compared with by metric.
+
+    None if the verdict is final.
+    """
     if INCOMPLETE in result.metrics.invalid:
-        gaps = Verdict(word=INVALID, reason=INCOMPLETE)
-        return replace(result, verdict=gaps), None
+        return Verdict(word=INVALID, reason=INCOMPLETE), None
     metrics, configuration = result.metrics, result.identity.configuration
     if result.status != SUCCESS or metrics.value is None:
-        return result, None
+        return result.verdict, None
     if (unproven := _of_one_line(result)) is not None:
-        return replace(result, verdict=Verdict(reason=unproven)), None
+        return Verdict(reason=unproven), None
     figures: Sequence[Figure] = ()
     if configuration is None:
         missing = refs.not_described(result)
@@ -141,31 +143,31 @@ def _compared(result: Result, references: References) -> tuple[Result, dict[str,
     if invalid is None and fabrics.decides(result, figures):
         expected, missing = fabrics.find_expected(result)
         if expected is not None:
-            verdict = Verdict(reference=expected, same_window=True)
             target = Target(reference=expected, values=(expected.value,), exact=True)
-            return replace(result, verdict=verdict), {expected.metric: target}
+            return Verdict(reference=expected, same_window=True), {expected.metric: target}
         figures = ()
     if not figures:
         if invalid is None and limited_metrics(result):
-            return result, {}
-        verdict = Verdict(word=INVALID if invalid else NO_REFERENCE, reason=invalid or missing)
-        return replace(result, verdict=verdict), None
+            return result.verdict, {}
+        word = INVALID if invalid else NO_REFERENCE
+        return Verdict(word=word, reason=invalid or missing), None
     first, time = figures[0], metrics.step_time
     targets = {figure.metric.name: _target(figure) for figure in figures}
+    is_on_cpu = result.log is not None and result.log.device is not None
+    if invalid is None and is_on_cpu and first.gpu_type != CPU:
+        invalid = ON_CPU
+    invalid = invalid or "; ".join(_without_ratio(result, first.metric.name)) or None
+    window = refs.same_window(metrics.window, metrics.steps, first, metrics.first_iteration)
     verdict = Verdict(
+        word=None if invalid is None else INVALID,
+        reason=invalid,
+        same_window=window if invalid is None else None,
         reference=targets[first.metric.name].reference,
         mfu_reference_convention=None if time is None else mfu_as_published(first, time),
         reference_flops_convention=first.flops_convention,
         differences=tuple(settings_of_framework(configuration.dotted)) if configuration else (),
     )
-    is_on_cpu = result.log is not None and result.log.device is not None
-    if invalid is None and is_on_cpu and first.gpu_type != CPU:
-        invalid = ON_CPU
-    invalid = invalid or "; ".join(_without_ratio(result, first.metric.name)) or None
-    if invalid is not None:
-        return replace(result, verdict=replace(verdict, word=INVALID, reason=invalid)), None
-    same_window = refs.same_window(metrics.window, metrics.steps, first, metrics.first_iteration)
-    return replace(result, verdict=replace(verdict, same_window=same_window)), targets
+    return verdict, targets if invalid is None else None
 
 
 def _target(figure: Figure) -> Target:
@@ -197,11 +199,11 @@ def _of_one_line(result: Result) -> str | None:
     )
 
 
-def _judged(result: Result, verdicts: Mapping[str, MetricVerdict]) -> Result:
-    verdict = with_metrics(result, result.verdict, verdicts)
+def _judged(result: Result, verdict: Verdict, verdicts: Mapping[str, MetricVerdict]) -> Verdict:
+    verdict = with_metrics(result, verdict, verdicts)
     if verdict.reference is not None and not verdict.same_window:
         measured = window_in_words(result.metrics.window)
         published = window_in_words(parse_window(verdict.reference.window))
         over = f"measured over {measured}, the published figure over {published}"
         verdict = replace(verdict, reason=f"{verdict.reason}; {over}")
-    return replace(result, verdict=verdict)
+    return verdict

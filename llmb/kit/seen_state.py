@@ -15,7 +15,7 @@ def seen_state(run: RunRecord) -> JobState | None:
     Also None, with a warning, if its file is damaged or unreadable: the cluster is then asked
     again.
     """
-    path = run.place / STATE
+    path = f"{run.place}/{STATE}"
     try:
         data = files.read_json(path)
         return None if data is None else typed.read_own(JobState, path, data)

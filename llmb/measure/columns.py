@@ -5,6 +5,7 @@ import dataclasses
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,11 @@ FIELDS = {
     "sustained": JsonField("metrics", "sustained"),
     "sustained_verdict": JsonField("verdict", "sustained"),
 }
+_VALUES = {
+    key: attrgetter(f"{place.part}.{place.name}" if place.part else place.name)
+    for key, place in FIELDS.items()
+    if place.part not in ("mean", "std")
+}
 _EXPLAINED = ("INVALID", "NO_REFERENCE")  # verdicts that no ratio explains
 _DECIDED = ("FAIL", "INCONCLUSIVE", "WARN", "SUSPICIOUS")
 _PARTS = {"identity": Identity, "metrics": Metrics, "verdict": Verdict}
@@ -106,14 +112,15 @@ def json_value(result: Result, key: str) -> Any:
     ``reason`` is the verdict's reason if the run has none and the ratio does not explain the
     verdict.
     """
-    place, verdict = FIELDS[key], result.verdict
     if key == "reason" and result.reason is None:
+        verdict = result.verdict
         needs_words = verdict.word in _EXPLAINED or verdict.causes or is_by_other_metric(result)
         return verdict.reason if needs_words else None
-    if place.part in ("mean", "std"):
-        measured = result.metrics.measured.get(place.name)
-        return None if measured is None else getattr(measured, place.part)
-    return getattr(getattr(result, place.part) if place.part else result, place.name)
+    if (value := _VALUES.get(key)) is not None:
+        return value(result)
+    place = FIELDS[key]
+    measured = result.metrics.measured.get(place.name)
+    return None if measured is None else getattr(measured, place.part)
 
 
 def is_by_other_metric(result: Result) -> bool:
@@ -149,7 +156,9 @@ METRIC_VERDICT = {
 def verdicts_in_json(verdicts: Mapping[str, MetricVerdict]) -> dict[str, Any]:
     """Return the verdict of each metric as data."""
     return {
-        name: {key: typed.to_data(getattr(verdict, field)) for key, field in METRIC_VERDICT.items()}
+        name: {
+            key: typed.json_data(getattr(verdict, field)) for key, field in METRIC_VERDICT.items()
+        }
         for name, verdict in verdicts.items()
     }
 
@@ -161,7 +170,20 @@ def metrics_in_json(
     known = verdicts_in_json(verdicts)
     nothing = dict.fromkeys(METRIC_VERDICT)
     return {
-        name: typed.to_data(value) | known.get(name, nothing) for name, value in measured.items()
+        name: typed.json_data(value) | known.get(name, nothing) for name, value in measured.items()
+    }
+
+
+def _row(result: Result) -> dict[str, Any]:
+    """Return a result as data."""
+    values = ((key, json_value(result, key)) for key in FIELDS)
+    return {
+        key: metrics_in_json(value, result.verdict.metrics)
+        if key == _METRICS
+        else None
+        if value is None
+        else typed.json_data(value)
+        for key, value in values
     }
 
 
@@ -185,11 +207,7 @@ def report(results: Sequence[Result], sessions: Iterable[Session] = ()) -> dict[
         "sessions": [
             {**typed.to_data(session), "created": iso(session.created)} for session in sessions
         ],
-        "results": [
-            {key: typed.to_data(json_value(result, key)) for key in FIELDS}
-            | {"metrics": metrics_in_json(result.metrics.measured, result.verdict.metrics)}
-            for result in results
-        ],
+        "results": [_row(result) for result in results],
         "summary": {
             "success_experiments": succeeded,
             "failed_experiments": failed,

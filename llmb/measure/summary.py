@@ -191,17 +191,16 @@ class Summary:
 
 def load(run: RunRecord) -> Summary | None:
     """Return the summary of the run's current attempt, None if missing, damaged or too new."""
-    path = run.place / SUMMARY
-    with contextlib.suppress(LlmbError):
+    path = f"{run.place}/{SUMMARY}"
+    try:
         data = files.read_json(path)
-        if isinstance(data, dict) and data.pop(_VERSION, None) == SCHEMA_VERSION:
-            summary = typed.read_own(Summary, path, data)
-            return (
-                summary
-                if summary.result.window is None or len(summary.result.window) == 2
-                else None
-            )
-    return None
+        if not isinstance(data, dict) or data.pop(_VERSION, None) != SCHEMA_VERSION:
+            return None
+        summary = typed.read_own(Summary, path, data)
+    except LlmbError:
+        return None
+    window = summary.result.window
+    return summary if window is None or len(window) == 2 else None
 
 
 def can_keep(run: RunRecord) -> bool:
@@ -283,7 +282,7 @@ def submitted_metrics(run: RunRecord) -> LogReader | None:
 
 
 def _kept_reader(run: RunRecord, key: str) -> LogReader | None:
-    path = run.directory / READER
+    path = f"{run.directory}/{READER}"
     with contextlib.suppress(LlmbError):
         data = files.read_json(path)
         if isinstance(data, dict) and data.get(_VERSION) == SCHEMA_VERSION and key in data:

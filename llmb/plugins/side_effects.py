@@ -14,6 +14,7 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from llmb.core import console
@@ -26,6 +27,8 @@ _JSON = (
     *("dumps", "loads", "dump", "load", "JSONEncoder", "JSONDecoder"),
     *("JSONEncoder.default", "JSONEncoder.encode", "JSONEncoder.iterencode", "JSONDecoder.decode"),
 )
+_functions_of = attrgetter(*_JSON)
+_own_functions: tuple[Any, ...] = ()  # those that the module json was last seen to have itself
 # CPython's own count of functions that run at the end. Without it their output is not named.
 _count: Callable[[], int] = getattr(atexit, "_ncallbacks", lambda: 0)
 
@@ -60,14 +63,21 @@ def _warn(source: str, call: str, change: str) -> None:
 
 def _changed_json() -> str | None:
     """Return the name of a function or method of the module json that is another one's, or None."""
+    global _own_functions
     module = sys.modules.get("json")
-    for name in _JSON if module is not None else ():
+    if module is None:
+        return None
+    with suppress(AttributeError):  # a plugin has deleted one
+        if _functions_of(module) == _own_functions:
+            return None
+    for name in _JSON:
         function: Any = module
         for part in name.split("."):
             function = getattr(function, part, None)
         owner = str(getattr(function, "__module__", None)).partition(".")[0]
         if owner != "json" or hasattr(function, "__wrapped__"):
             return name
+    _own_functions = _functions_of(module)
     return None
 
 

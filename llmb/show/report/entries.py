@@ -244,23 +244,22 @@ def families_of(report: Report) -> list[Family]:
     groups: dict[Hashable, list[ScalingPoint]] = {}
     for point in report.points:
         groups.setdefault(point.series, []).append(point)
-    return [_family(points, report) for points in groups.values()]
+    worst_words: dict[Hashable, str] = {}
+    for result in report.results:
+        configuration, word = result.identity.configuration, result.verdict.word
+        if configuration is not None and word is not None:
+            key = configuration.key
+            worst_words[key] = min(word, worst_words.get(key, word), key=_rank)
+    return [_family(points, report, worst_words) for points in groups.values()]
 
 
-def _family(points: list[ScalingPoint], report: Report) -> Family:
-    verdicts = {
-        (result.identity.configuration.key, result.verdict.word)
-        for result in report.results
-        if result.identity.configuration is not None and result.verdict.word is not None
-    }
+def _family(
+    points: list[ScalingPoint], report: Report, worst_words: Mapping[Hashable, str]
+) -> Family:
+    words = ((point.configuration, worst_words.get(point.configuration.key)) for point in points)
     return Family(
         kind=points[0].kind,
-        words={
-            point.configuration.scale: word
-            for point in points
-            for key, word in sorted(verdicts, key=lambda pair: -_rank(pair[1]))
-            if key == point.configuration.key
-        },
+        words={configuration.scale: word for configuration, word in words if word is not None},
         points=tuple(points),
         values=tuple(
             sorted((point.configuration.scale, value) for point in points for value in point.values)

@@ -65,8 +65,9 @@ def llmb_parse(
     A plugin that reads the log itself returns Samples. The file may not exist yet, and the other
     files of the run are in its folder. ``run`` is None for a log without a record. A hook that
     takes ``run`` and no ``log``, as of contract 1.0, gets a pretended run for such a log. Called
-    for each run whose results are shown. Pure, except that it may read the log. Return None for
-    llmb's default, which is ``parse`` of workload.yaml.
+    for each run whose results are shown, and once for each size if it takes neither ``log`` nor
+    ``run``. Pure, except that it may read the log. Return None for llmb's default, which is
+    ``parse`` of workload.yaml.
     """
 
 

@@ -227,7 +227,7 @@ class CliContext:
     def log_reader(self, workload: Workload, run: RunRecord) -> LogReader:
         """The reader of the log of ``run``. Raises LlmbError.
 
-        A plugin without ``llmb_parse`` is asked once for each workload and size.
+        A plugin whose ``llmb_parse`` takes neither log nor run is asked once for each size.
         """
         from llmb.measure.run_result import reader_of
 
@@ -235,7 +235,7 @@ class CliContext:
         if key not in self._readers:
             spec = self.plugins.parse(workload, run)
             reader = reader_of(workload, run.job.model_size, spec, self.plugins.failures)
-            if self.plugins.reads_logs(workload):
+            if self.plugins.answers_by_run(workload):
                 return reader
             self._readers[key] = reader
         return self._readers[key]

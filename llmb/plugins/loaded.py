@@ -432,17 +432,22 @@ class Plugins:
         except KeyFaultError as error:
             raise rejected(source, hook, error, self.calls.owner(source)) from error
 
-    def reads_logs(self, workload: api.Workload) -> bool:
-        """Return True if the plugin of ``workload`` has its own ``llmb_parse``.
+    def answers_by_run(self, workload: api.Workload) -> bool:
+        """Return True if the ``llmb_parse`` of its plugin may answer differently for each run.
 
-        It may answer for each run.
+        A hook that takes neither the log nor the run answers for all runs of a size.
         """
-        return self.calls.implementation(self.offers[workload.key].source, "llmb_parse") is not None
+        return not {"log", "run"}.isdisjoint(self._arguments_of_parse(workload))
 
     def reads_runs(self, workload: api.Workload) -> bool:
         """Return True if its ``llmb_parse`` takes a run and no log, as of contract 1.0."""
+        names = self._arguments_of_parse(workload)
+        return "run" in names and "log" not in names
+
+    def _arguments_of_parse(self, workload: api.Workload) -> tuple[str, ...]:
+        """Return the arguments that the ``llmb_parse`` of its plugin takes, if it has one."""
         source = self.offers[workload.key].source
-        names = next(
+        return next(
             (
                 implementation.argnames
                 for implementation in self.manager.hook.llmb_parse.get_hookimpls()
@@ -450,7 +455,6 @@ class Plugins:
             ),
             (),
         )
-        return "run" in names and "log" not in names
 
     def faults_of_settings(self, document: Document) -> dict[str, list[Fault]]:
         """Return every fault of the section ``plugins`` by plugin, with file and line."""

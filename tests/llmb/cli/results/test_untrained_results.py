@@ -212,6 +212,31 @@ def test_a_pattern_that_finds_no_number_costs_its_own_runs_alone(
         assert "n1" in done.stdout
 
 
+@pytest.mark.parametrize(("argument", "asked_for"), [("size", "size"), ("run", "run.id")])
+def test_a_hook_that_takes_no_run_answers_for_all_runs_of_a_size(
+    argument: str, asked_for: str, filled: HandMade, plugin: Path, run: Run, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    (module,) = (path for path in plugin.rglob("*.py") if "llmb_workload" in path.read_text())
+    module.write_text(
+        module.read_text()
+        + f"\nfrom llmb.api import hookimpl\n\n@hookimpl\ndef llmb_parse({argument}):\n"
+        f"    with open({str(calls)!r}, 'a') as file:\n"
+        f"        print({asked_for}, file=file)\n"
+    )
+    sys.modules.pop("netbench", None)
+    records = [
+        record for record in store.all_runs(filled.config)[0] if record.job.workload == "netbench"
+    ]
+    assert run("results").returncode == 3  # a verdict is FAIL
+    asked = calls.read_text().split()
+    if argument == "size":
+        assert sorted(asked) == sorted({record.job.model_size for record in records})
+        assert len(asked) < len(records)
+    else:
+        assert set(asked) == {record.id for record in records}
+
+
 def test_one_metric_alone(filled: HandMade, run: Run) -> None:
     rows = json.loads(run("results", "--metric", "latency", "--format", "json").stdout)["results"]
     shown = {row["run"]: row for row in rows if "latency" in row["metrics"]}

@@ -36,10 +36,12 @@ class Outcome:
 def run(script: Path, outcome: Outcome, *, is_small: bool) -> None:
     """Run one benchmark, print its lines except the last one, and add the figures of that line.
 
-    Seconds are divided by how much slower this machine is now than that of the limits.
+    Seconds are divided by how much slower this machine is before and after it than that of the
+    limits.
     """
     name, last = script.stem, ""
     print(f"== {name}", flush=True)
+    before = 1.0 if is_small else slowness()
     argv = [sys.executable, "-u", str(script), *(["--small"] if is_small else [])]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -49,7 +51,7 @@ def run(script: Path, outcome: Outcome, *, is_small: bool) -> None:
     if process.returncode == 0:
         outcome.figures[name] = json.loads(last)
         if not is_small:
-            slow = slowness()
+            slow = (before + slowness()) / 2
             outcome.figures[name] |= {
                 figure: value / slow
                 for figure, value in outcome.figures[name].items()

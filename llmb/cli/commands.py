@@ -56,19 +56,24 @@ TAKE_INSTALL = frozenset({("results",), ("jobs", "wait"), ("jobs", "reconcile")}
 
 
 class Deferred(click.Command):
-    """A command of which only name and summary are known until it is called."""
+    """A command of which only name and summary are known until it is called.
+
+    It is ``attribute`` of ``module``, a module below llmb.cli.
+    """
+
+    def __init__(
+        self, name: str, module: str, attribute: str, summary: str, *, hidden: bool = False
+    ) -> None:
+        super().__init__(name, short_help=summary, hidden=hidden)
+        self.module, self.attribute = module, attribute
 
     def loaded(self) -> click.Command:
         """Import the command's module and return the command itself."""
-        module, name, _ = _COMMANDS[str(self.name)]
-        command: click.Command = getattr(import_module(f"llmb.cli.{module}"), name)
+        command: click.Command = getattr(import_module(f"llmb.cli.{self.module}"), self.attribute)
         return command
 
 
 @hookimpl
 def llmb_commands() -> list[click.Command]:
     """llmb's own commands."""
-    return [
-        Deferred(name, short_help=summary, hidden=name in _ALIASES)
-        for name, (_, _, summary) in _COMMANDS.items()
-    ]
+    return [Deferred(name, *origin, hidden=name in _ALIASES) for name, origin in _COMMANDS.items()]

@@ -7,6 +7,7 @@ Bytes that are not UTF-8, as in a value of the command line, are written and rea
 (surrogateescape).
 """
 
+import codecs
 import contextlib
 import errno
 import json
@@ -237,7 +238,9 @@ def to_json(data: Any) -> str:
 def read_json(path: Path | str) -> Any | None:
     """Return the data of a JSON file, None if it does not exist. Raises LlmbError."""
     try:
-        return json.loads(_read_all(path).decode("utf-8-sig", "surrogateescape"))
+        # not "utf-8-sig", which Python decodes in Python
+        data = _read_all(path).removeprefix(codecs.BOM_UTF8)
+        return json.loads(data.decode("utf-8", "surrogateescape"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:

@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from llmb.cli import options
+from llmb.cli.commands import Deferred
 from llmb.cli.context import CliContext, pass_context
-from llmb.cli.jobs import actions, details, log_output, runs_table
+from llmb.cli.jobs import details, log_output, runs_table
 from llmb.cli.jobs.filters import Filters, filter_options
 from llmb.cli.reading import opened_run
 from llmb.errors import UsageError
@@ -109,5 +110,12 @@ def logs(
         log_output.print_log(context, record, path, attempt=attempt, follows=follows, lines=lines)
 
 
-for command in (actions.wait, actions.cancel, actions.retry, actions.reconcile):
-    group.add_command(command)
+# The module of each imports what submits, which the list does not need.
+_ACTIONS = {
+    "wait": "Follow RUNS until they end (default: all).",
+    "cancel": "Cancel RUNS that are waiting or running.",
+    "retry": "Retry failed RUNS as new attempts of the same runs.",
+    "reconcile": "Complete an interrupted submission.",
+}
+for name, summary in _ACTIONS.items():
+    group.add_command(Deferred(name, "jobs.actions", name, summary))

@@ -106,7 +106,7 @@ class Paces:
     def _published(context: CliContext, job: Job) -> StepReference | None:
         from llmb.plan.find_reference import find_reference
 
-        figure, _ = find_reference(job, context.figures([job.workload]))
+        figure, _ = find_reference(job.settings, context.figures([job.workload]))
         if figure is None or figure.seconds_per_step is None:
             return None
         return StepReference(

@@ -50,7 +50,7 @@ class Trained:
     """The training of a run with its settings. A field is None if llmb cannot compute it."""
 
     model: ModelShape | None
-    layers: int | None
+    num_layers: int | None
     #: Global batch in samples.
     gbs: int | None
     #: In tokens.
@@ -74,7 +74,7 @@ def trained_with(
     A setting with the value that it has anyway changes nothing.
     """
     layers = None if model is None else model.layers
-    trained = Trained(model=model, layers=layers, gbs=gbs, seq_length=seq_length)
+    trained = Trained(model=model, num_layers=layers, gbs=gbs, seq_length=seq_length)
     known_settings = _frameworks().get(framework or "")
     if not dotted or known_settings is None or (model is None and gbs is None):
         return trained
@@ -94,7 +94,7 @@ def trained_with(
             changes[name], values[part] = value, None
     return Trained(
         model=None if model is None else _shape(model, values),
-        layers=values.get(_LAYERS, layers),
+        num_layers=values.get(_LAYERS, layers),
         gbs=values.get(_GBS, gbs),
         seq_length=values.get(_SEQUENCE, seq_length),
         changes=changes,

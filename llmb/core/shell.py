@@ -2,13 +2,12 @@
 """Starts processes, from argv lists, never from shell strings. The only module that does."""
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +18,6 @@ from llmb.errors import LlmbError
 Popen = subprocess.Popen
 T = TypeVar("T")
 U = TypeVar("U")
-PIPE = 1 << 20  # bytes in the pipe to a program that is fed
 _LOOK = 0.2  # seconds between two looks at the output of a program that is watched
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 WORTH_PROCESSES = 1000  # items of about a millisecond: fewer are done before processes have started
@@ -241,60 +239,6 @@ def spawn(
         raise _cannot_start(argv, error) from error
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def feed(
-    argv: Sequence[str], log: Path
-) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[bytes | memoryview], None]]]:
-    """Run a program whose standard input the caller writes, with its output appended to ``log``.
-
-    Yields the process, whose ``returncode`` is set after the context, and the function that writes.
-    That raises BrokenPipeError if the program ends before it has read everything. Ctrl-C on the
-    terminal does not reach the program. An exception in the context kills it. Raises LlmbError if
-    it cannot be started.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as stream:
-        try:
-            process = subprocess.Popen(
-                argv,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=stream,
-                stderr=stream,
-                process_group=0,
-            )
-        except OSError as error:
-            raise _cannot_start(argv, error) from error
-    pipe = process.stdin
-    assert pipe is not None
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # the user's limit for large pipes may be reached
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
-
-    def write(data: bytes | memoryview) -> None:
-        unwritten = memoryview(data)
-        while unwritten:
-            unwritten = unwritten[pipe.write(unwritten) :]
-
-    try:
-        yield process, write
-        pipe.close()
-        process.wait()
-    except BrokenPipeError:
-        pipe.close()
-        # it is about to end and to print the reason
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
-        process.kill()
-        process.wait()
-        raise
-    except BaseException:
-        process.kill()
-        pipe.close()
-        process.wait()
-        raise
 
 
 def reap(process: subprocess.Popen[bytes]) -> None:

@@ -22,7 +22,6 @@ from llmb.core.values import dataclass
 if TYPE_CHECKING:
     from rich.table import Table
 
-FORMATS = ("table", "json", "csv", "md")
 ANY_WIDTH = 1 << 14
 # Characters of width 1: Latin, and the dashes, quotes, arrows and mathematical signs in messages.
 _ONE_PLACE = re.compile("[ -\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u22ff]*")
@@ -65,7 +64,9 @@ class Column:
 def render(
     columns: Sequence[Column], rows: Sequence[Row], fmt: str, *, width: int | None = None
 ) -> str:
-    """Return the rows in one of FORMATS, with a newline at the end and nothing but data.
+    """Return the rows as ``table``, ``json``, ``csv`` or ``md``, nothing but data.
+
+    It ends with a newline.
 
     JSON and CSV have the values themselves, table and Markdown what the columns show. A table is as
     wide as ``width``, else the terminal, else COLUMNS, else as wide as it needs. Longer text is

@@ -7,7 +7,6 @@ total time divided by all steps, as for one run. Rates of training are the rates
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TypeVar
 
 from llmb.contract import metrics
 from llmb.contract.metrics import LOWER, TRAINING_BY_NAME, Better, MetricSpec
@@ -17,8 +16,6 @@ from llmb.measure.result import Metrics, Result
 from llmb.measure.statistics import Spread, spread
 from llmb.plan.find_reference import find_reference
 from llmb.plan.published import Figure
-
-T = TypeVar("T")
 
 LOADS = "a run that loads a checkpoint has one step, which measures the load"
 

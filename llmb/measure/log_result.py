@@ -89,7 +89,7 @@ def result_of_log(
     trained = trained_by(settings, workload)
     settings = replace(
         settings,
-        num_layers=trained.layers or settings.num_layers,
+        num_layers=trained.num_layers or settings.num_layers,
         gbs=overrides.gbs or trained.gbs,
         seq_length=overrides.seq_length or trained.seq_length,
         changes=trained.changes,

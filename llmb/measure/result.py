@@ -26,7 +26,6 @@ from llmb.measure.sustained import Sustained
 
 SUCCESS, FAILED, CANCELLED = "Success", "Failed", "Cancelled"
 RUNNING, PENDING, UNKNOWN = "Running", "Pending", "Unknown"
-STATUSES = (SUCCESS, FAILED, CANCELLED, RUNNING, PENDING, UNKNOWN)
 
 
 class Override(NamedTuple):
@@ -182,7 +181,8 @@ class Result:
     """One run's result."""
 
     identity: Identity
-    #: One of STATUSES. Unknown if the run is lost, or its log or record cannot be read.
+    #: SUCCESS, FAILED, CANCELLED, RUNNING, PENDING or UNKNOWN. Unknown if the run is lost, or its
+    #: log or record cannot be read.
     status: str
     reason: str | None = None
     state: str | None = None  #: its scheduler's last state

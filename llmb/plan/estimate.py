@@ -86,13 +86,6 @@ def limit_warnings(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> Ite
         )
 
 
-def estimate(
-    jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]
-) -> TotalEstimate:
-    """Return the estimate of all ``jobs``. Other arguments are as for ``estimate_job``."""
-    return total(jobs, [estimate_job(job, past, figures) for job in jobs])
-
-
 def total(jobs: Sequence[Job], estimates: Sequence[JobEstimate]) -> TotalEstimate:
     counts: dict[How, int] = {PAST: 0, PUBLISHED: 0, LIMIT: 0}
     for job_estimate in estimates:
@@ -124,7 +117,7 @@ def _published(
     """
     if job.training is None:
         return None, None
-    figure, _ = find_reference(job, figures(job.workload))
+    figure, _ = find_reference(job.settings, figures(job.workload))
     step = None if figure is None else figure.seconds_per_step
     return (None, None) if step is None else (figure, job.max_steps * step)
 

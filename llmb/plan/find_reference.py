@@ -3,10 +3,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from llmb.contract.metrics import Measured
 from llmb.contract.model_settings import setting_of
+from llmb.contract.settings import Settings
 from llmb.contract.switches import SettingValue
 from llmb.core.values import dataclass
 from llmb.plan.published import Figure, release_order, releases
@@ -31,39 +32,8 @@ SAME = {
 }
 
 
-class Comparable(Protocol):
-    """The settings that decide what a run is compared with: of a job, or of a finished run."""
-
-    @property
-    def workload(self) -> str: ...
-    @property
-    def model_size(self) -> str: ...
-    @property
-    def gpu_type(self) -> str | None: ...
-    @property
-    def framework(self) -> str: ...
-    @property
-    def release(self) -> str | None: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def scale(self) -> int: ...
-    @property
-    def parameters(self) -> Mapping[str, str]: ...
-    @property
-    def dotted(self) -> Mapping[str, SettingValue]: ...
-    @property
-    def changes(self) -> Mapping[str, SettingValue]: ...
-    @property
-    def gbs(self) -> int | None: ...
-    @property
-    def seq_length(self) -> int | None: ...
-    @property
-    def num_layers(self) -> int | None: ...
-
-
 def find_reference(
-    configuration: Comparable,
+    configuration: Settings,
     figures: Sequence[Figure],
     release: str | None = None,
     measured: Mapping[str, Measured] | None = None,
@@ -122,7 +92,7 @@ def _unit(unit: str) -> str:
 
 
 def comparable(
-    configuration: Comparable, candidates: Sequence[T], value: Callable[[T, str], Any] = getattr
+    configuration: Settings, candidates: Sequence[T], value: Callable[[T, str], Any] = getattr
 ) -> tuple[list[T], str]:
     """Return the candidates that have all of SAME in common, and what is missing if there are none.
 
@@ -168,7 +138,7 @@ class _Check:
 
 
 def _checks(
-    configuration: Comparable, candidates: Sequence[T], value: Callable[[T, str], Any]
+    configuration: Settings, candidates: Sequence[T], value: Callable[[T, str], Any]
 ) -> Iterator[_Check]:
     """Yield the checks in order. Each parameter and each change of the model is one of its own."""
     for name, text in SAME.items():

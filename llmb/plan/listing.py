@@ -73,7 +73,6 @@ _TRAINED = (
     Column(key="scaling", heading="Scaling"),
 )
 _MEMORY = Column(key="memory_gb", heading="GB/GPU", show="{:g}".format, right=True)
-ROWS = (*_CASES, *_TRAINED, _MEMORY)
 
 _EXPERTS = tuple(Column(key=key, heading=key.upper(), right=True) for key in ("ep", "etp"))
 
@@ -208,7 +207,7 @@ def configurations(
     release: str | None = None,
     gpu_type: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row of ROWS, with further keys for programs, for each row of a workload's tables.
+    """Return a row for each row of a workload's tables.
 
     ``framework``, ``release`` (of its image) and ``gpu_type`` select rows. Fields of training
     are None without a model. ``gbs`` and ``dp`` (data parallel ways) are rules for N GPUs. ``ga``

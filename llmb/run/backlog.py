@@ -16,21 +16,11 @@ from llmb.contract.record import RunRecord
 from llmb.core import files
 from llmb.errors import LlmbError
 from llmb.run import follow, store
-from llmb.run.submit import SubmitResult
+from llmb.run.submit import Sent, SubmitResult
 
 T = TypeVar("T")
 OnResult = Callable[[SubmitResult], None]
 _TRY_AGAIN = 30.0  # seconds until a full queue is tried again, though none of these jobs has ended
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent(Generic[T]):
-    """The outcome of one part of a backlog."""
-
-    results: tuple[SubmitResult, ...]
-    #: After a refusal, a full queue or Ctrl-C.
-    untried: tuple[T, ...] = ()
-    interrupted: bool = False
 
 
 def open_runs(cluster: Cluster, runs: Sequence[RunRecord]) -> list[RunRecord]:

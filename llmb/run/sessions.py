@@ -22,7 +22,6 @@ LAST, ALL = "last", "all"
 _NIGHT = 12 * 3600.0  # seconds
 FOLDER = ".sessions"  # in the folder of the runs, where every submitter can write
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)  # an id begins with a digit
-_ID = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def create(config: ClusterConfig, session: Session) -> Session:

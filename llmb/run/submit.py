@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from llmb.contract import record
 from llmb.contract.cluster import (
@@ -207,12 +207,13 @@ def _refused(run: record.RunRecord, error: LlmbError) -> SubmitResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOutcome:
-    """The outcome of a submission, in the order of its jobs."""
+class Sent(Generic[T]):
+    """The outcome of a submission, or of a part of it, in the order of its jobs or runs."""
 
     #: Of every job that was tried.
-    results: tuple[SubmitResult, ...] = ()
-    untried: tuple[Prepared, ...] = ()  #: jobs after a refusal, a full queue or Ctrl-C
+    results: tuple[SubmitResult, ...]
+    #: After a refusal, a full queue or Ctrl-C.
+    untried: tuple[T, ...] = ()
     interrupted: bool = False
 
     @property
@@ -236,7 +237,7 @@ def submit(
     keep_going: bool = False,
     on_result: Callable[[SubmitResult], None] = lambda results: None,
     on_interrupt: Callable[[], None] = lambda: None,
-) -> SubmitOutcome:
+) -> Sent[Prepared]:
     """Record and submit the jobs of ``session``, started in order.
 
     As many are submitted at a time as the cluster allows.
@@ -276,7 +277,7 @@ def submit(
         on_result=on_result,
         on_interrupt=on_interrupt,
     )
-    return SubmitOutcome(
+    return Sent(
         results=tuple(results),
         untried=tuple(items[len(begun) :]),
         interrupted=interrupted,

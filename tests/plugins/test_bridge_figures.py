@@ -166,7 +166,7 @@ def reference(workloads: dict[str, Workload], gpu: str, **wanted: str | None) ->
         ClusterConfig(cluster_type="slurm", gpu_type=gpu, kind=all_types()["slurm"]),
     )
     assert not plan.faults
-    return find_reference(plan.jobs[0], read_published(llama))[0]
+    return find_reference(plan.jobs[0].settings, read_published(llama))[0]
 
 
 @pytest.mark.parametrize(

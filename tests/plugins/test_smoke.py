@@ -137,7 +137,7 @@ def test_nothing_published_is_comparable(workloads: Workloads, key: str) -> None
     figures = read_published(workloads[key])
     assert figures
     for job in planned(workloads, key, "h100"):
-        figure, reason = find_reference(job, figures)
+        figure, reason = find_reference(job.settings, figures)
         assert figure is None
         assert "size smoke" in reason
 

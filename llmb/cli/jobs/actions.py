@@ -34,9 +34,10 @@ from llmb.core import files
 from llmb.errors import RUN_FAILED, Fault, LlmbError, PreflightError, UsageError, describe
 from llmb.measure.result import CANCELLED, FAILED, SUCCESS, UNKNOWN, Result
 from llmb.run import follow, retry as retrying, store
-from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
+from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.named_nodes import NamedNodes
 from llmb.run.sessions import session_of
+from llmb.run.submit import Sent
 
 _NAMED = 8  # runs that fit on a line
 

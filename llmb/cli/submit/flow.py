@@ -47,11 +47,11 @@ from llmb.plan.launch_variables import unread
 from llmb.plan.locate import CONFIG_FILE
 from llmb.plan.plan import Plan, make_plan
 from llmb.run import sessions, store
-from llmb.run.backlog import Backlog, OnResult, Sent, open_runs
+from llmb.run.backlog import Backlog, OnResult, open_runs
 from llmb.run.follow import poll
 from llmb.run.prepare import Prepared, check, prepare
 from llmb.run.sessions import SessionRuns
-from llmb.run.submit import SubmitResult, submit
+from llmb.run.submit import Sent, SubmitResult, submit
 
 NO_PMIX = (
     "srun has no MPI plugin 'pmix': the ranks start without --mpi, and NCCL sets up tensor-parallel"
@@ -363,7 +363,7 @@ def _sender(
                 reading.keep_reader(context, result.run)
             on_result(result)
 
-        outcome = submit(
+        return submit(
             items,
             cluster,
             context.config,
@@ -372,9 +372,6 @@ def _sender(
             keep_going=keep_going,
             on_result=keep_and_report,
             on_interrupt=announce.announce_interrupt,
-        )
-        return Sent(
-            results=outcome.results, untried=outcome.untried, interrupted=outcome.interrupted
         )
 
     return send

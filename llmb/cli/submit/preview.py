@@ -62,8 +62,10 @@ def job_data(job: Job, fields: Sequence[str] = FIELDS) -> dict[str, Any]:
 
     The time limit is HH:MM:SS. Only workloads with parameters have ``parameters``.
     """
+    parts = (job, job.with_dotted, job.training)
     data = {
-        name: getattr(job if hasattr(job, name) else job.training, name, None) for name in fields
+        name: next((getattr(part, name) for part in parts if hasattr(part, name)), None)
+        for name in fields
     }
     if "env" in data:
         data["env"] = dict(job.env)

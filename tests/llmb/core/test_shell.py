@@ -137,30 +137,6 @@ def test_what_fails_among_many_is_raised() -> None:
         shell.map_many(int, [*["1"] * shell.WORTH_PROCESSES, "x"])
 
 
-def test_what_is_fed_arrives_and_what_it_prints_is_kept(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "log"
-    with shell.feed(["wc", "-c"], log) as (process, write):
-        for _ in range(5):
-            write(bytes(1_000_000))
-    assert (process.returncode, log.read_text().split()) == (0, ["5000000"])
-
-
-def test_a_program_that_stops_reading_raises_and_its_output_is_kept(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with (
-        pytest.raises(BrokenPipeError),
-        shell.feed(["sh", "-c", "echo full >&2; exit 7"], log) as (process, write),
-    ):
-        write(bytes(shell.PIPE * 4))
-    assert (process.returncode, log.read_text()) == (7, "full\n")
-
-
-def test_what_is_fed_ends_with_the_one_who_feeds(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), shell.feed(["cat"], tmp_path / "log") as (process, _):
-        raise KeyError
-    assert process.returncode == -9
-
-
 def test_a_stopped_program_ends_with_all_that_it_started(tmp_path: Path) -> None:
     stop, log = threading.Event(), tmp_path / "log"
     raised: list[shell.StoppedError] = []

@@ -3,7 +3,7 @@
 GPU-hours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,15 @@ from llmb.judge.scaling import STRONG, WEAK, columns, scaling_points
 from llmb.judge.value import FAIL, INCONCLUSIVE, INVALID, NO_REFERENCE, PASS, SUSPICIOUS, WARN
 from llmb.measure.facts import INCOMPLETE, LOSS_NAN, PROFILED, LogFacts
 from llmb.measure.result import CANCELLED, FAILED, RUNNING, SUCCESS, UNKNOWN, Result
-from llmb.plan.estimate import alike, describe, estimate, estimate_job, limit_warnings
+from llmb.plan.estimate import (
+    Alike,
+    TotalEstimate,
+    alike,
+    describe,
+    estimate_job,
+    limit_warnings,
+    total,
+)
 from llmb.plan.published import Figure
 from llmb_testing.results import result_of
 
@@ -478,6 +486,12 @@ JOB = Job(
         learning_rate=3e-4,
     ),
 )
+
+
+def estimate(
+    jobs: Sequence[Job], past: Mapping[Alike, float], figures: Callable[[str], Sequence[Figure]]
+) -> TotalEstimate:
+    return total(jobs, [estimate_job(job, past, figures) for job in jobs])
 
 
 def test_gpu_hours_by_past_runs_then_published_times_then_limits(wording: Wording) -> None:

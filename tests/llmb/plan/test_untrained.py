@@ -15,7 +15,7 @@ from llmb.contract.settings import Settings
 from llmb.contract.spec import Workload
 from llmb.core import typed, yamlfile
 from llmb.core.yamlfile import Document
-from llmb.plan.estimate import alike, describe, estimate
+from llmb.plan.estimate import alike, describe, estimate_job, total
 from llmb.plan.plan import Plan, make_plan
 from llmb.plan.yaml_joblist import entries_of
 from llmb_installer.cluster_types import all_types
@@ -245,11 +245,12 @@ def test_a_name_that_no_file_could_have_is_refused(workloads: dict[str, Workload
 
 def test_estimates_without_step_times(workloads: dict[str, Workload]) -> None:
     jobs = plan_of(workloads, replace(REQUEST, repeats=3)).jobs
-    first = estimate(jobs, {}, lambda key: ())
+    first = total(jobs, [estimate_job(job, {}, lambda key: ()) for job in jobs])
     assert (first.limit, first.published) == (3, 0)
     assert first.gpu_hours == pytest.approx(3 * 8 * 600 / 3600)
     assert describe(first, "GPU") == "at most 4.0 GPU-hours by their time limits"
-    later = estimate(jobs, {alike(jobs[0]): 60.0}, lambda key: ())
+    past = {alike(jobs[0]): 60.0}
+    later = total(jobs, [estimate_job(job, past, lambda key: ()) for job in jobs])
     assert later.past == 3
     assert later.gpu_hours == pytest.approx(3 * 8 * 60 / 3600)
 

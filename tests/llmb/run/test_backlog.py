@@ -18,7 +18,7 @@ from llmb.contract.record import Origin, RunRecord
 from llmb.contract.state import COMPLETED, FAILED, RUNNING
 from llmb.core import files
 from llmb.run import backlog
-from llmb.run.submit import SubmitResult
+from llmb.run.submit import Sent, SubmitResult
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 
@@ -197,9 +197,9 @@ def test_nothing_overtakes_a_run_that_is_turned_away_again(
     earlier, later = submitted(2)
     overtaking: list[RunRecord] = []
 
-    def send(items: Sequence[RunRecord], on_result: backlog.OnResult) -> backlog.Sent[RunRecord]:
+    def send(items: Sequence[RunRecord], on_result: backlog.OnResult) -> Sent[RunRecord]:
         overtaking.extend(items)
-        return backlog.Sent(results=())
+        return Sent(results=())
 
     def turn_away(
         runs: Sequence[RunRecord], on_result: backlog.OnResult
@@ -237,7 +237,7 @@ def rest_of(
     """Return a backlog of runs that a full queue turned away."""
     return backlog.Backlog(
         cluster=cluster,
-        send=lambda items, on_result: backlog.Sent(results=()),
+        send=lambda items, on_result: Sent(results=()),
         resend=resend,
         limit=limit,
         items=(),

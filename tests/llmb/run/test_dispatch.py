@@ -24,14 +24,14 @@ from llmb.core.process import ProcessId
 from llmb.errors import LlmbError
 from llmb.run import store
 from llmb.run.prepare import Prepared
-from llmb.run.submit import SubmitOutcome, SubmitResult, submission_lock, submit, submitter_of
+from llmb.run.submit import Sent, SubmitResult, submission_lock, submit, submitter_of
 from llmb_testing.fake_cluster import FakeCluster
 from llmb_testing.scheduler import Behaviour, Scheduler
 
 Items = Callable[..., list[Prepared]]
 
 
-def send(items: list[Prepared], cluster: FakeCluster, config: ClusterConfig) -> SubmitOutcome:
+def send(items: list[Prepared], cluster: FakeCluster, config: ClusterConfig) -> Sent[Prepared]:
     return submit(items, cluster, config, "1")
 
 
